@@ -113,10 +113,12 @@ fn who_makes_a_file_has_it_open_until_it_is_closed() {
     assert_eq!(is_open("new"), [true]);
     drop(file);
     assert_eq!(is_open("new"), [false]);
+    // What is made by itself is told once or twice, and is never open.
+    let is_closed = |told: Vec<bool>| !told.is_empty() && !told.contains(&true);
     fs::hard_link(folder.path().join("new"), folder.path().join("second")).unwrap();
-    assert_eq!(is_open("second"), [false]);
+    assert!(is_closed(is_open("second")));
     std::os::unix::fs::symlink("new", folder.path().join("link")).unwrap();
-    assert_eq!(is_open("link"), [false]);
+    assert!(is_closed(is_open("link")));
     fs::create_dir(folder.path().join("directory")).unwrap();
-    assert!(!is_open("directory").contains(&true));
+    assert!(is_closed(is_open("directory")));
 }

@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::time::Duration;
 
+/// With more renames that wait, one of a file is not followed: it is copied, and holds up nothing.
+const FILE_MOVES_MAX: usize = 100;
 /// Names that one failed rename may put in doubt; with more, all are.
 const DOUBTFUL_MAX: usize = 1000;
 /// A directory that the source lacks may have been renamed, which is heard of within this time.
@@ -337,7 +339,9 @@ impl DirtyPaths {
         if is_whole {
             self.put(to.clone(), renamed.end(), Word::Again);
         }
-        self.moves.push_back(renamed);
+        if renamed.is_dir || self.moves.len() < FILE_MOVES_MAX {
+            self.moves.push_back(renamed);
+        }
         for path in [from, to] {
             self.put(path, Dirty::new(Scope::Entry, now, now), Word::Changed);
         }

@@ -50,6 +50,8 @@ pub struct Hands {
     open: RwLock<Option<Arc<Open>>>,
     /// Who closes the replica to others while nothing is done there.
     keeper: Option<Mutex<Box<dyn Provider>>>,
+    /// Whether it does; otherwise it only opens what an earlier life has closed.
+    closes: bool,
 }
 
 /// Trees that are open, and the connections that they are reached by.
@@ -162,13 +164,16 @@ impl Hands {
             watched: None,
             open: RwLock::new(None),
             keeper: None,
+            closes: false,
         }
     }
 
-    /// The same with somebody who closes the replica to others while nothing is done there.
+    /// The same with somebody who opens the replica and, if it `closes`, closes it to others while
+    /// nothing is done there.
     #[must_use]
-    pub fn kept_by(mut self, keeper: Option<Box<dyn Provider>>) -> Hands {
+    pub fn kept_by(mut self, keeper: Option<Box<dyn Provider>>, closes: bool) -> Hands {
         self.keeper = keeper.map(Mutex::new);
+        self.closes = closes;
         self
     }
 
@@ -177,7 +182,7 @@ impl Hands {
     /// # Errors
     /// Why not, for a person.
     pub fn close_replica(&self, is_closed: bool) -> Result<(), String> {
-        let Some(keeper) = &self.keeper else {
+        let Some(keeper) = self.keeper.as_ref().filter(|_| self.closes || !is_closed) else {
             return Ok(());
         };
         let done = keeper.lock().set_read_only(is_closed);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Words of acts that any version has written into a state. One that gets other words leaves the
 /// former ones to `FORMER_ACTS`, and stays here.
-const ACTS_WRITTEN: [&str; 79] = [
+const ACTS_WRITTEN: [&str; 81] = [
     "open it",
     "open the directory",
     "open the directory again",
@@ -89,6 +89,8 @@ const ACTS_WRITTEN: [&str; 79] = [
     "send the whole request about it",
     "send the whole reply about it",
     "add connections",
+    "put it into the trash",
+    "open the trash",
 ];
 
 #[test]

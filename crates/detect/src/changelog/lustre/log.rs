@@ -229,9 +229,17 @@ fn follow(last: Option<u64>, numbers: impl Iterator<Item = (u64, u64)>) -> Follo
 mod tests {
     use super::*;
 
+    /// The last record before, records with how many before each are missing by error, and the last
+    /// record after, whether there is a gap, and what is held.
+    type Case<'a> = (
+        Option<u64>,
+        &'a [(u64, u64)],
+        (Option<u64>, bool, Option<u64>),
+    );
+
     #[test]
     fn a_jump_counts_when_another_record_goes_on_from_there() {
-        let cases: [(Option<u64>, &[(u64, u64)], (Option<u64>, bool, Option<u64>)); 10] = [
+        let cases: [Case<'_>; 10] = [
             (None, &[], (None, false, None)),
             (None, &[(7, 0), (8, 0)], (Some(8), false, None)),
             (Some(6), &[(7, 0), (8, 0)], (Some(8), false, None)),

@@ -186,7 +186,7 @@ mod tests {
             "",
             "no summary",
             &summary(""),
-            &summary(&*format!("{row}\n{row}")),
+            &summary(&format!("{row}\n{row}")),
             &summary("     0   x"),
         ] {
             assert!(chosen(bad.as_bytes()).is_err(), "{bad}");

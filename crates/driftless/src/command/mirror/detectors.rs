@@ -142,9 +142,9 @@ pub fn snapshots(job: &Job) -> Result<Option<Snapshots>, Failure> {
     Ok(Some(snapshots))
 }
 
-/// Who closes the one replica of a job to others while the mirror does nothing there.
+/// Who closes the one replica of a job to others, and opens it.
 pub fn keeper(job: &Job) -> Result<Option<Box<dyn Provider>>, Failure> {
-    let path = own_path(job, &job.replicas[0])?.filter(|_| job.read_only);
+    let path = own_path(job, &job.replicas[0])?;
     Ok(path.and_then(|path| of_replica(&path)))
 }
 

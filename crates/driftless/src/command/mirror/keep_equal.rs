@@ -114,7 +114,7 @@ fn hands(job: &Job, reach: &Reach) -> Result<Hands, Failure> {
         }
     };
     let hands = Hands::new(job.policy.clone(), prepare, reach.clone());
-    Ok(hands.kept_by(detectors::keeper(job)?))
+    Ok(hands.kept_by(detectors::keeper(job)?, job.read_only))
 }
 
 /// Why it is not known how trees are to be opened.
