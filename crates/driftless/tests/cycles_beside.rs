@@ -5,7 +5,7 @@
 mod common;
 
 use common::mirror::Mirror;
-use driftless_testkit::{FsKind, Options, Scratch, assert_equal, mutate};
+use driftless_testkit::{FsKind, Scratch, mutate};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -76,19 +76,6 @@ fn wait(mirror: &Mirror, what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// What is compared is let go of: a mirror at work has locks in its replica.
-fn check_equal(mirror: &Mirror, context: &str) {
-    mirror.barrier();
-    let _done = mirror.command("pause").run().expect(0);
-    assert_equal(
-        &mirror.source,
-        &mirror.replica,
-        &Options::default(),
-        context,
-    );
-    let _done = mirror.command("resume").run().expect(0);
-}
-
 /// Waits until so many more cycles are complete.
 fn wait_for_cycles(mirror: &Mirror, more: u64) {
     let count = || {
@@ -141,7 +128,7 @@ fn what_was_written_through_a_mapping_is_found_by_a_cycle_and_counted() {
         mutate(&source.join("renamed"), seed, 15);
         wait_for_cycles(&mirror, 1);
     }
-    check_equal(&mirror, "at the end");
+    mirror.check_equal("at the end");
     let status = mirror.status();
     assert_eq!(
         status["cycle"]["equal"],
@@ -165,6 +152,6 @@ fn killed_beside_live_changes_it_compares_all_and_goes_on() {
         mirror.kill();
         mutate(&source.join("data"), seed + 100, 20);
         mirror.start();
-        check_equal(&mirror, &format!("seed {seed}"));
+        mirror.check_equal(&format!("seed {seed}"));
     }
 }

@@ -9,7 +9,6 @@ mod common;
 
 use common::mirror::Mirror;
 use driftless_testkit::scratch::scratch_folder;
-use driftless_testkit::{Options, assert_equal};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, Permissions};
 use std::io::Write;
@@ -203,18 +202,6 @@ impl Lustre {
     }
 }
 
-fn check_equal(mirror: &Mirror, context: &str) {
-    mirror.barrier();
-    let _done = mirror.command("pause").run().expect(0);
-    assert_equal(
-        &mirror.source,
-        &mirror.replica,
-        &Options::default(),
-        context,
-    );
-    let _done = mirror.command("resume").run().expect(0);
-}
-
 /// One random change, in directories `d0` to `d3`, which change places.
 fn change(lustre: &mut Lustre, rng: &mut fastrand::Rng) {
     let path = |rng: &mut fastrand::Rng| format!("d{}/f{}", rng.u8(..4), rng.u8(..6));
@@ -255,10 +242,10 @@ fn records_are_followed_and_cleared_when_the_replica_has_them_and_not_before() {
             mirror.start();
         }
         if round % 2 == 1 {
-            check_equal(&mirror, &context);
+            mirror.check_equal(&context);
         }
     }
-    check_equal(&mirror, &context);
+    mirror.check_equal(&context);
     lustre.check_cleared();
     let status = mirror.status();
     assert_eq!(status["problems"], 0, "{status}");
@@ -275,11 +262,11 @@ fn a_renamed_directory_is_renamed_and_purged_records_are_noticed() {
         lustre.write(&format!("a/f{number}"), "content");
     }
     let mirror = lustre.mirror();
-    check_equal(&mirror, "at the start");
+    mirror.check_equal("at the start");
     let inode = |path: &Path| fs::metadata(path).expect("there").ino();
     let before = inode(&mirror.replica.join("a/f7"));
     lustre.rename("a", "b");
-    check_equal(&mirror, "a rename");
+    mirror.check_equal("a rename");
     assert_eq!(
         inode(&mirror.replica.join("b/f7")),
         before,
@@ -291,7 +278,7 @@ fn a_renamed_directory_is_renamed_and_purged_records_are_noticed() {
     lustre.last += 10;
     lustre.write("b/one", "1");
     lustre.write("b/two", "2");
-    check_equal(&mirror, "purged records");
+    mirror.check_equal("purged records");
     assert!(mirror.status()["overflows"].as_u64() > Some(0));
     lustre.check_cleared();
 }
@@ -301,7 +288,7 @@ fn a_program_that_fails_is_told_and_tried_again() {
     let mut lustre = Lustre::new();
     lustre.make_dir("a");
     let mirror = lustre.mirror();
-    check_equal(&mirror, "at the start");
+    mirror.check_equal("at the start");
     let (program, aside) = (lustre.at("bin/lfs"), lustre.at("aside"));
     fs::rename(&program, &aside).expect("renamed");
     fs::write(
@@ -324,7 +311,7 @@ fn a_program_that_fails_is_told_and_tried_again() {
         std::thread::sleep(Duration::from_millis(20));
     }
     fs::rename(&aside, &program).expect("renamed");
-    check_equal(&mirror, "when it works again");
+    mirror.check_equal("when it works again");
     assert_eq!(mirror.status()["deaf"], serde_json::Value::Null);
     lustre.check_cleared();
 }

@@ -6,7 +6,7 @@ mod common;
 
 use common::mirror::Mirror;
 use common::mounted::Mounted;
-use driftless_testkit::{FsKind, Options, Scratch, assert_equal};
+use driftless_testkit::{FsKind, Scratch};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
@@ -19,15 +19,6 @@ const APPENDS: u32 = 10_000;
 /// How long a quiet file may take beside a directory that changes all the time. It takes some tens
 /// of milliseconds; the machine that tests may be busy.
 const QUIET_LAG_MAX: Duration = Duration::from_secs(10);
-
-fn check_equal(mirror: &Mirror, context: &str) {
-    mirror.barrier();
-    // It lets go of its locks.
-    let _done = mirror.command("pause").run().expect(0);
-    let (source, replica) = (&mirror.source, &mirror.replica);
-    assert_equal(source, replica, &Options::default(), context);
-    let _done = mirror.command("resume").run().expect(0);
-}
 
 fn append(path: &Path, text: &str) {
     let file = OpenOptions::new().append(true).create(true).open(path);
@@ -54,7 +45,7 @@ fn a_file_that_is_appended_to_ten_thousand_times_is_copied_fifty_times_at_most()
             std::thread::sleep(Duration::from_millis(2));
         }
     }
-    check_equal(&mirror, "the last line");
+    mirror.check_equal("the last line");
     drop(open);
     let after = mirror.status()["changed"].as_u64();
     let copies = after.zip(before).map(|(after, before)| after - before);
@@ -110,7 +101,7 @@ fn a_directory_that_changes_all_the_time_holds_up_nothing_else() {
         stop.store(true, Relaxed);
         heating.join().expect("no panic")
     });
-    check_equal(&mirror, "when it is quiet");
+    mirror.check_equal("when it is quiet");
     let changed = mirror.status()["changed"].as_u64().expect("a number") - before;
     assert!(
         changed < rounds / 2,
@@ -143,6 +134,6 @@ fn a_path_that_fails_for_good_is_in_quarantine_and_the_rest_goes_on() {
     );
     drop(mounted);
     let _done = mirror.command("retry").run().expect(0);
-    check_equal(&mirror, "mended");
+    mirror.check_equal("mended");
     assert_eq!(mirror.status()["quarantined"], 0);
 }

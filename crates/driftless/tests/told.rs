@@ -6,8 +6,8 @@ mod common;
 
 use common::driftless;
 use common::mirror::Mirror;
+use driftless_testkit::Driftless;
 use driftless_testkit::scratch::scratch_folder;
-use driftless_testkit::{Driftless, Options, assert_equal};
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
@@ -36,18 +36,6 @@ fn list_keys(path: &Path, format: &str) -> String {
 
 fn named(name: &[u8]) -> &OsStr {
     OsStr::from_bytes(name)
-}
-
-fn check_equal(mirror: &Mirror, context: &str) {
-    mirror.barrier();
-    let _done = mirror.command("pause").run().expect(0);
-    assert_equal(
-        &mirror.source,
-        &mirror.replica,
-        &Options::default(),
-        context,
-    );
-    let _done = mirror.command("resume").run().expect(0);
 }
 
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
@@ -109,7 +97,7 @@ fn a_burst_of_lines_and_a_line_without_end_are_taken() {
     writer.write_all(b"\n").expect("written");
     writer.write_all(&lines).expect("written");
     drop(writer);
-    check_equal(&mirror, "a burst");
+    mirror.check_equal("a burst");
     assert_eq!(mirror.status()["unread"], 1);
 }
 
@@ -182,7 +170,7 @@ fn lists_that_come_while_others_are_deleted_are_all_read() {
         }
         number += 1;
     }
-    check_equal(&mirror, "lists of one name");
+    mirror.check_equal("lists of one name");
     let is_empty = || fs::read_dir(&lists).expect("it is there").next().is_none();
     wait_until("all lists are deleted", is_empty);
 }
@@ -234,7 +222,7 @@ fn posts_of_any_user_are_followed() {
         .run()
         .expect(0);
     let _done = post(&mirror).arg(source.join("not named")).run().expect(0);
-    check_equal(&mirror, "posts");
+    mirror.check_equal("posts");
 }
 
 #[test]
@@ -259,7 +247,7 @@ fn lists_of_paths_are_posted_and_those_of_no_source_are_told() {
         .arg(&from)
         .run()
         .expect(0);
-    check_equal(&mirror, "a list of posts");
+    mirror.check_equal("a list of posts");
     assert!(mirror.status()["events"].as_u64() >= Some(count));
     let done = post(&mirror)
         .arg(folder.path().join("elsewhere"))
@@ -310,7 +298,7 @@ fn who_is_silent_or_talks_nonsense_holds_up_nobody() {
     }
     fs::write(source.join("f"), b"1").expect("a file");
     let _done = post(&mirror).arg(source.join("f")).run().expect(0);
-    check_equal(&mirror, "beside nonsense");
+    mirror.check_equal("beside nonsense");
     assert_eq!(mirror.status()["deaf"], serde_json::Value::Null);
     drop(silent);
 }

@@ -3,7 +3,7 @@
 use super::driftless;
 use super::far::{Far, agent};
 use driftless_testkit::scratch::scratch_folder;
-use driftless_testkit::{Driftless, Outcome, Running};
+use driftless_testkit::{Driftless, Options, Outcome, Running, assert_equal};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -244,6 +244,15 @@ impl Mirror {
         let problems = self.command("problems").run().stdout_text();
         let (described, status) = (done.describe(), self.status());
         assert_eq!(done.code(), 0, "{described}\n{status}\n{problems}");
+    }
+
+    /// Its trees are equal once everything is on the replica. It lets go of its locks meanwhile.
+    pub fn check_equal(&self, context: &str) {
+        self.barrier();
+        let _done = self.command("pause").run().expect(0);
+        let (source, replica) = (&self.source, &self.replica);
+        assert_equal(source, replica, &Options::default(), context);
+        let _done = self.command("resume").run().expect(0);
     }
 
     /// How it is.
