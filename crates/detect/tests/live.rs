@@ -1,8 +1,9 @@
-//! Streams of the kernel that runs the test: random changes on a btrfs, two snapshots a round, and
-//! what the changes say against what two scans see. Needs root and a loop device.
+//! What the kernel that runs the test says of two snapshots, in a stream and by the transactions of
+//! inodes: random changes on a btrfs, two snapshots a round, and what the changes say against what
+//! two scans see. Needs root and a loop device.
 #![allow(clippy::disallowed_methods)]
 
-use driftless_detect::snapshot::btrfs::changes;
+use driftless_detect::snapshot::btrfs::{changed_between, changes};
 use driftless_model::{Change, Hint, RelPath, Scope, escape};
 use driftless_testkit::{FsKind, Profile, Scratch, Snapshot, build_tree, mutate, snapshot};
 use fastrand::Rng;
@@ -29,7 +30,25 @@ struct Round {
 }
 
 #[test]
-fn changes_make_the_older_snapshot_the_newer_whichever_moves_are_followed() {
+fn what_is_sent_makes_the_older_snapshot_the_newer_whichever_moves_are_followed() {
+    let (moved, ranged) = check_rounds(&sent);
+    assert!(
+        moved > 50 && ranged > 20,
+        "{moved} moved, {ranged} with ranges"
+    );
+}
+
+#[test]
+fn what_transactions_tell_makes_the_older_snapshot_the_newer_whichever_moves_are_followed() {
+    let (moved, _) = check_rounds(&|older, newer| {
+        let told = changed_between(older, newer).expect("the snapshots can be read");
+        told.expect("it is told")
+    });
+    assert!(moved > 50, "{moved} moved");
+}
+
+/// How many moves were found, and how many files with ranges.
+fn check_rounds(find: &dyn Fn(&Path, &Path) -> Vec<Change>) -> (usize, usize) {
     let base = fastrand::u64(..1 << 32);
     println!("seed {base}");
     let scratch = Scratch::new(FsKind::Btrfs, 512);
@@ -51,7 +70,7 @@ fn changes_make_the_older_snapshot_the_newer_whichever_moves_are_followed() {
         churn(&live, &mut rng);
         let newer = take(&live, number);
         let round = Round {
-            changes: sent(&older, &newer),
+            changes: find(&older, &newer),
             older: before,
             newer: scan(&newer),
             folder: scratch.path().to_owned(),
@@ -70,10 +89,7 @@ fn changes_make_the_older_snapshot_the_newer_whichever_moves_are_followed() {
             .count();
         (older, before) = (newer, round.newer);
     }
-    assert!(
-        moved > 50 && ranged > 20,
-        "{moved} moved, {ranged} with ranges"
-    );
+    (moved, ranged)
 }
 
 impl Round {

@@ -10,7 +10,7 @@
 mod pairs;
 
 use super::provider::SnapshotError;
-use driftless_model::{Change, Hint, RelPath};
+use driftless_model::{Change, Hint, RelPath, Scope, Selection, Work};
 use pairs::{Named, Pair, Roots, Shown};
 use rustix::fd::BorrowedFd;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -44,6 +44,43 @@ pub(super) trait Guide {
     fn differs(&self, name: &[u8], dirs: [BorrowedFd<'_>; 2]) -> Result<bool, SnapshotError>;
 }
 
+/// Directories that have changed, with what leads to them.
+pub(super) struct Listed(Selection);
+
+impl Listed {
+    pub(super) fn of(directories: Vec<RelPath>) -> Listed {
+        let scope = Scope::Names;
+        let works = directories.into_iter().map(|path| Work { path, scope });
+        Listed(Selection::of(&works.collect::<Vec<_>>()))
+    }
+
+    fn at(&self, path: &RelPath) -> Option<&Selection> {
+        let mut names = path.names();
+        names.try_fold(&self.0, |node, name| {
+            node.children.get(name).map(|node| &**node)
+        })
+    }
+}
+
+impl Guide for Listed {
+    fn visit(&self, path: &RelPath, _: [BorrowedFd<'_>; 2]) -> Result<Visit, SnapshotError> {
+        Ok(match self.at(path) {
+            None => Visit::Nothing,
+            Some(node) if node.names => Visit::Names,
+            Some(node) => Visit::Through(node.children.keys().map(|name| name.to_vec()).collect()),
+        })
+    }
+
+    fn enters(&self, path: &RelPath) -> bool {
+        self.at(path).is_some()
+    }
+
+    // Those that do were listed.
+    fn differs(&self, _: &[u8], _: [BorrowedFd<'_>; 2]) -> Result<bool, SnapshotError> {
+        Ok(false)
+    }
+}
+
 /// What differs between the snapshots that are read at two places, with entries that are known to.
 pub(super) fn between(
     older: &Path,
@@ -66,7 +103,7 @@ pub(super) fn between(
         while let Some(pair) = between.left.pop_front() {
             between.visit(&pair)?;
         }
-        if !between.find_moves() && !between.look_into_new()? {
+        if !between.find_moves()? && !between.look_into_new()? {
             return Ok(between.changes.into_values().collect());
         }
     }
@@ -189,12 +226,11 @@ impl Between<'_> {
     }
 
     /// Of what has come, what has gone from elsewhere; whether there was any.
-    fn find_moves(&mut self) -> bool {
+    fn find_moves(&mut self) -> Result<bool, SnapshotError> {
         let mut is_found = false;
         let arrived = std::mem::take(&mut self.arrived);
         for one in arrived {
-            let from = self.gone.get(&one.inode);
-            if from.is_none_or(|from| from.is_dir != one.is_dir) {
+            if !self.is_moved(&one)? {
                 self.arrived.push(one);
                 continue;
             }
@@ -210,7 +246,22 @@ impl Between<'_> {
             }
             is_found = true;
         }
-        is_found
+        Ok(is_found)
+    }
+
+    /// Whether what has come has gone from elsewhere. The number that a listing shows of a
+    /// directory may not be its own: btrfs shows that of a subvolume where one is in another, and
+    /// a directory may have the same.
+    fn is_moved(&self, one: &Arrived) -> Result<bool, SnapshotError> {
+        let from = self.gone.get(&one.inode);
+        let Some(from) = from.filter(|from| from.is_dir == one.is_dir) else {
+            return Ok(false);
+        };
+        let pair = Pair {
+            older: from.path.clone(),
+            newer: one.path.clone(),
+        };
+        Ok(!one.is_dir || self.roots.enter(&pair)?.is_some())
     }
 
     /// Lists directories that are new: what has moved may stand in them. Whether there were any.

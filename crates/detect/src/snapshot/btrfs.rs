@@ -1,5 +1,6 @@
-//! The difference of two read-only snapshots of btrfs, as `btrfs send --no-data -p OLDER NEWER`
-//! tells it.
+//! The difference of two read-only snapshots of btrfs: by the transactions that inodes were changed
+//! in, which costs no more than what has changed, or, where these do not tell, as
+//! `btrfs send --no-data -p OLDER NEWER` tells it.
 //!
 //! [`Stream`] decodes the bytes, [`Diff`] replays the commands on the names that they touch, and
 //! says at the end which paths of the newer snapshot differ. Both work on memory and on a reader
@@ -12,6 +13,8 @@ mod diff;
 mod fault;
 mod provider;
 mod ranges;
+mod search;
+mod since;
 mod stream;
 mod tree;
 
@@ -19,6 +22,7 @@ pub use command::{Command, Made, Subvolume};
 pub use diff::{Diff, changes};
 pub use fault::{StreamError, StreamFault};
 pub use provider::Subvolumes;
+pub use since::changed_between;
 pub use stream::Stream;
 
 #[cfg(test)]

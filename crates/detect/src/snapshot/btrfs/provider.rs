@@ -3,6 +3,8 @@
 //! A snapshot holds no other subvolume, so none of the snapshots: it has the empty folder alone.
 
 use super::changes;
+use super::search::ROOT_INODE;
+use super::since::changed_between;
 use crate::snapshot::program::Program;
 use crate::snapshot::provider::{Provider, SnapshotError, followable, shown};
 use driftless_model::{Change, RelPath, SNAPSHOTS};
@@ -16,8 +18,6 @@ use std::path::{Path, PathBuf};
 
 /// `BTRFS_SUPER_MAGIC` (linux/magic.h).
 const MAGIC: u32 = 0x9123_683e;
-/// The root directory of each subvolume: `BTRFS_FIRST_FREE_OBJECTID` (linux/btrfs_tree.h).
-const ROOT_INODE: u64 = 256;
 
 /// A subvolume of btrfs that this host has mounted.
 #[derive(Debug, Clone)]
@@ -133,13 +133,21 @@ impl Provider for Subvolumes {
     }
 
     fn diff(&self, older: &str, newer: &str) -> Result<Vec<Change>, SnapshotError> {
-        let words = ["send", "-q", "--no-data", "-p"].map(OsStr::new);
-        let (older, path) = (self.path(older), self.path(newer));
-        let paths = [older.as_os_str(), path.as_os_str()];
-        let mut found = Program::new("btrfs", words.into_iter().chain(paths))
-            .print(|printed| Ok(changes(BufReader::new(printed))?))?;
+        let [older, newer] = [older, newer].map(|name| self.path(name));
         let folder = RelPath::parse(SNAPSHOTS.to_bytes()).expect("a name");
+        let mut found = match changed_between(&older, &newer)? {
+            Some(found) => found,
+            None => sent(&older, &newer)?,
+        };
         found.retain(|change| !change.path.is_within(&folder));
-        Ok(followable(found, &path))
+        Ok(followable(found, &newer))
     }
+}
+
+/// The same, as the program says when it sends it to somebody who has `older`.
+fn sent(older: &Path, newer: &Path) -> Result<Vec<Change>, SnapshotError> {
+    let words = ["send", "-q", "--no-data", "-p"].map(OsStr::new);
+    let paths = [older.as_os_str(), newer.as_os_str()];
+    Program::new("btrfs", words.into_iter().chain(paths))
+        .print(|printed| Ok(changes(BufReader::new(printed))?))
 }

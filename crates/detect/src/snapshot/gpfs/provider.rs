@@ -7,11 +7,10 @@
 use super::commands::{Row, chosen, snapshots};
 use super::{Escaping, LIST_NAME, Listed, Scan, listed};
 use crate::base::Base;
-use crate::snapshot::between::{Guide, Visit, between};
+use crate::snapshot::between::{self, between};
 use crate::snapshot::program::Program;
 use crate::snapshot::provider::{Provider, SnapshotError, followable, shown};
-use driftless_model::{Change, RelPath, Scope, Selection, Work};
-use rustix::fd::BorrowedFd;
+use driftless_model::Change;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -165,46 +164,9 @@ impl Provider for Fileset {
     fn diff(&self, older: &str, newer: &str) -> Result<Vec<Change>, SnapshotError> {
         let listed = self.scan(older, newer)?;
         let (older, newer) = (self.path(older), self.path(newer));
-        let guide = Changed::of(listed.directories);
+        let guide = between::Listed::of(listed.directories);
         let changes = between(&older, &newer, &guide, listed.entries)?;
         Ok(followable(changes, &newer))
-    }
-}
-
-/// Directories that have changed, with what leads to them.
-struct Changed(Selection);
-
-impl Changed {
-    fn of(directories: Vec<RelPath>) -> Changed {
-        let scope = Scope::Names;
-        let works = directories.into_iter().map(|path| Work { path, scope });
-        Changed(Selection::of(&works.collect::<Vec<_>>()))
-    }
-
-    fn at(&self, path: &RelPath) -> Option<&Selection> {
-        let mut names = path.names();
-        names.try_fold(&self.0, |node, name| {
-            node.children.get(name).map(|node| &**node)
-        })
-    }
-}
-
-impl Guide for Changed {
-    fn visit(&self, path: &RelPath, _: [BorrowedFd<'_>; 2]) -> Result<Visit, SnapshotError> {
-        Ok(match self.at(path) {
-            None => Visit::Nothing,
-            Some(node) if node.names => Visit::Names,
-            Some(node) => Visit::Through(node.children.keys().map(|name| name.to_vec()).collect()),
-        })
-    }
-
-    fn enters(&self, path: &RelPath) -> bool {
-        self.at(path).is_some()
-    }
-
-    // Those that do were listed.
-    fn differs(&self, _: &[u8], _: [BorrowedFd<'_>; 2]) -> Result<bool, SnapshotError> {
-        Ok(false)
     }
 }
 

@@ -1,0 +1,365 @@
+//! What btrfs says of a subvolume: who it is, which of its inodes have changed since a transaction,
+//! and by which names an inode is reached. Structures and numbers are those of linux/btrfs.h and
+//! linux/btrfs_tree.h.
+//!
+//! Each change of an inode writes its item anew, with the number of the transaction
+//! (`fill_inode_item`, fs/btrfs/inode.c), and so the leaf that holds it and all nodes above, which
+//! note that number, too. A search passes over what is older (`btrfs_search_forward`,
+//! fs/btrfs/ctree.c), so that it costs what has changed and not what there is.
+#![allow(unsafe_code)]
+
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use rustix::ioctl::{Getter, Opcode, Updater, ioctl, opcode};
+
+/// The root directory of each subvolume: `BTRFS_FIRST_FREE_OBJECTID`.
+pub(super) const ROOT_INODE: u64 = 256;
+/// `BTRFS_LAST_FREE_OBJECTID`.
+const LAST_INODE: u64 = u64::MAX - 255;
+/// `BTRFS_INODE_ITEM_KEY`, `BTRFS_INODE_REF_KEY`, `BTRFS_INODE_EXTREF_KEY`.
+const INODE_ITEM: u32 = 1;
+const INODE_REF: u32 = 12;
+const INODE_EXTREF: u32 = 13;
+/// Where an inode's item, `btrfs_inode_item`, has its transaction and its mode.
+const ITEM_TRANSACTION: usize = 8;
+const ITEM_MODE: usize = 52;
+/// `S_IFMT` and `S_IFDIR` (inode(7)).
+const KIND: u32 = 0o170_000;
+const DIRECTORY: u32 = 0o040_000;
+/// `BTRFS_ROOT_SUBVOL_RDONLY`.
+const READ_ONLY: u64 = 1;
+/// An item fits into a leaf, the largest of which has `BTRFS_MAX_METADATA_BLOCKSIZE`.
+const ITEM_BYTES_MAX: usize = 64 << 10;
+const FOUND_BYTES: usize = 4 * ITEM_BYTES_MAX;
+/// `btrfs_ioctl_search_header`.
+const HEADER_BYTES: usize = 32;
+
+const GROUP: u8 = 0x94;
+const TREE_SEARCH_V2: Opcode = opcode::read_write::<SearchHead>(GROUP, 17);
+const GET_SUBVOL_INFO: Opcode = opcode::read::<SubvolInfo>(GROUP, 60);
+
+/// `btrfs_ioctl_search_key`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct SearchKey {
+    tree: u64,
+    inode_min: u64,
+    inode_max: u64,
+    offset_min: u64,
+    offset_max: u64,
+    transaction_min: u64,
+    transaction_max: u64,
+    kind_min: u32,
+    kind_max: u32,
+    items: u32,
+    _unused: u32,
+    _more: [u64; 4],
+}
+
+/// `btrfs_ioctl_search_args_v2` without what was found.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct SearchHead {
+    key: SearchKey,
+    bytes: u64,
+}
+
+#[repr(C)]
+struct Search {
+    head: SearchHead,
+    found: [u8; FOUND_BYTES],
+}
+
+/// What a search has found.
+struct Item<'a> {
+    inode: u64,
+    offset: u64,
+    kind: u32,
+    bytes: &'a [u8],
+}
+
+/// The key of an item.
+struct Last {
+    inode: u64,
+    kind: u32,
+    offset: u64,
+}
+
+/// `btrfs_ioctl_get_subvol_info_args`.
+#[repr(C)]
+struct SubvolInfo {
+    tree: u64,
+    name: [u8; 256],
+    parent_tree: u64,
+    dir: u64,
+    generation: u64,
+    flags: u64,
+    uuid: [u8; 16],
+    parent_uuid: [u8; 16],
+    received_uuid: [u8; 16],
+    changed_in: u64,
+    made_in: u64,
+    sent_in: u64,
+    received_in: u64,
+    times: [u64; 8],
+    _reserved: [u64; 8],
+}
+
+/// What a snapshot is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Snapshot {
+    /// The subvolume that it was made of; all zero if it is none.
+    pub(super) of: [u8; 16],
+    /// The transaction that it was made in: it has all that was written in it or before.
+    pub(super) made_in: u64,
+    /// The last transaction that has changed an inode of it.
+    pub(super) changed_in: u64,
+    pub(super) is_read_only: bool,
+}
+
+/// An inode that has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Changed {
+    pub(super) inode: u64,
+    pub(super) is_dir: bool,
+}
+
+impl Snapshot {
+    /// The subvolume whose root directory is open.
+    pub(super) fn at(root: BorrowedFd<'_>) -> Result<Snapshot, Errno> {
+        // SAFETY: the kernel fills a structure of this size, of which every value is valid.
+        let info = unsafe { ioctl(root, Getter::<GET_SUBVOL_INFO, SubvolInfo>::new()) }?;
+        Ok(Snapshot {
+            of: info.parent_uuid,
+            made_in: info.made_in,
+            changed_in: info.changed_in,
+            is_read_only: info.flags & READ_ONLY != 0,
+        })
+    }
+
+    /// Whether it still is what it was when it was made.
+    pub(super) fn is_as_made(&self) -> bool {
+        self.is_read_only && self.of != [0; 16] && self.changed_in <= self.made_in
+    }
+}
+
+/// The tree of a subvolume that is searched.
+pub(super) struct Tree<'a> {
+    root: BorrowedFd<'a>,
+    search: Box<Search>,
+}
+
+impl Tree<'_> {
+    /// The subvolume whose root directory is open.
+    pub(super) fn of(root: BorrowedFd<'_>) -> Tree<'_> {
+        let head = SearchHead::default();
+        Tree {
+            root,
+            search: Box::new(Search {
+                head,
+                found: [0; FOUND_BYTES],
+            }),
+        }
+    }
+
+    /// The inodes that have changed after a transaction; none if there are more than `max`.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_SYS_ADMIN`.
+    pub(super) fn changed_after(
+        &mut self,
+        transaction: u64,
+        max: usize,
+    ) -> Result<Option<Vec<Changed>>, Errno> {
+        let mut key = SearchKey {
+            inode_min: ROOT_INODE,
+            inode_max: LAST_INODE,
+            offset_max: u64::MAX,
+            transaction_min: transaction + 1,
+            transaction_max: u64::MAX,
+            kind_max: u8::MAX.into(),
+            ..SearchKey::default()
+        };
+        let mut changed = Vec::new();
+        while let Some(last) = self.search(key, |item| {
+            changed.extend(item.changed_after(transaction));
+            Some(())
+        })? {
+            if changed.len() > max {
+                return Ok(None);
+            }
+            // An inode's own item is its first, and the others say nothing.
+            (key.inode_min, key.kind_min, key.offset_min) = (last.inode + 1, 0, 0);
+        }
+        Ok(Some(changed))
+    }
+
+    /// All names of an inode, each with the directory that it stands in; none of one that had been
+    /// removed and was open still.
+    pub(super) fn names(&mut self, inode: u64) -> Result<Vec<(u64, Vec<u8>)>, Errno> {
+        let mut key = SearchKey {
+            inode_min: inode,
+            inode_max: inode,
+            offset_max: u64::MAX,
+            transaction_max: u64::MAX,
+            kind_min: INODE_REF,
+            kind_max: INODE_EXTREF,
+            ..SearchKey::default()
+        };
+        let mut names = Vec::new();
+        while let Some(last) = self.search(key, |item| item.names(&mut names))? {
+            let Some(next) = last.offset.checked_add(1) else {
+                break;
+            };
+            (key.kind_min, key.offset_min) = (last.kind, next);
+        }
+        Ok(names)
+    }
+
+    /// Finds the first items of a range; behind which the others follow, if there are any.
+    fn search(
+        &mut self,
+        key: SearchKey,
+        mut each: impl FnMut(&Item<'_>) -> Option<()>,
+    ) -> Result<Option<Last>, Errno> {
+        self.search.head = SearchHead {
+            key: SearchKey {
+                items: u32::MAX,
+                ..key
+            },
+            bytes: FOUND_BYTES as u64,
+        };
+        let search = Updater::<TREE_SEARCH_V2, Search>::new;
+        // SAFETY: the kernel writes no more than `bytes` behind the head, which are there.
+        unsafe { ioctl(self.root, search(&mut self.search)) }?;
+        let mut rest = &self.search.found[..];
+        let mut last = None;
+        for _ in 0..self.search.head.key.items {
+            let item = Item::next(&mut rest).ok_or(Errno::IO)?;
+            each(&item).ok_or(Errno::IO)?;
+            let Item {
+                inode,
+                kind,
+                offset,
+                ..
+            } = item;
+            last = Some(Last {
+                inode,
+                kind,
+                offset,
+            });
+        }
+        // There would have been room for another.
+        Ok(last.filter(|_| rest.len() < HEADER_BYTES + ITEM_BYTES_MAX))
+    }
+}
+
+impl<'a> Item<'a> {
+    fn next(rest: &mut &'a [u8]) -> Option<Item<'a>> {
+        let mut head = rest.split_off(..HEADER_BYTES)?;
+        let _transaction_of_the_leaf = word(&mut head)?;
+        let (inode, offset) = (word(&mut head)?, word(&mut head)?);
+        let half = |at: usize| Some(u32::from_ne_bytes(head.get(at..at + 4)?.try_into().ok()?));
+        Some(Item {
+            inode,
+            offset,
+            kind: half(0)?,
+            bytes: rest.split_off(..half(4)? as usize)?,
+        })
+    }
+
+    /// What an inode's item says, if it was written after a transaction.
+    fn changed_after(&self, transaction: u64) -> Option<Changed> {
+        if self.kind != INODE_ITEM {
+            return None;
+        }
+        let field = |at, len| self.bytes.get(at..at + len);
+        let written = u64::from_le_bytes(field(ITEM_TRANSACTION, 8)?.try_into().ok()?);
+        let mode = u32::from_le_bytes(field(ITEM_MODE, 4)?.try_into().ok()?);
+        (written > transaction).then_some(Changed {
+            inode: self.inode,
+            is_dir: mode & KIND == DIRECTORY,
+        })
+    }
+
+    /// Adds the names that it tells: `btrfs_inode_ref` and `btrfs_inode_extref`, each with a name
+    /// behind it.
+    fn names(&self, names: &mut Vec<(u64, Vec<u8>)>) -> Option<()> {
+        let mut rest = self.bytes;
+        while !rest.is_empty() {
+            let dir = match self.kind {
+                INODE_REF => self.offset,
+                _ => word(&mut rest)?,
+            };
+            let _place_in_the_directory = word(&mut rest)?;
+            let len = u16::from_le_bytes(rest.split_off(..2)?.try_into().ok()?);
+            names.push((dir, rest.split_off(..usize::from(len))?.to_vec()));
+        }
+        Some(())
+    }
+}
+
+/// A number of eight bytes. What the kernel says itself is in the order of this machine, what it
+/// has read from the disk in little-endian order; Linux on machines of another order is not built
+/// for.
+fn word(bytes: &mut &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.split_off(..8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inode_has_all_names_of_an_item_and_what_is_cut_off_is_none() {
+        let name = |dir: Option<u64>, name: &str| {
+            let mut bytes: Vec<u8> = dir.iter().flat_map(|dir| dir.to_le_bytes()).collect();
+            bytes.extend(7_u64.to_le_bytes());
+            bytes.extend((name.len() as u16).to_le_bytes());
+            bytes.extend(name.as_bytes());
+            bytes
+        };
+        let found = |kind, bytes: &[u8]| {
+            let (inode, offset) = (300, 256);
+            let item = Item {
+                inode,
+                offset,
+                kind,
+                bytes,
+            };
+            let mut names = Vec::new();
+            item.names(&mut names).map(|()| names)
+        };
+        let short = [name(None, "a"), name(None, "b\n")].concat();
+        let [a, b] = ["a", "b\n"].map(|name| name.as_bytes().to_vec());
+        let both = vec![(256, a.clone()), (256, b.clone())];
+        assert_eq!(found(INODE_REF, &short), Some(both));
+        let long = [name(Some(5), "a"), name(Some(6), "b\n")].concat();
+        assert_eq!(found(INODE_EXTREF, &long), Some(vec![(5, a), (6, b)]));
+        for end in 1..short.len() {
+            let is_whole = end == name(None, "a").len();
+            assert_eq!(found(INODE_REF, &short[..end]).is_some(), is_whole);
+        }
+    }
+
+    #[test]
+    fn an_inode_has_changed_if_its_own_item_was_written_later() {
+        let mut bytes = [0; 160];
+        bytes[ITEM_TRANSACTION] = 9;
+        bytes[ITEM_MODE..ITEM_MODE + 4].copy_from_slice(&0o040_755_u32.to_le_bytes());
+        let item = |kind, bytes| Item {
+            inode: 300,
+            offset: 0,
+            kind,
+            bytes,
+        };
+        let changed = Changed {
+            inode: 300,
+            is_dir: true,
+        };
+        assert_eq!(item(INODE_ITEM, &bytes[..]).changed_after(8), Some(changed));
+        assert_eq!(item(INODE_ITEM, &bytes[..]).changed_after(9), None);
+        assert_eq!(item(INODE_REF, &bytes[..]).changed_after(8), None);
+        assert_eq!(item(INODE_ITEM, &bytes[..40]).changed_after(8), None);
+    }
+}
