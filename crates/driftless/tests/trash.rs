@@ -612,7 +612,9 @@ fn after_a_cycle_the_trash_is_purged_and_then_the_replica_is_closed() {
         let _nothing_is_told = btrfs(words.into_iter().chain([tree.as_os_str()]));
     }
     fs::write(source.join("stays"), "here").expect("written");
-    fs::write(source.join("goes"), "not for ever").expect("written");
+    for name in ["goes", "goes too"] {
+        fs::write(source.join(name), "not for ever").expect("written");
+    }
     let keys =
         "detect = [\"btrfs\"]\ndelete = true\n[trash]\nage = \"7d\"\n[cycle]\nevery = \"1h\"\n";
     let mirror = Mirror::between(&source, &replica, keys);
@@ -624,17 +626,26 @@ fn after_a_cycle_the_trash_is_purged_and_then_the_replica_is_closed() {
     fs::remove_file(source.join("goes")).expect("removed");
     cycle();
     assert_eq!(paths(&mirror), ["goes"]);
-    // What went now went long ago.
-    close(&replica, false);
-    let dates = fs::read_dir(trash(&mirror)).expect("listed");
-    let dates: Vec<_> = dates.map(|date| date.expect("listed").path()).collect();
-    fs::rename(&dates[0], trash(&mirror).join("2020-01-01T000000Z")).expect("renamed");
-    close(&replica, true);
+    let went_long_ago = || {
+        close(&replica, false);
+        let dates = fs::read_dir(trash(&mirror)).expect("listed");
+        let dates: Vec<_> = dates.map(|date| date.expect("listed").path()).collect();
+        fs::rename(&dates[0], trash(&mirror).join("2020-01-01T000000Z")).expect("renamed");
+        close(&replica, true);
+    };
+    went_long_ago();
     assert_eq!(paths(&mirror), ["goes"]);
     cycle();
     wait_until("it is purged", || paths(&mirror).is_empty());
     wait_until("it is told", || mirror.status()["trash"]["entries"] == 0);
     wait_until("it is closed", || is_closed(&replica));
+    // By hand, too.
+    fs::remove_file(source.join("goes too")).expect("removed");
+    cycle();
+    went_long_ago();
+    let _done = ask(&mirror, ["purge", "--older", "30d"]).expect(0);
+    assert!(paths(&mirror).is_empty());
+    assert!(is_closed(&replica));
 }
 
 /// The mark or a lock of the replica.

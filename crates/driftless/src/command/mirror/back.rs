@@ -5,19 +5,17 @@
 
 use super::detectors::{of_replica, own_path};
 use super::keep_equal::{options_now, reach};
-use super::over::{agree, connected, take_role};
+use super::over::{agree, connected, failed, keep, not_done, take_role};
 use crate::args::FailbackArgs;
 use crate::command::{job, record};
 use crate::exit::Exit;
 use crate::output::mirror as say;
 use crate::output::mirror::recovery::{Back, back};
 use crate::{own, signals};
-use driftless_detect::snapshot::SnapshotError;
-use driftless_engine::{Counts, End, Options, RunError, look_alone};
+use driftless_engine::{Counts, End, Options, look_alone};
 use driftless_mirror::job::Job;
 use driftless_mirror::live::now;
 use driftless_mirror::recovery::{Loss, carry_out, rehearse, reversed};
-use driftless_mirror::snapshots::name_of;
 use driftless_remote::Reach;
 use driftless_state::mirror::{Cursor, EqualUntil, MirrorState, Role, Saved};
 use std::sync::atomic::AtomicBool;
@@ -95,7 +93,7 @@ impl Failback<'_> {
         self.refuse_empty()?;
         let until = self.loss.equal_until;
         let rehearsal = rehearse(&self.options, &self.reach, until, self.stop)
-            .map_err(|error| self.failed(&error))?;
+            .map_err(|error| failed(self.job, &error))?;
         Ok(Back {
             job: self.job.name.clone(),
             source: self.job.source.clone(),
@@ -136,7 +134,7 @@ impl Failback<'_> {
         let keeper = own_path(self.job, &self.job.replicas[0])?.and_then(|path| of_replica(&path));
         if let Some(keeper) = keeper.as_ref().filter(|_| self.how.finish) {
             let closed = keeper.set_read_only(true);
-            closed.map_err(|error| self.not_done(&error))?;
+            closed.map_err(|error| not_done(self.job, &error))?;
         }
         let mut done = Back {
             kept: self.keep()?,
@@ -154,7 +152,7 @@ impl Failback<'_> {
         };
         if let Some(keeper) = keeper.as_ref().filter(|_| self.how.finish && !is_over) {
             let opened = keeper.set_read_only(false);
-            opened.map_err(|error| self.not_done(&error))?;
+            opened.map_err(|error| not_done(self.job, &error))?;
         }
         done.role = if is_over {
             Role::Following
@@ -169,7 +167,7 @@ impl Failback<'_> {
     fn passes(&self, done: &mut Back) -> Result<Exit, Failure> {
         loop {
             let (summary, problems) = carry_out(&self.options, &self.reach, self.stop)
-                .map_err(|error| self.failed(&error))?;
+                .map_err(|error| failed(self.job, &error))?;
             done.passes += 1;
             let counts = &summary.counts;
             let has_changed = counts.changed + counts.deleted > 0;
@@ -195,21 +193,8 @@ impl Failback<'_> {
     /// What the source has stays in a snapshot, where that can be.
     fn keep(&self) -> Result<Option<String>, Failure> {
         let provider = own_path(self.job, &self.job.source)?.and_then(|path| of_replica(&path));
-        let Some(provider) = provider else {
-            return Ok(None);
-        };
-        let name = name_of(&format!("{}-kept", self.job.own_name()), now());
-        let made = provider.prepare().and_then(|()| provider.create(&name));
-        made.map_err(|error| self.not_done(&error))?;
-        Ok(Some(name))
-    }
-
-    fn failed(&self, error: &RunError) -> Failure {
-        (Exit::of_error(error), format!("{}: {error}", self.job.name))
-    }
-
-    fn not_done(&self, error: &SnapshotError) -> Failure {
-        (Exit::CouldNotRun, format!("{}: {error}", self.job.name))
+        let beginning = format!("{}-kept", self.job.own_name());
+        keep(self.job, provider.as_deref(), &beginning)
     }
 }
 

@@ -147,7 +147,7 @@ impl Failover<'_> {
     /// What is told of it; nothing is changed.
     fn told(&self, to: &str) -> Result<Over, Failure> {
         let refuse = |why: &str| (Exit::Refused, format!("{}: {why}", self.job.name));
-        let alone = look_alone(&self.options).map_err(|error| self.failed(&error))?;
+        let alone = look_alone(&self.options).map_err(|error| failed(self.job, &error))?;
         if alone.is_empty {
             return Err(refuse(
                 "nothing is in the replica: is its file system mounted? (nothing was changed)",
@@ -159,7 +159,7 @@ impl Failover<'_> {
                 let options = go_back(&self.options, &path);
                 let made = self.loss.common.as_ref().map(|(_, made)| *made);
                 let rehearsal = rehearse(&options, &self.reach, made, self.stop);
-                Some(rehearsal.map_err(|error| self.failed(&error))?)
+                Some(rehearsal.map_err(|error| failed(self.job, &error))?)
             }
         };
         let is_read_only = self
@@ -174,7 +174,7 @@ impl Failover<'_> {
             loss: self.loss.clone(),
             to: to.to_owned(),
             doubt: alone.doubt,
-            is_read_only: is_read_only.map_err(|error| self.not_done(&error))?,
+            is_read_only: is_read_only.map_err(|error| not_done(self.job, &error))?,
             can_snapshot: self.provider.is_some(),
             back,
             is_done: false,
@@ -188,7 +188,9 @@ impl Failover<'_> {
             return Ok(None);
         }
         let provider = self.provider.as_ref().expect("it has snapshots");
-        let all = provider.list().map_err(|error| self.not_done(&error))?;
+        let all = provider
+            .list()
+            .map_err(|error| not_done(self.job, &error))?;
         all.get(to).cloned().map(Some).ok_or_else(|| {
             let why = format!(
                 "{}: the replica has no snapshot {to} any more",
@@ -207,24 +209,25 @@ impl Failover<'_> {
         let mut saved = Saved::default();
         if let Some(provider) = &self.provider {
             let opened = provider.set_read_only(false);
-            opened.map_err(|error| self.not_done(&error))?;
+            opened.map_err(|error| not_done(self.job, &error))?;
         }
         if let Some(path) = self.snapshot(to)?.filter(|_| before != Role::FailingBack) {
             self.go_back(&path)?;
             let made = self.loss.common.as_ref().map(|(_, made)| *made);
             saved.equal_until = made.map_or(EqualUntil::AsBefore, EqualUntil::At);
         }
-        let snapshot = self.keep(&self.job.own_name())?;
+        let snapshot = keep(self.job, self.provider.as_deref(), &self.job.own_name())?;
         take_role(state, Role::FailedOver, Some(to), &saved)?;
         Ok(snapshot)
     }
 
     /// Makes the replica its own snapshot again. What it had until now stays in another one.
     fn go_back(&self, path: &std::path::Path) -> Result<(), Failure> {
-        let _kept = self.keep(&format!("{}-kept", self.job.own_name()))?;
+        let beginning = format!("{}-kept", self.job.own_name());
+        let _kept = keep(self.job, self.provider.as_deref(), &beginning)?;
         let options = go_back(&self.options, path);
-        let (summary, problems) =
-            carry_out(&options, &self.reach, self.stop).map_err(|error| self.failed(&error))?;
+        let (summary, problems) = carry_out(&options, &self.reach, self.stop)
+            .map_err(|error| failed(self.job, &error))?;
         say::recovery::problems(&problems);
         match (summary.end, problems.len()) {
             (End::Complete, 0) => Ok(()),
@@ -237,25 +240,31 @@ impl Failover<'_> {
             }
         }
     }
+}
 
-    /// Makes a snapshot of the replica, where that can be.
-    fn keep(&self, beginning: &str) -> Result<Option<String>, Failure> {
-        let Some(provider) = &self.provider else {
-            return Ok(None);
-        };
-        let name = name_of(beginning, now());
-        let made = provider.prepare().and_then(|()| provider.create(&name));
-        made.map_err(|error| self.not_done(&error))?;
-        Ok(Some(name))
-    }
+/// Makes a snapshot of one of a job's trees, where that can be.
+pub fn keep(
+    job: &Job,
+    provider: Option<&dyn Provider>,
+    beginning: &str,
+) -> Result<Option<String>, Failure> {
+    let Some(provider) = provider else {
+        return Ok(None);
+    };
+    let name = name_of(beginning, now());
+    let made = provider.prepare().and_then(|()| provider.create(&name));
+    made.map_err(|error| not_done(job, &error))?;
+    Ok(Some(name))
+}
 
-    fn failed(&self, error: &RunError) -> Failure {
-        (Exit::of_error(error), format!("{}: {error}", self.job.name))
-    }
+/// Why a run about a job's trees failed.
+pub fn failed(job: &Job, error: &RunError) -> Failure {
+    (Exit::of_error(error), format!("{}: {error}", job.name))
+}
 
-    fn not_done(&self, error: &SnapshotError) -> Failure {
-        (Exit::CouldNotRun, format!("{}: {error}", self.job.name))
-    }
+/// Why nothing was done with the snapshots of one of a job's trees.
+pub fn not_done(job: &Job, error: &SnapshotError) -> Failure {
+    (Exit::CouldNotRun, format!("{}: {error}", job.name))
 }
 
 /// Notes what the replica is from now on.

@@ -1,12 +1,14 @@
 //! `driftless mirror trash`: what a mirror has deleted from its replica and keeps there. The trash
 //! is read where it is, so the mirror need not run.
 
-use super::{Failure, keep_equal};
+use super::over::not_done;
+use super::{Failure, detectors, keep_equal};
 use crate::args::{JobArgs, TrashCommand};
 use crate::command::job;
 use crate::exit::Exit;
 use crate::output::{mirror as say, trash as show};
 use crate::{own, signals};
+use driftless_detect::snapshot::Provider;
 use driftless_engine::{
     Bin, Date, Limits, Monitor, Options, Progress, RestoreError, Sizes, Wanted, restore,
 };
@@ -139,6 +141,7 @@ impl About<'_> {
             }
         };
         let (bin, _connections) = self.bin()?;
+        let _opened = self.open_replica()?;
         let is_over = || self.signals.stop.load(Relaxed);
         let purged = bin
             .purge(limits, &mut Sizes::default(), &is_over)
@@ -149,6 +152,22 @@ impl About<'_> {
             (_, false) => Exit::Problems,
             (_, true) => Exit::Equal,
         })
+    }
+
+    /// Has a replica that is closed to others take changes until the end. A mirror that runs may
+    /// close it again meanwhile, when what it does there is over; then the purge fails, and loses
+    /// nothing.
+    fn open_replica(&self) -> Result<Option<Opened>, Failure> {
+        let Some(keeper) = detectors::keeper(self.job)? else {
+            return Ok(None);
+        };
+        let is_closed = keeper.is_read_only();
+        if !is_closed.map_err(|error| not_done(self.job, &error))? {
+            return Ok(None);
+        }
+        let opened = keeper.set_read_only(false);
+        opened.map_err(|error| not_done(self.job, &error))?;
+        Ok(Some(Opened(keeper)))
     }
 
     /// The trash of the job's replica.
@@ -194,6 +213,17 @@ impl About<'_> {
     fn failed(&self, fault: &Fault) -> Failure {
         let why = format!("{}: the trash: {fault}", self.job.name);
         (Exit::CouldNotRun, why)
+    }
+}
+
+/// A replica that is closed to others again in the end.
+struct Opened(Box<dyn Provider>);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.set_read_only(true) {
+            say::complaint(&format!("the replica stays writable: {error}"));
+        }
     }
 }
 
