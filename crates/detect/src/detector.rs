@@ -89,6 +89,8 @@ impl Heard {
 pub struct Seen {
     /// What may differ.
     pub change: Change,
+    /// It is a directory.
+    pub is_dir: bool,
     /// Somebody still has the file open for writing.
     pub is_open: bool,
     /// Bytes of a regular file when its event was read.
@@ -100,6 +102,7 @@ impl Seen {
     pub fn closed(change: Change) -> Seen {
         Seen {
             change,
+            is_dir: false,
             is_open: false,
             size: 0,
         }

@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 const SIZE_MIB: u64 = 600;
 const ROUNDS: u64 = 12;
 const KEYS: &str = "detect = [\"btrfs\"]\ndelete = true\n";
+/// An unfinished entry's name.
+const UNFINISHED: &str = ".driftless-tmp-0123456789abcdef0123456789abcdef";
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -228,7 +230,8 @@ fn what_failed_is_not_forgotten_and_what_came_and_went_is_not_left() {
         fs::write(source.join(name), name).expect("a file");
     }
     // Flags of its files are set by hand meanwhile.
-    let mirror = Mirror::between(&source, &replica, &format!("read_only = false\n{KEYS}"));
+    let keys = format!("read_only = false\n{KEYS}");
+    let mut mirror = Mirror::between(&source, &replica, &keys);
     mirror.barrier();
     let _read = snapshot(&mirror);
     let before = snapshots(&replica);
@@ -263,6 +266,10 @@ fn what_failed_is_not_forgotten_and_what_came_and_went_is_not_left() {
         std::thread::sleep(Duration::from_millis(20));
     }
     immutable(&replica.join("stubborn"), "-i");
+    // As it would be left by one that was cut off while it copied.
+    mirror.kill();
+    fs::write(replica.join(UNFINISHED), "half").expect("a file");
+    mirror.start();
     let _tried = mirror.command("retry").run().expect(0);
     mirror.barrier();
     check_snapshot(&mirror, &replica, "as it was");

@@ -20,6 +20,8 @@ const DIRS: u64 = 200;
 const FILES: u64 = 20;
 /// A gap begins ten seconds earlier than is known.
 const OLD: Duration = Duration::from_secs(12);
+/// An unfinished entry's name.
+const UNFINISHED: &str = ".driftless-tmp-0123456789abcdef0123456789abcdef";
 const LIMIT: Duration = Duration::from_secs(60);
 const KEPT: &str = "SELECT CAST(position AS TEXT) FROM cursors WHERE detector = 'fanotify'";
 const KEYS: &str = "detect = [\"fanotify\", \"walk\"]\ndelete = true\n";
@@ -140,7 +142,14 @@ fn churn(source: &Path) {
 
 fn check_down(kind: FsKind) {
     let mut calm = Calm::on(kind, KEYS);
-    let status = calm.down(churn);
+    // It was cut off while it copied a file, and nothing else has changed in the directory.
+    let unfinished = calm.mirror.replica.join("top2/d6").join(UNFINISHED);
+    let status = calm.down(|source| {
+        churn(source);
+        fs::write(source.join("top2/d6/f1"), b"changed").expect("a file");
+        fs::write(&unfinished, b"half").expect("a file");
+    });
+    assert!(!unfinished.exists());
     // Four directories with their parents, and what was moved: not the other 190.
     let seen_max = if kind == FsKind::Xfs { u64::MAX } else { 1500 };
     check_narrowed(&status, seen_max);

@@ -81,6 +81,8 @@ impl Move {
 /// What is heard of a path beside the change itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Circumstance {
+    /// It is a directory: to look at it costs little, however often it changes.
+    pub is_dir: bool,
     /// Somebody has the file open for writing.
     pub is_open: bool,
     /// Its size in bytes, where that is known.
@@ -280,7 +282,11 @@ impl DirtyPaths {
             });
             return;
         }
-        let ready = self.pace.ready(&change.path).max(now);
+        let ready = if seen.is_dir {
+            now
+        } else {
+            self.pace.ready(&change.path).max(now)
+        };
         let (word, due) = if seen.is_open {
             (Word::Open, ready.max(now + self.settle))
         } else {

@@ -18,7 +18,7 @@ use driftless_model::{
 use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
 use rustix::fd::{AsFd, OwnedFd};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -413,7 +413,7 @@ impl Hands {
         match found {
             Found::Changes(changes) => {
                 let works = changes.into_iter().map(model::Work::from);
-                outcome.narrowed = Some(works.collect());
+                outcome.narrowed = Some(with_names_around(works.collect()));
                 None
             }
             Found::All => Some(Ended::Wide),
@@ -483,6 +483,21 @@ impl Hands {
             }
         }
     }
+}
+
+/// The same with the names of each directory that holds some of it: whoever was cut off in the gap
+/// may have left unfinished entries there.
+fn with_names_around(mut works: Vec<model::Work>) -> Vec<model::Work> {
+    let dirs: BTreeSet<RelPath> = works
+        .iter()
+        .filter_map(|work| work.path.above().next())
+        .collect();
+    let names = |path| model::Work {
+        path,
+        scope: Scope::Names,
+    };
+    works.extend(dirs.into_iter().map(names));
+    works
 }
 
 /// All that was taken, or the whole tree.

@@ -34,7 +34,7 @@ use cycle::Cycle;
 use driftless_model::{Change, Hint, RelPath, SNAPSHOTS};
 use driftless_state::StateError;
 use rustix::fd::OwnedFd;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
@@ -202,8 +202,18 @@ impl Live {
     /// Goes on from what an earlier life has left.
     fn recall(&mut self) -> Result<(), StateError> {
         self.hands.expect(self.memory.replica()?);
-        for (path, dirty) in self.memory.left()? {
+        let left = self.memory.left()?;
+        let around: BTreeSet<RelPath> = left
+            .iter()
+            .filter_map(|(path, _)| path.above().next())
+            .collect();
+        for (path, dirty) in left {
             self.dirty.add_again(path, dirty);
+        }
+        // A life that was cut off may have left unfinished entries beside what it was at.
+        for dir in around {
+            self.dirty
+                .add(now(), Change::names(dir), Circumstance::default());
         }
         self.problems = self.memory.problems()?;
         self.is_paused = self.memory.is_paused()?;
@@ -309,6 +319,7 @@ impl Live {
                 self.status.heard(seen.len(), unread);
                 for seen in seen {
                     let circumstance = Circumstance {
+                        is_dir: seen.is_dir,
                         is_open: seen.is_open,
                         size: seen.size,
                     };

@@ -76,7 +76,7 @@ fn somebody_who_waits_has_all_looked_at_but_what_has_failed() {
     let now = Duration::from_secs(1000);
     let open = Circumstance {
         is_open: true,
-        size: 0,
+        ..Circumstance::default()
     };
     for (name, size) in [("a", 0), ("large", 1 << 30)] {
         let path = RelPath::parse(name.as_bytes()).unwrap();

@@ -70,7 +70,11 @@ pub enum Unwatched {
 
 /// The directory of an entry that came or went.
 fn of_parent(path: &RelPath) -> Option<Seen> {
-    path.above().next().map(Change::entry).map(Seen::closed)
+    let dir = path.above().next()?;
+    Some(Seen {
+        is_dir: true,
+        ..Seen::closed(Change::entry(dir))
+    })
 }
 
 /// A watched source.
@@ -314,6 +318,7 @@ impl<'a> Paths<'a> {
         let writes = mask & libc::FAN_MODIFY != 0 || file.as_ref().is_some_and(is_made);
         seen.push(Seen {
             change: Change::entry(path),
+            is_dir,
             is_open: writes && mask & libc::FAN_CLOSE_WRITE == 0,
             size: file.map_or(0, |file| u64::try_from(file.st_size).unwrap_or(0)),
         });

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Entries that are made equal in one go.
-const SHORT_PATHS_MAX: usize = 2000;
+const SHORT_PATHS_MAX: usize = 8000;
 /// Pieces of work that may wait to be written out while the next is made equal.
 const UNWRITTEN_MAX: usize = 8;
 /// After trees were out of reach, they are tried again after this, then after twice as long.
