@@ -95,3 +95,24 @@ fn somebody_who_waits_has_all_looked_at_but_what_has_failed() {
         assert_eq!(names, [name]);
     }
 }
+
+#[test]
+fn a_file_that_changes_all_the_time_is_paced_and_a_directory_is_not() {
+    for is_dir in [false, true] {
+        let mut dirty = DirtyPaths::new(Duration::from_secs(2));
+        let mut now = Duration::from_secs(1000);
+        let mut looks = 0;
+        for _ in 0..100 {
+            let circumstance = Circumstance {
+                is_dir,
+                ..Circumstance::default()
+            };
+            dirty.add(now, Change::entry(log()), circumstance);
+            let taken = dirty.take(now, Lane::Short, PATHS_MAX);
+            looks += taken.paths.len();
+            dirty.done(now, taken, &BTreeMap::new());
+            now += STEP * 10;
+        }
+        assert_eq!(looks == 100, is_dir, "{looks}");
+    }
+}
