@@ -91,6 +91,8 @@ pub struct Seen {
     pub change: Change,
     /// It is a directory.
     pub is_dir: bool,
+    /// Its content was written.
+    pub is_written: bool,
     /// Somebody still has the file open for writing.
     pub is_open: bool,
     /// Bytes of a regular file when its event was read.
@@ -103,6 +105,7 @@ impl Seen {
         Seen {
             change,
             is_dir: false,
+            is_written: false,
             is_open: false,
             size: 0,
         }

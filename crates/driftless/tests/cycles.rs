@@ -14,9 +14,10 @@ use driftless_testkit::{
 };
 use fastrand::Rng;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirEntryExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -277,6 +278,34 @@ fn what_failed_is_not_forgotten_and_what_came_and_went_is_not_left() {
         fs::read(replica.join("stubborn")).expect("a file"),
         b"changed"
     );
+}
+
+#[test]
+fn a_subvolume_in_the_source_is_not_taken_for_a_directory_that_has_its_number() {
+    let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let source = subvolume(&scratch, "source");
+    fs::create_dir(source.join("a")).expect("a directory");
+    for name in ["a/f", "keep"] {
+        fs::write(source.join(name), "x").expect("a file");
+    }
+    let nested = source.join("sub");
+    let words = ["subvolume", "create"].map(OsStr::new);
+    let words = words.into_iter().chain([nested.as_os_str()]);
+    let made = Command::new("btrfs").args(words).output();
+    assert!(made.expect("btrfs").status.success());
+    let number = fs::read_dir(&source).expect("listed").find_map(|entry| {
+        let entry = entry.expect("listed");
+        (entry.file_name() == "sub").then(|| entry.ino())
+    });
+    let inode = fs::metadata(source.join("a")).expect("there").ino();
+    assert_eq!(number, Some(inode), "so it is on a new file system");
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    fs::rename(&nested, source.join("sub2")).expect("renamed");
+    fs::rename(source.join("a"), source.join("b")).expect("renamed");
+    mirror.barrier();
+    assert!(mirror.replica.join("b/f").exists());
+    assert!(mirror.replica.join("sub2").exists() && !mirror.replica.join("sub").exists());
 }
 
 fn immutable(path: &Path, flag: &str) {

@@ -125,6 +125,9 @@ pub trait MountNotes: Debug + Send + Sync {
     /// A run has met something that is mounted at these paths of the source. Nothing below a path
     /// was copied yet, unless by a mover.
     fn met(&self, paths: &BTreeSet<RelPath>);
+
+    /// All that was noted so far.
+    fn all(&self) -> BTreeSet<RelPath>;
 }
 
 #[cfg(test)]

@@ -46,6 +46,8 @@ pub struct Dirty {
     pub is_long: bool,
     /// With all below: only what has changed since that moment of the source's clock.
     pub gap: Option<Stamp>,
+    /// Its content may differ although its size and times agree.
+    pub is_doubtful: bool,
 }
 
 /// An entry of the replica that is to be renamed, since its source was.
@@ -83,6 +85,8 @@ impl Move {
 pub struct Circumstance {
     /// It is a directory: to look at it costs little, however often it changes.
     pub is_dir: bool,
+    /// Its content was written, by a call that has ended.
+    pub is_written: bool,
     /// Somebody has the file open for writing.
     pub is_open: bool,
     /// Its size in bytes, where that is known.
@@ -155,6 +159,12 @@ impl Taken {
     /// Whether all is compared.
     pub fn is_walk(&self) -> bool {
         self.lane == Lane::Walk && self.gap().is_none()
+    }
+
+    /// Paths whose content may differ although their sizes and times agree.
+    pub fn doubtful(&self) -> impl Iterator<Item = &RelPath> {
+        let paths = self.paths.iter();
+        paths.filter_map(|(path, dirty)| dirty.is_doubtful.then_some(path))
     }
 
     /// The paths as the engine takes them.
@@ -292,8 +302,11 @@ impl DirtyPaths {
         } else {
             (Word::Changed, ready)
         };
+        // A call that writes sets the time first: it may have been at it while the file was copied.
+        let is_written = seen.is_written || matches!(change.hint, Some(Hint::Ranges(_)));
         let dirty = Dirty {
             is_long: change.scope > Scope::Entry || seen.size >= LARGE_BYTES,
+            is_doubtful: is_written,
             ..Dirty::new(change.scope, now, due)
         };
         self.touch(&change.path, now);
@@ -659,10 +672,11 @@ impl DirtyPaths {
     }
 
     /// What is left below `path` is done with it, but for what has failed, which has a time of its
-    /// own, and for what is short, which need not wait so long.
+    /// own, for what is looked at more closely, and for what is short, which need not wait so long.
     fn take_in(&mut self, path: &RelPath, dirty: &mut Dirty) {
         for (below, known) in self.cut_below(path) {
-            if known.attempts > 0 || (dirty.is_long && !known.is_long) {
+            let is_own = known.attempts > 0 || known.is_doubtful;
+            if is_own || (dirty.is_long && !known.is_long) {
                 self.due.insert(&below, &known);
                 self.left.insert(below, known);
             } else {
@@ -678,6 +692,7 @@ impl DirtyPaths {
                 && whole.due <= dirty.due
                 && (dirty.is_long || !whole.is_long)
                 && dirty.attempts == 0
+                && !dirty.is_doubtful
         };
         let found = path
             .above()
@@ -745,6 +760,7 @@ impl Dirty {
             attempts: 0,
             is_long: scope > Scope::Entry,
             gap: None,
+            is_doubtful: false,
         }
     }
 
@@ -791,6 +807,7 @@ impl Dirty {
         self.since = self.since.min(known.since);
         self.attempts = self.attempts.max(known.attempts);
         self.is_long |= known.is_long;
+        self.is_doubtful |= known.is_doubtful;
     }
 }
 

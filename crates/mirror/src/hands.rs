@@ -3,33 +3,31 @@
 
 use crate::dirty::{Failed, Move, Taken};
 use crate::foreign::foreign;
+use crate::gathered::{Gathered, PROBLEMS_MAX, Silent};
 use crate::link_names::Linked;
 use driftless_detect::gap::{self, Found};
 use driftless_detect::snapshot::Provider;
 use driftless_engine::{
-    Bin, Counts, End, Limits, MachineClock, Monitor, Options, Progress, Purged, Renamed, RunError,
-    Sizes, Summary, Trees,
+    Bin, Counts, End, Limits, MachineClock, Options, Purged, Renamed, RunError, Sizes, Summary,
+    Trees,
 };
 use driftless_lock::{Mutex, RwLock};
 use driftless_model::{
-    self as model, Act, Action, Class, DeleteLimit, Policy, Problem, Receipt, RelPath, Scope,
-    Selection,
+    self as model, Act, Class, DeleteLimit, Level, Policy, Problem, RelPath, Scope, Selection,
 };
 use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::fstat;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
-/// Problems of one piece of work that are told apart; with more, all of it is looked at again.
-const PROBLEMS_MAX: usize = 10_000;
-/// Paths that one walk has changed and that are compared with what was heard of.
-const CHANGED_PATHS_MAX: usize = 100_000;
-/// Names of files with several that one piece of work tells of.
-const LINKED_MAX: usize = 500_000;
+/// How often it is looked whether the paths of both trees still lead to what is open.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Finds out how the trees are to be opened, which may need the hosts that they are on.
 type Prepare = dyn Fn() -> Result<Options, RunError> + Send + Sync;
@@ -47,6 +45,10 @@ pub struct Hands {
     snapshot: RwLock<Option<PathBuf>>,
     /// The source's directory, where the kernel tells of changes.
     pub watched: Option<OwnedFd>,
+    /// Another directory stands at the source's path by now than the one that the kernel tells of.
+    is_deaf: AtomicBool,
+    /// When it was looked last whether the paths of both trees lead to what is open.
+    looked: Mutex<Option<Instant>>,
     open: RwLock<Option<Arc<Open>>>,
     /// Who closes the replica to others while nothing is done there.
     keeper: Option<Mutex<Box<dyn Provider>>>,
@@ -162,6 +164,8 @@ impl Hands {
             known: Mutex::new(None),
             snapshot: RwLock::new(None),
             watched: None,
+            is_deaf: AtomicBool::new(false),
+            looked: Mutex::new(None),
             open: RwLock::new(None),
             keeper: None,
             closes: false,
@@ -248,6 +252,7 @@ impl Hands {
         let connections = connect(&mut options, &self.reach, Duration::ZERO)
             .map_err(|error| RunError::CutOff(error.to_string()))?;
         let trees = Trees::open(&options, &Silent, &MachineClock)?;
+        self.refuse_unwatched(&trees)?;
         let new = Arc::new(Open {
             trees,
             places: options,
@@ -255,6 +260,39 @@ impl Hands {
         });
         *open = Some(new.clone());
         Ok(new)
+    }
+
+    /// The kernel tells of the directory that was at the source's path when it was asked to.
+    fn refuse_unwatched(&self, trees: &Trees) -> Result<(), RunError> {
+        let reads_it = self.snapshot.read().is_none();
+        let Some(watched) = self.watched.as_ref().filter(|_| reads_it) else {
+            return Ok(());
+        };
+        let is_it = fstat(watched).is_ok_and(|now| (now.st_dev, now.st_ino) == trees.source_id());
+        if is_it {
+            return Ok(());
+        }
+        self.is_deaf.store(true, Relaxed);
+        Err(RunError::CutOff(
+            "another directory stands at the source's path than the kernel was asked about: the mirror begins anew".into(),
+        ))
+    }
+
+    /// Whether nothing would be heard of the directory that is the source by now.
+    pub fn is_deaf(&self) -> bool {
+        self.is_deaf.load(Relaxed)
+    }
+
+    /// Looks now and then whether the paths of both trees still lead to what is open, and before
+    /// the work is done in any case if the roots are part of it.
+    fn look_again(&self, trees: &Trees, taken: &Taken) -> Result<(), RunError> {
+        let mut looked = self.looked.lock();
+        let is_due = looked.is_none_or(|last| last.elapsed() >= LOOK_EVERY);
+        if is_due || taken.paths.contains_key(&RelPath::root()) {
+            trees.look_again()?;
+            *looked = Some(Instant::now());
+        }
+        Ok(())
     }
 
     /// Closes both trees: nothing of them is held any more when all work is over.
@@ -354,6 +392,7 @@ impl Hands {
             end: Ended::Done,
         };
         let done = self.opened().and_then(|open| {
+            self.look_again(&open.trees, &outcome.taken)?;
             let end = self.work((&open.trees, &policy), &mut outcome, (&gathered, stop))?;
             let mut known = self.known.lock();
             *known = known.or_else(|| open.trees.identity());
@@ -398,8 +437,30 @@ impl Hands {
             if let Some(end) = Self::not_done(&summary, outcome, gathered) {
                 return Ok(end);
             }
+            return Self::compare_content((trees, policy), outcome, (gathered, stop));
         }
         Ok(Ended::Done)
+    }
+
+    /// Compares the content of what was found equal by sizes and times that do not vouch for it.
+    fn compare_content(
+        (trees, policy): (&Trees, &Policy),
+        outcome: &mut Outcome,
+        (gathered, stop): (&Gathered, &AtomicBool),
+    ) -> Result<Ended, RunError> {
+        let works = gathered.unchanged(outcome.taken.doubtful());
+        if works.is_empty() {
+            return Ok(Ended::Done);
+        }
+        let policy = Policy {
+            level: policy.level.max(Level::Content),
+            ..policy.clone()
+        };
+        let selection = Arc::new(Selection::of(&works));
+        let summary = trees.reconcile(&selection, &policy, gathered, stop)?;
+        outcome.counts.changed += summary.counts.changed;
+        outcome.counts.bytes_copied += summary.counts.bytes_copied;
+        Ok(Self::not_done(&summary, outcome, gathered).unwrap_or(Ended::Done))
     }
 
     /// Finds what is to be looked at where changes may have been missed; how it ended, if that
@@ -511,77 +572,4 @@ fn selection(outcome: &Outcome) -> Selection {
     } else {
         Selection::of(&works)
     }
-}
-
-/// What the engine tells of one piece of work.
-#[derive(Default)]
-struct Gathered {
-    is_of_snapshot: bool,
-    problems: Mutex<Vec<Problem>>,
-    changed: Mutex<Vec<(RelPath, Action)>>,
-    linked: Mutex<Vec<Linked>>,
-}
-
-impl Gathered {
-    fn refuse(&self, taken: &Taken, why: &str) {
-        let problem = |path: &RelPath| Problem {
-            path: path.clone(),
-            side: driftless_model::Side::Replica,
-            act: Act::Remove,
-            cause: why.to_owned(),
-            class: Class::Skip,
-        };
-        self.problems.lock().extend(taken.paths.keys().map(problem));
-    }
-}
-
-impl Monitor for Gathered {
-    fn wants_receipts(&self) -> bool {
-        true
-    }
-
-    fn receipt(&self, receipt: &Receipt) {
-        let mut changed = self.changed.lock();
-        if changed.len() < CHANGED_PATHS_MAX {
-            changed.push((receipt.path.clone(), receipt.action));
-        }
-    }
-
-    fn problem(&self, problem: &Problem) {
-        let mut problems = self.problems.lock();
-        if problems.len() < PROBLEMS_MAX {
-            problems.push(problem.clone());
-        }
-    }
-
-    fn linked(&self, path: &dyn Fn() -> RelPath, inode: (u64, u64), names: u64) {
-        // Each snapshot is a device of its own, on which a file keeps its number.
-        let device = if self.is_of_snapshot { 0 } else { inode.0 };
-        let inode = (device, inode.1);
-        let mut linked = self.linked.lock();
-        if linked.len() < LINKED_MAX {
-            linked.push(Linked {
-                path: path(),
-                inode,
-                names,
-            });
-        }
-    }
-
-    fn progress(&self, _progress: &Progress) {}
-}
-
-/// Hears nothing.
-struct Silent;
-
-impl Monitor for Silent {
-    fn wants_receipts(&self) -> bool {
-        false
-    }
-
-    fn receipt(&self, _receipt: &Receipt) {}
-
-    fn problem(&self, _problem: &Problem) {}
-
-    fn progress(&self, _progress: &Progress) {}
 }

@@ -82,20 +82,22 @@ impl Mirror {
         Ok(())
     }
 
-    /// Works until it is to stop. What ends one life ends all of them.
-    pub fn run(self) {
-        let stop = &self.stop;
+    /// Works until it is to stop; whether it is to begin anew, since nothing would be heard of what
+    /// is the source by now. What ends one life ends all of them.
+    pub fn run(self) -> bool {
+        let (stop, is_deaf) = (&self.stop, &AtomicBool::new(false));
         std::thread::scope(|scope| {
             for live in self.lives {
                 scope.spawn(move || {
                     let _ends_the_others = Stopped(stop);
-                    live.run();
+                    is_deaf.fetch_or(live.run(), Relaxed);
                 });
             }
         });
         for thread in self.detectors {
             let _its_panic_was_told = thread.join();
         }
+        is_deaf.load(Relaxed)
     }
 }
 

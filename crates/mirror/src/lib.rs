@@ -8,6 +8,7 @@ mod deletes;
 pub mod dirty;
 pub mod foreign;
 pub mod gaps;
+mod gathered;
 pub mod hands;
 mod hearing;
 pub mod hub;

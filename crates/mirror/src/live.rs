@@ -100,6 +100,8 @@ pub struct Live {
     status: Status,
     is_unsettled: bool,
     settled_at: Duration,
+    /// When it was looked last whether the paths of both trees lead to what is open.
+    looked_at: Duration,
 }
 
 /// What a life begins with.
@@ -182,6 +184,7 @@ impl Live {
             pulse: Pulse::new(began),
             is_unsettled: false,
             settled_at: began,
+            looked_at: began,
         };
         live.start_lanes(&outbox)?;
         live.recall()?;
@@ -239,8 +242,9 @@ impl Live {
         Ok(())
     }
 
-    /// Works until it is to stop.
-    pub fn run(mut self) {
+    /// Works until it is to stop; whether it is to begin anew, since nothing would be heard of what
+    /// is the source by now.
+    pub fn run(mut self) -> bool {
         while !self.stop.load(Relaxed) {
             self.pulse.beat(now());
             self.interrupt(now());
@@ -249,7 +253,9 @@ impl Live {
             self.wait();
             self.remember();
         }
+        let is_deaf = self.hands.is_deaf();
         self.end();
+        is_deaf
     }
 
     /// Waits for a message, or for what is due.
@@ -320,6 +326,7 @@ impl Live {
                 for seen in seen {
                     let circumstance = Circumstance {
                         is_dir: seen.is_dir,
+                        is_written: seen.is_written,
                         is_open: seen.is_open,
                         size: seen.size,
                     };

@@ -7,7 +7,7 @@
 use crate::dirty::Dirty;
 use crate::status::{Problems, Trouble};
 use driftless_engine::Counts;
-use driftless_model::{Lag, RelPath};
+use driftless_model::{Lag, RelPath, Scope};
 use driftless_state::StateError;
 use driftless_state::mirror::{
     BacklogRow, CommonRow, Cursor, DirtyRow, EqualUntil, HourRow, MirrorState, ProblemRow,
@@ -414,6 +414,8 @@ fn of_row(row: DirtyRow) -> (RelPath, Dirty) {
         attempts: row.attempts,
         is_long: row.is_long,
         gap: None,
+        // It may have been made equal, and the last word about it was not.
+        is_doubtful: row.scope == Scope::Entry,
     };
     (row.path, dirty)
 }

@@ -24,7 +24,8 @@ pub enum Hint {
     /// The entry, with all below it, stood at this path before. That path is no longer there, or
     /// has a change of its own.
     MovedFrom(RelPath),
-    /// Only these ranges of the file's content may differ, in bytes, in order, none empty.
+    /// The file's content was written: only these ranges may differ, in bytes, in order, none
+    /// empty. Its size and times need not show that.
     Ranges(Vec<Range<u64>>),
 }
 

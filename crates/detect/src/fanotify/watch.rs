@@ -316,9 +316,14 @@ impl<'a> Paths<'a> {
         // Who makes a file has it open, and closes it; a further name of a file is made by itself.
         let is_made = |file: &Stat| mask & libc::FAN_CREATE != 0 && file.st_nlink == 1;
         let writes = mask & libc::FAN_MODIFY != 0 || file.as_ref().is_some_and(is_made);
+        let is_filled = is_dir && mask & libc::FAN_CREATE != 0 && dir.is_subvolume(place.name);
         seen.push(Seen {
-            change: Change::entry(path),
+            change: match is_filled {
+                true => Change::subtree(path),
+                false => Change::entry(path),
+            },
             is_dir,
+            is_written: mask & libc::FAN_MODIFY != 0,
             is_open: writes && mask & libc::FAN_CLOSE_WRITE == 0,
             size: file.map_or(0, |file| u64::try_from(file.st_size).unwrap_or(0)),
         });
@@ -412,12 +417,23 @@ impl Found {
         }
     }
 
+    /// Whether a directory in it is a subvolume of btrfs: a snapshot is filled when it is made. An
+    /// inode of another file system may have that number as well, and is looked at further than it
+    /// had to be.
+    fn is_subvolume(&self, name: &[u8]) -> bool {
+        let meta = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+        meta.is_ok_and(|meta| meta.st_ino == SUBVOLUME_INODE)
+    }
+
     /// A regular file in it.
     fn file(&self, name: &[u8]) -> Option<Stat> {
         let meta = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok();
         meta.filter(|meta| FileType::from_raw_mode(meta.st_mode).is_file())
     }
 }
+
+/// The root directory of each subvolume: `BTRFS_FIRST_FREE_OBJECTID` (linux/btrfs_tree.h).
+const SUBVOLUME_INODE: u64 = 256;
 
 /// The path of the nearest directory above whose path the kernel tells.
 fn path_above(dir: BorrowedFd<'_>) -> Option<Vec<u8>> {

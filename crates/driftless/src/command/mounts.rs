@@ -142,6 +142,10 @@ impl MountNotes for Notes {
             *noted = now;
         }
     }
+
+    fn all(&self) -> BTreeSet<RelPath> {
+        self.noted().clone()
+    }
 }
 
 /// What stands in a file of notes; nothing where there is none, or no folder for it.

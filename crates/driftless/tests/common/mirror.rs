@@ -180,6 +180,11 @@ impl Mirror {
             .fold(self.command("run"), |run, one| run.arg(one));
         let running = run.limit(Duration::from_secs(600)).spawn();
         self.running = Some(running);
+        self.wait_until_answers();
+    }
+
+    /// Waits until it answers itself: it may begin anew.
+    pub fn wait_until_answers(&self) {
         let began = Instant::now();
         while !self.answers() {
             assert!(began.elapsed() < LIMIT, "it does not answer");

@@ -36,15 +36,11 @@ impl Worker<'_> {
     }
 
     /// Whether the source lacks a chosen name now; then the name goes into the plan of deletes if
-    /// the replica has it. Where that cannot be told, the answer is no: the name is met like any
+    /// the replica has it, unless nothing is deleted. Where that cannot be told, the answer is no: the name is met like any
     /// other, and what fails is told then.
     pub fn is_gone(&mut self, visit: &Arc<Visit>, name: &CStr) -> bool {
         let options = self.run.options;
-        let Some(replica) = visit
-            .replica
-            .as_ref()
-            .filter(|_| options.removes_chosen && options.policy.delete)
-        else {
+        let Some(replica) = visit.replica.as_ref().filter(|_| options.removes_chosen) else {
             return false;
         };
         if is_temp_name(name)
@@ -53,6 +49,9 @@ impl Worker<'_> {
             || self.run.hides_mount(visit, name)
         {
             return false;
+        }
+        if !options.policy.delete {
+            return true;
         }
         let Ok(standing) = there(replica.look(name)) else {
             return false;

@@ -22,11 +22,11 @@ use crate::trees::marks::doubt_of_basis;
 use crate::trees::replica::Replica;
 use crate::trees::roots::{Roots, open_roots};
 use driftless_lock::{Mutex, RwLock};
-use driftless_model::{Meta, Policy, Selection, Stamp, Xattrs};
+use driftless_model::{Meta, Policy, RelPath, Selection, Side, Stamp, Xattrs};
 use driftless_pool::descriptors;
 use driftless_reconcile::Ending;
-use driftless_tree::{DirMutRef, DirRef, HandlePool};
-use std::collections::HashMap;
+use driftless_tree::{Dir, DirMutRef, DirRef, Endpoint, HandlePool, Place};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -142,6 +142,7 @@ impl Trees {
             policy: policy.clone(),
             selection: (!selection.whole).then(|| selection.clone()),
             removes_chosen: true,
+            known_mounts: self.known_mounts(),
             ..self.options.clone()
         };
         let _turn = self.takes_turns().then(|| self.turn.lock());
@@ -161,6 +162,35 @@ impl Trees {
             .as_ref()
             .map_or(Ok(()), |changes| changes.outcome())?;
         Ok(summary)
+    }
+
+    /// Where something was mounted in earlier runs, or when an earlier call looked.
+    fn known_mounts(&self) -> Arc<BTreeSet<RelPath>> {
+        match &self.options.mount_notes {
+            Some(notes) => {
+                let mut known = notes.all();
+                known.extend(self.options.known_mounts.iter().cloned());
+                Arc::new(known)
+            }
+            None => self.options.known_mounts.clone(),
+        }
+    }
+
+    /// Whether the paths of both trees still lead to the directories that are open.
+    ///
+    /// # Errors
+    /// One leads to another or to none, or its host is out of reach.
+    pub fn look_again(&self) -> Result<(), RunError> {
+        let (source, replica) = &self.ground.roots;
+        look_again((Side::Source, &self.options.source), source)?;
+        replica.as_ref().map_or(Ok(()), |replica| {
+            look_again((Side::Replica, &self.options.replica), replica)
+        })
+    }
+
+    /// The device and inode number of the source's root.
+    pub fn source_id(&self) -> (u64, u64) {
+        self.ground.roots.0.first_meta().id()
     }
 
     /// Whether only one call may be under way at a time.
@@ -324,6 +354,19 @@ impl Trees {
             .lock()
             .as_ref()
             .is_some_and(|first| first.before.is_none())
+    }
+}
+
+fn look_again<D: Dir + ?Sized>(
+    (side, path): (Side, &Endpoint),
+    root: &Arc<D>,
+) -> Result<(), RunError> {
+    match path.locate(side, &HandlePool::new(1)) {
+        Ok(Place::Dir(now)) if now.first_meta().id() == root.first_meta().id() => Ok(()),
+        _ => Err(RunError::Unusable {
+            path: path.to_string(),
+            cause: "its path leads to another directory than before, or to none".into(),
+        }),
     }
 }
 

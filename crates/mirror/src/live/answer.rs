@@ -87,6 +87,7 @@ impl Live {
             self.begin_wait(now, wait);
         } else {
             self.hearing.wake();
+            self.look_at_roots(now);
             self.waits.add(wait);
         }
         self.dirty.hurry(now);

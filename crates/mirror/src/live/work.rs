@@ -2,13 +2,13 @@
 //! are out of reach.
 
 use super::{Live, now};
-use crate::dirty::{Dirty, Lane};
+use crate::dirty::{Circumstance, Dirty, Lane};
 use crate::hands::{Ended, Outcome, Work, is_to_be_told};
 use crate::job::Detect;
 use crate::lanes::LANES;
 use crate::trash::Trash;
 use driftless_engine::Counts;
-use driftless_model::{RelPath, Scope};
+use driftless_model::{Change, RelPath, Scope};
 use driftless_state::mirror::{INTERRUPTED, RunCounts, RunKind};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,6 +28,9 @@ const DOUBT_PAUSES: u32 = 10;
 const DOUBT_PAUSE_MIN: Duration = Duration::from_secs(5);
 /// How often the mark says that all is durable, while nothing is to be done.
 const SETTLE_EVERY: Duration = Duration::from_secs(300);
+
+/// How often it is looked at least whether the paths of both trees lead to what is open.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// The trees are out of reach.
 pub(super) struct Away {
@@ -79,8 +82,27 @@ impl Live {
         on_time.into_iter().chain(self.doubt).min()
     }
 
+    /// Has it looked at whether the paths of both trees lead to what is open, which is looked at
+    /// before the roots are.
+    pub(super) fn look_at_roots(&mut self, now: Duration) {
+        self.looked_at = now;
+        if self.reads_snapshots() {
+            return;
+        }
+        let is_dir = true;
+        let circumstance = Circumstance {
+            is_dir,
+            ..Circumstance::default()
+        };
+        self.dirty
+            .add(now, Change::entry(RelPath::root()), circumstance);
+    }
+
     pub(super) fn begin_work(&mut self) {
         let now = now();
+        if now.saturating_sub(self.looked_at) >= LOOK_EVERY {
+            self.look_at_roots(now);
+        }
         if self.next_walk().is_some_and(|due| due <= now) {
             self.walk(now);
         }
@@ -268,6 +290,9 @@ impl Live {
         };
         let again = now + pause;
         self.away = Some(Away { why, again, pause });
+        if self.hands.is_deaf() {
+            self.stop.store(true, Relaxed);
+        }
     }
 
     fn come_back(&mut self, now: Duration) {

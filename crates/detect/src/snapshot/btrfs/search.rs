@@ -11,6 +11,7 @@
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, Updater, ioctl, opcode};
+use std::ops::Range;
 
 /// The root directory of each subvolume: `BTRFS_FIRST_FREE_OBJECTID`.
 pub(super) const ROOT_INODE: u64 = 256;
@@ -20,9 +21,14 @@ const LAST_INODE: u64 = u64::MAX - 255;
 const INODE_ITEM: u32 = 1;
 const INODE_REF: u32 = 12;
 const INODE_EXTREF: u32 = 13;
+/// `BTRFS_EXTENT_DATA_KEY`, whose items begin with the transaction that has written them.
+const EXTENT_DATA: u32 = 108;
 /// Where an inode's item, `btrfs_inode_item`, has its transaction and its mode.
 const ITEM_TRANSACTION: usize = 8;
 const ITEM_MODE: usize = 52;
+/// Its size, and its time of modification.
+const ITEM_SIZE: Range<usize> = 16..24;
+const ITEM_MTIME: Range<usize> = 136..148;
 /// `S_IFMT` and `S_IFDIR` (inode(7)).
 const KIND: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
@@ -105,6 +111,21 @@ struct SubvolInfo {
     _reserved: [u64; 8],
 }
 
+impl SearchKey {
+    /// All items of one kind of an inode.
+    fn of(inode: u64, kind: u32) -> SearchKey {
+        SearchKey {
+            inode_min: inode,
+            inode_max: inode,
+            kind_min: kind,
+            kind_max: kind,
+            offset_max: u64::MAX,
+            transaction_max: u64::MAX,
+            ..SearchKey::default()
+        }
+    }
+}
+
 /// What a snapshot is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Snapshot {
@@ -162,15 +183,15 @@ impl Tree<'_> {
         }
     }
 
-    /// The inodes that have changed after a transaction; none if there are more than `max`.
+    /// The inodes that have changed after a transaction.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_SYS_ADMIN`.
+    /// `EPERM` without `CAP_SYS_ADMIN`; `E2BIG` if there are more than `max`.
     pub(super) fn changed_after(
         &mut self,
         transaction: u64,
         max: usize,
-    ) -> Result<Option<Vec<Changed>>, Errno> {
+    ) -> Result<Vec<Changed>, Errno> {
         let mut key = SearchKey {
             inode_min: ROOT_INODE,
             inode_max: LAST_INODE,
@@ -186,25 +207,20 @@ impl Tree<'_> {
             Some(())
         })? {
             if changed.len() > max {
-                return Ok(None);
+                return Err(Errno::TOOBIG);
             }
             // An inode's own item is its first, and the others say nothing.
             (key.inode_min, key.kind_min, key.offset_min) = (last.inode + 1, 0, 0);
         }
-        Ok(Some(changed))
+        Ok(changed)
     }
 
     /// All names of an inode, each with the directory that it stands in; none of one that had been
     /// removed and was open still.
     pub(super) fn names(&mut self, inode: u64) -> Result<Vec<(u64, Vec<u8>)>, Errno> {
         let mut key = SearchKey {
-            inode_min: inode,
-            inode_max: inode,
-            offset_max: u64::MAX,
-            transaction_max: u64::MAX,
-            kind_min: INODE_REF,
             kind_max: INODE_EXTREF,
-            ..SearchKey::default()
+            ..SearchKey::of(inode, INODE_REF)
         };
         let mut names = Vec::new();
         while let Some(last) = self.search(key, |item| item.names(&mut names))? {
@@ -214,6 +230,42 @@ impl Tree<'_> {
             (key.kind_min, key.offset_min) = (last.kind, next);
         }
         Ok(names)
+    }
+
+    /// Whether content of an inode was written after a transaction.
+    pub(super) fn has_content_after(
+        &mut self,
+        inode: u64,
+        transaction: u64,
+    ) -> Result<bool, Errno> {
+        let mut key = SearchKey {
+            transaction_min: transaction + 1,
+            ..SearchKey::of(inode, EXTENT_DATA)
+        };
+        loop {
+            let mut is_found = false;
+            let last = self.search(key, |item| {
+                is_found |= word(&mut &*item.bytes)? > transaction;
+                Some(())
+            })?;
+            let next = last.and_then(|last| last.offset.checked_add(1));
+            match next.filter(|_| !is_found) {
+                Some(next) => key.offset_min = next,
+                None => return Ok(is_found),
+            }
+        }
+    }
+
+    /// The size of an inode with its time of modification, as they are kept; none where it is not
+    /// there.
+    pub(super) fn size_and_time(&mut self, inode: u64) -> Result<Option<Vec<u8>>, Errno> {
+        let mut found = None;
+        let _there_is_one = self.search(SearchKey::of(inode, INODE_ITEM), |item| {
+            let (size, time) = (item.bytes.get(ITEM_SIZE)?, item.bytes.get(ITEM_MTIME)?);
+            found = Some([size, time].concat());
+            Some(())
+        })?;
+        Ok(found)
     }
 
     /// Finds the first items of a range; behind which the others follow, if there are any.

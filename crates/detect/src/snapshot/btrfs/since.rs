@@ -4,15 +4,17 @@
 use super::search::{ROOT_INODE, Snapshot, Tree};
 use crate::snapshot::between::{Listed, between};
 use crate::snapshot::provider::SnapshotError;
-use driftless_model::{Change, RelPath};
+use driftless_model::{Change, Hint, RelPath};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// With more inodes that have changed it is not told which: about 100 bytes are kept of each.
 const CHANGED_MAX: usize = 4 << 20;
+/// Bytes of paths at most: those of a deep tree are long.
+const PATH_BYTES_MAX: usize = 512 << 20;
 
 /// What makes `newer` of `older`, moves from where things stood in `older`; none where transactions
 /// do not tell.
@@ -22,6 +24,7 @@ const CHANGED_MAX: usize = 4 << 20;
 pub fn changed_between(older: &Path, newer: &Path) -> Result<Option<Vec<Change>>, SnapshotError> {
     let found = match find(older, newer) {
         Ok(found) => found,
+        Err(Errno::TOOBIG) => return Err(SnapshotError::TooMany(CHANGED_MAX)),
         Err(cause) => {
             tracing::debug!("btrfs does not tell which inodes have changed: {cause}");
             None
@@ -31,7 +34,12 @@ pub fn changed_between(older: &Path, newer: &Path) -> Result<Option<Vec<Change>>
         return Ok(None);
     };
     let guide = Listed::of(found.directories);
-    between(older, newer, &guide, found.entries).map(Some)
+    let mut changes = between(older, newer, &guide, found.entries)?;
+    for change in changes.iter_mut().filter(|change| change.hint.is_none()) {
+        let is_written = found.written.contains(&change.path);
+        change.hint = is_written.then(|| Hint::Ranges(vec![0..u64::MAX]));
+    }
+    Ok(Some(changes))
 }
 
 /// Paths of inodes that have changed.
@@ -39,6 +47,9 @@ pub fn changed_between(older: &Path, newer: &Path) -> Result<Option<Vec<Change>>
 struct Found {
     directories: Vec<RelPath>,
     entries: Vec<RelPath>,
+    /// Of these, those whose content was written and whose size and time do not show it: what is
+    /// written while a snapshot is made may be in the next one, and its time in this one.
+    written: HashSet<RelPath>,
 }
 
 fn find(older: &Path, newer: &Path) -> Result<Option<Found>, Errno> {
@@ -48,16 +59,22 @@ fn find(older: &Path, newer: &Path) -> Result<Option<Found>, Errno> {
         return Ok(None);
     }
     let mut tree = Tree::of(newer.as_fd());
-    let Some(changed) = tree.changed_after(was.made_in, CHANGED_MAX)? else {
-        return Ok(None);
-    };
-    let mut places = Places::of(tree);
+    let changed = tree.changed_after(was.made_in, CHANGED_MAX)?;
+    let (mut before, mut places) = (Tree::of(older.as_fd()), Places::of(tree));
     let mut found = Found::default();
     for one in changed {
-        match one.is_dir {
-            true => found.directories.extend(places.directory(one.inode)?),
-            false => found.entries.extend(places.all(one.inode)?),
+        if one.is_dir {
+            found.directories.extend(places.directory(one.inode)?);
+            continue;
         }
+        let paths = places.all(one.inode)?;
+        let tree = &mut places.tree;
+        if tree.has_content_after(one.inode, was.made_in)?
+            && tree.size_and_time(one.inode)? == before.size_and_time(one.inode)?
+        {
+            found.written.extend(paths.iter().cloned());
+        }
+        found.entries.extend(paths);
     }
     Ok(Some(found))
 }
@@ -66,21 +83,35 @@ fn find(older: &Path, newer: &Path) -> Result<Option<Found>, Errno> {
 struct Places<'a> {
     tree: Tree<'a>,
     known: HashMap<u64, Option<RelPath>>,
+    /// Of the paths that were told, and of those that are known.
+    bytes: usize,
 }
 
 impl Places<'_> {
     fn of(tree: Tree<'_>) -> Places<'_> {
         let known = HashMap::from([(ROOT_INODE, Some(RelPath::root()))]);
-        Places { tree, known }
+        let bytes = 0;
+        Places { tree, known, bytes }
     }
 
     /// All paths of an inode.
     fn all(&mut self, inode: u64) -> Result<Vec<RelPath>, Errno> {
         let mut paths = Vec::new();
         for (dir, name) in self.tree.names(inode)? {
-            paths.extend(self.directory(dir)?.map(|dir| dir.join(&name)));
+            let path = self.directory(dir)?.map(|dir| dir.join(&name));
+            self.count(path.as_ref())?;
+            paths.extend(path);
         }
         Ok(paths)
+    }
+
+    /// Counts a path that is kept; `E2BIG` if that is too much.
+    fn count(&mut self, path: Option<&RelPath>) -> Result<(), Errno> {
+        self.bytes += path.map_or(0, |path| path.as_bytes().len());
+        if self.bytes > PATH_BYTES_MAX {
+            return Err(Errno::TOOBIG);
+        }
+        Ok(())
     }
 
     /// The path of a directory; none of one that had been removed.
@@ -99,6 +130,7 @@ impl Places<'_> {
         let mut path = top;
         for (inode, name) in below.into_iter().rev() {
             path = path.map(|above| above.join(&name));
+            self.count(path.as_ref())?;
             self.known.insert(inode, path.clone());
         }
         Ok(path)

@@ -18,7 +18,9 @@ use driftless_mirror::metrics;
 use driftless_model::cause;
 use driftless_remote::Reach;
 use driftless_session::{ConnectError, connect};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,9 +51,12 @@ pub fn keep_equal(args: &JobArgs, takes_new_replica: bool, log: &LogArgs) -> Res
     serve_metrics(&job, inboxes.clone())?;
     let service = service::begin(inboxes, mirror.pulses(), signals.stop.clone());
     tracing::info!("{}: at work", job.name);
-    mirror.run();
+    let is_deaf = mirror.run();
     if let Some(thread) = service {
         let _its_panic_was_told = thread.join();
+    }
+    if is_deaf && signals.number() == 0 {
+        return Err(begin_anew(&job.name));
     }
     tracing::info!("{}: stopped", job.name);
     Ok(match signals.number() {
@@ -59,6 +64,17 @@ pub fn keep_equal(args: &JobArgs, takes_new_replica: bool, log: &LogArgs) -> Res
         0 => Exit::Equal,
         number => Exit::Signal(number),
     })
+}
+
+/// Begins anew as the same process, which lets go of all that this life holds: the job, the sockets
+/// and the directory that the kernel tells of. Returns only why that cannot be.
+fn begin_anew(job: &str) -> Failure {
+    tracing::info!("{job}: begins anew");
+    let mut words = std::env::args_os();
+    let name = words.next().unwrap_or_default();
+    let error = Command::new("/proc/self/exe").arg0(name).args(words).exec();
+    let why = format!("{job}: cannot begin anew: {}", cause(&error));
+    (Exit::CouldNotRun, why)
 }
 
 /// What one replica of a job begins with.

@@ -1,0 +1,209 @@
+//! A mirror whose trees are not what they were: what their paths lead to, what is mounted on them
+//! and in them, while it runs. It never goes on with what stood there before, and takes nothing away
+//! for what is not mounted.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::mirror::Mirror;
+use common::mounted::Mounted;
+use driftless_testkit::{FsKind, Scratch};
+use std::fs::{self, FileTimes};
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const SIZE_MIB: u64 = 300;
+const LIMIT: Duration = Duration::from_secs(60);
+const KEYS: &str = "detect = [\"fanotify\", \"walk\"]\ndelete = true\n";
+
+fn wait_for(mirror: &Mirror, name: &str) {
+    let began = Instant::now();
+    while !mirror.replica.join(name).exists() {
+        assert!(
+            began.elapsed() < LIMIT,
+            "{name}: {}",
+            mirror.command("status").run().describe()
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// It hears of the source that stands there by now.
+fn check_heard(mirror: &Mirror, context: &str) {
+    wait_for(mirror, "new");
+    mirror.wait_until_answers();
+    fs::write(mirror.source.join("later"), "later").expect("a file");
+    fs::remove_file(mirror.source.join("new")).expect("removed");
+    mirror.check_equal(context);
+    assert_eq!(mirror.status()["missed"], 0, "{}", mirror.status());
+}
+
+#[test]
+fn a_source_that_is_replaced_is_followed() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::write(source.join("file"), "content").expect("a file");
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    fs::rename(&source, scratch.path().join("old")).expect("renamed");
+    fs::create_dir(&source).expect("a directory");
+    for name in ["file", "new"] {
+        fs::write(source.join(name), "other").expect("a file");
+    }
+    let _begins_anew = mirror.command("barrier").run();
+    check_heard(&mirror, "replaced");
+}
+
+#[test]
+fn a_source_that_is_mounted_later_is_followed() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let source = scratch.dir("src");
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    let mounted = Mounted::tmpfs(&source);
+    fs::write(source.join("new"), "new").expect("a file");
+    let _begins_anew = mirror.command("barrier").run();
+    check_heard(&mirror, "mounted");
+    drop(mirror);
+    drop(mounted);
+}
+
+#[test]
+fn a_replica_that_is_renamed_is_left_alone_and_followed_when_it_is_back() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, replica) = (scratch.dir("src"), scratch.dir("replica"));
+    fs::write(source.join("file"), "content").expect("a file");
+    let mirror = Mirror::between(&source, &replica, KEYS);
+    mirror.barrier();
+    let away = scratch.path().join("away");
+    fs::rename(&replica, &away).expect("renamed");
+    let _late = mirror
+        .command("barrier")
+        .arg("--timeout=3s")
+        .run()
+        .expect(6);
+    fs::write(source.join("new"), "new").expect("a file");
+    let _late = mirror
+        .command("barrier")
+        .arg("--timeout=3s")
+        .run()
+        .expect(6);
+    assert!(!away.join("new").exists() && !replica.exists());
+    fs::rename(&away, &replica).expect("renamed");
+    wait_for(&mirror, "new");
+    mirror.check_equal("back");
+}
+
+#[test]
+fn what_was_mounted_in_the_source_while_it_ran_stays_when_it_is_gone() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::create_dir(source.join("sub")).expect("a directory");
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    let mounted = Mounted::tmpfs(&source.join("sub"));
+    fs::write(source.join("sub/kept"), "kept").expect("a file");
+    let _done = mirror.command("sync-now").arg("--wait").run().expect(0);
+    assert!(mirror.replica.join("sub/kept").exists());
+    drop(mounted);
+    let _told = mirror.command("sync-now").arg("--wait").run().expect(3);
+    assert!(mirror.replica.join("sub/kept").exists());
+    // As automounters do.
+    fs::remove_dir(source.join("sub")).expect("removed");
+    fs::write(source.join("file"), "content").expect("a file");
+    wait_for(&mirror, "file");
+    let _told = mirror.command("barrier").arg("--timeout=5s").run();
+    assert!(mirror.replica.join("sub/kept").exists());
+}
+
+#[test]
+fn without_delete_what_the_source_has_lost_is_no_problem() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::write(source.join("old"), "old").expect("a file");
+    fs::create_dir(source.join("dir")).expect("a directory");
+    fs::write(source.join("dir/file"), "old").expect("a file");
+    let mirror = Mirror::of(&source, "detect = [\"fanotify\", \"walk\"]\n");
+    mirror.barrier();
+    fs::remove_file(source.join("old")).expect("removed");
+    fs::remove_dir_all(source.join("dir")).expect("removed");
+    for number in 0..50 {
+        let path = source.join(format!("tmp{number}"));
+        fs::write(&path, "tmp").expect("a file");
+        fs::remove_file(&path).expect("removed");
+    }
+    fs::write(source.join(".doc"), "doc").expect("a file");
+    fs::rename(source.join(".doc"), source.join("doc")).expect("renamed");
+    mirror.barrier();
+    assert!(mirror.replica.join("doc").exists());
+    assert!(mirror.replica.join("old").exists() && mirror.replica.join("dir/file").exists());
+    let _none = mirror.command("problems").run().expect(0);
+}
+
+fn btrfs<'a>(words: impl IntoIterator<Item = &'a str>, paths: &[&Path]) {
+    let done = Command::new("btrfs").args(words).args(paths).output();
+    let done = done.expect("btrfs runs");
+    assert!(done.status.success(), "{done:?}");
+}
+
+#[test]
+fn a_snapshot_that_is_made_within_the_source_arrives_filled() {
+    let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    let work = source.join("work");
+    btrfs(["subvolume", "create"], &[&work]);
+    fs::create_dir_all(work.join("dir")).expect("a directory");
+    fs::write(work.join("dir/file"), "content").expect("a file");
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    btrfs(["subvolume", "snapshot"], &[&work, &source.join("snap")]);
+    mirror.barrier();
+    let copied = fs::read(mirror.replica.join("snap/dir/file"));
+    assert_eq!(copied.expect("copied"), b"content");
+}
+
+/// Writes other content of the same size, and has the time be what it was.
+fn write_unseen(path: &Path, content: &[u8]) {
+    let before = fs::metadata(path)
+        .expect("there")
+        .modified()
+        .expect("a time");
+    let mut file = fs::OpenOptions::new().write(true).open(path).expect("open");
+    file.write_all(content).expect("written");
+    let times = FileTimes::new().set_modified(before);
+    file.set_times(times).expect("a time");
+}
+
+#[test]
+fn content_that_is_written_later_is_copied_though_size_and_time_are_the_same() {
+    for (kind, keys, make) in [
+        (FsKind::Ext4, KEYS, None),
+        (
+            FsKind::Btrfs,
+            "detect = [\"btrfs\"]\ndelete = true\n",
+            Some(["subvolume", "create"]),
+        ),
+    ] {
+        let scratch = Scratch::new(kind, SIZE_MIB);
+        let source = scratch.path().join("src");
+        match make {
+            Some(words) => btrfs(words, &[&source]),
+            None => fs::create_dir(&source).expect("a directory"),
+        }
+        for name in ["file", "other"] {
+            fs::write(source.join(name), [b'A'; 70_000]).expect("a file");
+        }
+        let mirror = Mirror::of(&source, keys);
+        mirror.barrier();
+        write_unseen(&source.join("file"), &[b'B'; 4096]);
+        mirror.barrier();
+        let copied = fs::read(mirror.replica.join("file")).expect("copied");
+        assert_eq!(
+            copied[..4097],
+            [&[b'B'; 4096][..], b"A"].concat(),
+            "{kind:?}"
+        );
+    }
+}

@@ -1,0 +1,108 @@
+//! What the engine tells of a piece of work, within bounds.
+
+use crate::dirty::Taken;
+use crate::link_names::Linked;
+use driftless_engine::{Monitor, Progress};
+use driftless_lock::Mutex;
+use driftless_model::{Act, Action, Class, Problem, Receipt, RelPath, Scope, Side, Work};
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Problems of one piece of work that are told apart; with more, all of it is looked at again.
+pub(crate) const PROBLEMS_MAX: usize = 10_000;
+/// Paths that one walk has changed and that are compared with what was heard of.
+const CHANGED_PATHS_MAX: usize = 100_000;
+/// Bytes of these paths: those of a deep tree are long.
+const CHANGED_BYTES_MAX: usize = 32 << 20;
+/// Names of files with several that one piece of work tells of.
+const LINKED_MAX: usize = 500_000;
+
+/// What the engine tells of one piece of work.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    pub(crate) is_of_snapshot: bool,
+    pub(crate) problems: Mutex<Vec<Problem>>,
+    pub(crate) changed: Mutex<Vec<(RelPath, Action)>>,
+    pub(crate) changed_bytes: AtomicUsize,
+    pub(crate) linked: Mutex<Vec<Linked>>,
+}
+
+impl Gathered {
+    /// Of these paths, those that were not changed, as entries to be looked at.
+    pub(crate) fn unchanged<'a>(&self, paths: impl Iterator<Item = &'a RelPath>) -> Vec<Work> {
+        let changed = self.changed.lock();
+        let changed: BTreeSet<&RelPath> = changed.iter().map(|(path, _)| path).collect();
+        let unchanged = paths.filter(|path| !changed.contains(path));
+        let work = |path: &RelPath| Work {
+            path: path.clone(),
+            scope: Scope::Entry,
+        };
+        unchanged.map(work).collect()
+    }
+
+    /// All of what was taken is a problem: why, in words.
+    pub(crate) fn refuse(&self, taken: &Taken, why: &str) {
+        let problem = |path: &RelPath| Problem {
+            path: path.clone(),
+            side: Side::Replica,
+            act: Act::Remove,
+            cause: why.to_owned(),
+            class: Class::Skip,
+        };
+        self.problems.lock().extend(taken.paths.keys().map(problem));
+    }
+}
+
+impl Monitor for Gathered {
+    fn wants_receipts(&self) -> bool {
+        true
+    }
+
+    fn receipt(&self, receipt: &Receipt) {
+        let mut changed = self.changed.lock();
+        let bytes = receipt.path.as_bytes().len();
+        let before = self.changed_bytes.fetch_add(bytes, Relaxed);
+        if changed.len() < CHANGED_PATHS_MAX && before + bytes <= CHANGED_BYTES_MAX {
+            changed.push((receipt.path.clone(), receipt.action));
+        }
+    }
+
+    fn problem(&self, problem: &Problem) {
+        let mut problems = self.problems.lock();
+        if problems.len() < PROBLEMS_MAX {
+            problems.push(problem.clone());
+        }
+    }
+
+    fn linked(&self, path: &dyn Fn() -> RelPath, inode: (u64, u64), names: u64) {
+        // Each snapshot is a device of its own, on which a file keeps its number.
+        let device = if self.is_of_snapshot { 0 } else { inode.0 };
+        let inode = (device, inode.1);
+        let mut linked = self.linked.lock();
+        if linked.len() < LINKED_MAX {
+            linked.push(Linked {
+                path: path(),
+                inode,
+                names,
+            });
+        }
+    }
+
+    fn progress(&self, _progress: &Progress) {}
+}
+
+/// Hears nothing.
+pub(crate) struct Silent;
+
+impl Monitor for Silent {
+    fn wants_receipts(&self) -> bool {
+        false
+    }
+
+    fn receipt(&self, _receipt: &Receipt) {}
+
+    fn problem(&self, _problem: &Problem) {}
+
+    fn progress(&self, _progress: &Progress) {}
+}
