@@ -109,6 +109,7 @@ impl World {
         }
         let seen = Circumstance {
             is_dir: self.rng.bool(),
+            is_written: self.rng.bool(),
             is_open: self.rng.u8(..) < 60,
             size: if self.rng.u8(..) < 60 { 1 << 30 } else { 0 },
         };
