@@ -147,7 +147,30 @@ pub fn runtime_folder() -> Result<PathBuf, String> {
             "it is not a folder that this user alone can write to",
         ));
     }
+    // Whatever made it first need not have let others in, who are to post.
+    if path == Path::new(RUNTIME_OF_ALL) && meta.mode() & 0o055 != 0o055 {
+        let opened = std::fs::set_permissions(&path, Permissions::from_mode(0o755));
+        opened.map_err(|error| {
+            failed(&format!(
+                "cannot let others look into it: {}",
+                cause(&error)
+            ))
+        })?;
+    }
     Ok(path)
+}
+
+/// A path at which a socket can be made (unix(7), `sun_path`, which ends with a NUL). An error says
+/// what is to be shorter: the name, or the folder that `variable` names.
+pub fn socket_path(path: PathBuf, variable: &str) -> Result<PathBuf, String> {
+    const BYTES_MAX: usize = 107;
+    match path.as_os_str().len() {
+        0..=BYTES_MAX => Ok(path),
+        len => Err(format!(
+            "{}: the path of a socket has {BYTES_MAX} bytes at most, and this one has {len}: give the job a shorter name, or set {variable} to a folder with a shorter path",
+            quote(&path)
+        )),
+    }
 }
 
 /// A file of this name in the folder for state. What somebody else put there is none of ours and

@@ -155,3 +155,26 @@ fn killed_beside_live_changes_it_compares_all_and_goes_on() {
         mirror.check_equal(&format!("seed {seed}"));
     }
 }
+
+#[test]
+fn what_is_no_snapshot_does_not_count_as_one_whatever_its_name() {
+    let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let source = scratch.path();
+    let folder = source.join(".driftless-snapshots");
+    let foreign = |hour: u32| folder.join(format!("test-2020-01-01T{hour:02}0000.000Z"));
+    for hour in 0..5 {
+        fs::create_dir_all(foreign(hour)).expect("a directory");
+    }
+    let mirror = Mirror::of(source, KEYS);
+    mirror.barrier();
+    wait_for_cycles(&mirror, 4);
+    let status = mirror.status();
+    assert_eq!(
+        status["cycle"]["failed"],
+        serde_json::Value::Null,
+        "{status}"
+    );
+    assert!((0..5).all(|hour| foreign(hour).exists()));
+    let kept = fs::read_dir(&folder).expect("listed").count() - 5;
+    assert!((2..=3).contains(&kept), "{kept}");
+}

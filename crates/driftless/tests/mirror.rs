@@ -338,7 +338,7 @@ fn more_deletes_in_an_hour_than_one_run_may_make_are_refused_and_told() {
     let told = mirror.command("problems").run().expect(3);
     // How many of them went before the rest was refused depends on how fast they were removed.
     assert!(
-        told.stdout_text().contains("(--max-delete)"),
+        told.stdout_text().contains("(max_delete in the job)"),
         "{}",
         told.describe()
     );

@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::driftless;
 use common::mirror::Mirror;
 use driftless_testkit::{FsKind, Scratch};
 use serde_json::Value;
@@ -291,6 +292,10 @@ fn the_units_are_what_systemd_takes() {
         "WatchdogSec=",
         "CAP_SYS_ADMIN",
         "RestartPreventExitStatus=2 11 12 13",
+        // Where the locks of this host and the sockets for posts are.
+        "RuntimeDirectory=driftless",
+        "RuntimeDirectoryMode=0755",
+        "RuntimeDirectoryPreserve=yes",
     ] {
         assert!(text.contains(line), "{line}");
     }
@@ -370,4 +375,110 @@ fn the_report_tells_what_a_mirror_did_also_when_it_does_not_run() {
         (&0.into(), &Value::Null)
     );
     let _wrong = mirror.report().args(["--day", "yesterday"]).run().expect(2);
+}
+
+#[test]
+fn all_that_is_wrong_with_a_job_is_told_line_by_line() {
+    let folder = driftless_testkit::scratch::scratch_folder();
+    // Neither the name of the file nor a value may begin a line of its own.
+    let job = folder.path().join("a\ndriftless: all is well.toml");
+    let text = "soruce = \"/s\"\nreplica = \"/r\"\ndetect = [\"walk\", \"a\\ndriftless: b\"]\n";
+    fs::write(&job, text).expect("a job");
+    let check = driftless().args(["mirror", "check"]).arg(&job);
+    let told = check.run().expect(2).stderr_text();
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(lines.len() >= 3, "{told}");
+    for line in lines {
+        assert!(
+            line.starts_with("driftless: ") && line.contains("well.toml:"),
+            "{told}"
+        );
+    }
+    assert!(
+        told.contains("soruce: no such key; did you mean source?\n"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_a_mirror_is_asked_and_cannot_be_written_is_no_success() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let mut mirror = Mirror::of(&scratch.dir("src"), "detect = [\"walk\"]\n");
+    mirror.barrier();
+    mirror.stop();
+    let to = |place: &str| ["sh", "-c", &format!("exec \"$0\" \"$@\" {place}")].map(str::to_owned);
+    for command in ["status", "check"] {
+        let full = mirror.command(command).through(to(">/dev/full")).run();
+        let told = full.expect(1).stderr_text();
+        assert!(told.contains("cannot write to standard output"), "{told}");
+    }
+    let report = mirror.report().through(to(">/dev/full"));
+    let _told = report.run().expect(1);
+    let closed = r#""$0" "$@" | true; exit ${PIPESTATUS[0]}"#;
+    let nobody_reads = mirror.command("status").through(["bash", "-c", closed]);
+    let _told = nobody_reads.run().expect(0);
+}
+
+#[test]
+fn a_job_whose_socket_would_have_too_long_a_path_is_refused_with_what_to_do() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    let folder = scratch.path().join("a-folder-for-state".repeat(4));
+    let job = scratch.path().join("job.toml");
+    let text = format!(
+        "name = \"{}\"\nsource = {source:?}\nreplica = {:?}\n",
+        "n".repeat(64),
+        scratch.path().join("replica")
+    );
+    fs::write(&job, text).expect("a job");
+    for command in ["check", "run"] {
+        let run = driftless().args(["mirror", command]).arg(&job);
+        let told = run.env("XDG_STATE_HOME", &folder).run().expect(1);
+        for words in [
+            "a-folder-for-state",
+            "107 bytes",
+            "shorter",
+            "XDG_STATE_HOME",
+        ] {
+            assert!(told.stderr_text().contains(words), "{}", told.describe());
+        }
+    }
+}
+
+#[test]
+fn a_state_that_is_damaged_is_to_be_moved_away() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let mut mirror = Mirror::of(&scratch.dir("src"), "detect = [\"walk\"]\n");
+    mirror.barrier();
+    mirror.stop();
+    fs::write(mirror.state_file(), "no database").expect("a file");
+    for command in ["status", "run"] {
+        let told = mirror.command(command).run().expect(12).stderr_text();
+        assert!(told.contains("mirror-test.db"), "{told}");
+        assert!(
+            told.contains("move it away") && !told.contains("--fresh"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn a_source_that_is_not_there_is_told_of_and_trees_within_each_other_are_refused() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let (folder, job) = (scratch.path(), scratch.path().join("job.toml"));
+    fs::write(folder.join("file"), "content").expect("a file");
+    let check = |source: &str, replicas: &[&str], code: i32, words: &str| {
+        let place = |tree: &str| folder.join(tree);
+        let replicas: Vec<_> = replicas.iter().map(|tree| place(tree)).collect();
+        let text = format!("source = {:?}\nreplicas = {replicas:?}\n", place(source));
+        fs::write(&job, text).expect("a job");
+        let told = driftless().args(["mirror", "check"]).arg(&job).run();
+        let told = told.expect(code);
+        assert!(told.stderr_text().contains(words), "{}", told.describe());
+    };
+    check("none", &["replica"], 0, "is not there now");
+    check("file", &["replica"], 1, "is no directory");
+    check("none", &["none/replica"], 1, "inside the source");
+    check("replica/none", &["replica"], 1, "inside the replica");
+    check("none", &["r", "r/x"], 1, "inside the replica");
 }

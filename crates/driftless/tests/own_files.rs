@@ -260,3 +260,43 @@ fn what_runs_note_in_a_tree_is_no_difference_of_it() {
         back.describe()
     );
 }
+
+#[test]
+fn a_run_of_root_keeps_nobody_from_the_mirrors_that_listen() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("file"), "content");
+    let job = scratch.path().join("job.toml");
+    let text =
+        "name = \"test\"\nsource = \"SRC\"\nreplica = \"DST\"\ndetect = [\"announcements\"]\n";
+    let tree = |path: &Path| path.to_str().expect("text").to_owned();
+    let text = text.replace("SRC", &tree(&src)).replace("DST", &tree(&dst));
+    put(&job, text);
+    // With a /run as it is after the machine was started.
+    let script = r#"
+        umask 077; mount -t tmpfs none /run
+        "$0" sync --quiet "$1" "$2" || exit 1
+        "$0" mirror run "$3" & mirror=$!
+        for try in $(seq 200); do [ -S /run/driftless/test.post ] && break; sleep 0.05; done
+        stat -c '%a %n' /run/driftless /run/driftless/locks
+        kill $mirror; wait $mirror
+        exit 0
+    "#;
+    let told = Driftless::new("unshare")
+        .args([
+            "--mount",
+            "bash",
+            "-c",
+            script,
+            env!("CARGO_BIN_EXE_driftless"),
+        ])
+        .args([&src, &dst, &job])
+        .env("XDG_STATE_HOME", scratch.path().join("state"))
+        .env("DRIFTLESS_RUNTIME_DIR", "")
+        .run()
+        .expect(0);
+    let text = told.stdout_text();
+    let modes: Vec<&str> = text.lines().collect();
+    let expected = ["755 /run/driftless", "600 /run/driftless/locks"];
+    assert_eq!(modes, expected, "{}", told.describe());
+}

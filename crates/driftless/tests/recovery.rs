@@ -488,3 +488,92 @@ fn two_sites_are_each_active_for_a_fileset_of_their_own() {
         );
     }
 }
+
+#[test]
+fn what_stands_at_the_path_of_a_replica_has_to_be_the_replica() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let [source, folder, replica] = ["src", "disk", "replica"].map(|name| scratch.dir(name));
+    for name in ["1", "2"] {
+        write(&source, name, "kept");
+    }
+    // Under the mount there is something of the same name.
+    write(&replica, "1", "underneath");
+    let mounted = Mounted::at(&folder, &replica);
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    mirror.kill();
+    mounted.gone();
+    let refused = asked(&mirror, &["failover", "--yes"], 13);
+    assert!(refused.stderr_text().contains("is not the replica"));
+    mounted.again();
+    let _over = done(&mirror, &["failover", "--yes", "--json"]);
+    mounted.gone();
+    let _refused = asked(&mirror, &["failback", "--yes"], 13);
+    assert_eq!(names(&source), ["1", "2"]);
+    assert_eq!(fs::read(replica.join("1")).expect("there"), b"underneath");
+    mounted.again();
+    let _back = done(&mirror, &["failback", "--finish", "--yes", "--json"]);
+    assert_eq!(names(&source), ["1", "2"]);
+}
+
+#[test]
+fn a_failover_right_after_a_barrier_loses_nothing() {
+    let near = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let far = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let mirror = in_cycles(&near, &far, 5);
+    write(&mirror.source, "two", "second cycle");
+    mirror.barrier();
+    let over = done(&mirror, &["failover", "--to=common", "--yes", "--json"]);
+    assert!(mirror.replica.join("two").exists(), "{over}");
+    let _back = done(&mirror, &["failback", "--finish", "--yes", "--json"]);
+    assert!(mirror.source.join("two").exists());
+}
+
+#[test]
+fn a_failover_whose_snapshot_is_gone_can_come_to_another_end_and_opens_the_replica() {
+    let near = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let far = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let mut mirror = in_cycles(&near, &far, 5);
+    let replica = mirror.replica.clone();
+    let common = wait_common(&mirror);
+    mirror.kill();
+    property(&replica, "false");
+    write(&replica, "dir/1", "half a cycle");
+    let immutable = |flag: &str| {
+        let path = replica.join("dir/1");
+        let done = Command::new("chattr").arg(flag).arg(path).status();
+        assert!(done.expect("chattr").success());
+    };
+    immutable("+i");
+    let _cut_off = asked(&mirror, &["failover", "--to=common", "--yes"], 3);
+    immutable("-i");
+    let _refused = asked(&mirror, &["failover", "--to=latest", "--yes"], 13);
+    let snapshot = replica.join(".driftless-snapshots").join(common);
+    let mut delete = Command::new("btrfs");
+    let deleted = delete.args(["subvolume", "delete"]).arg(snapshot).output();
+    assert!(deleted.expect("btrfs").status.success());
+    let _over = done(&mirror, &["failover", "--to=latest", "--yes", "--json"]);
+    // As a last failback leaves it that is cut off.
+    for words in [&["failover", "--yes"][..], &["failback", "--yes"]] {
+        property(&replica, "true");
+        let _done = asked(&mirror, words, 0);
+        write(&replica, "work", "goes on");
+    }
+}
+
+#[test]
+fn one_replica_of_a_job_is_active_at_a_time() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let [source, one, other] = ["src", "one", "other"].map(|name| scratch.dir(name));
+    write(&source, "file", "content");
+    let mirror = Mirror::several(&source, &[&one, &other], LIVE);
+    mirror.barrier();
+    let over = |replica: &Path, code| {
+        let words = ["failover", "--yes", "--replica"];
+        let run = mirror.command(words[0]).args(&words[1..]).arg(replica);
+        run.run().expect(code)
+    };
+    let _over = over(&one, 0);
+    let refused = over(&other, 13);
+    assert!(refused.stderr_text().contains("active side already"));
+}

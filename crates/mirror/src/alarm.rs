@@ -9,6 +9,7 @@ mod call;
 pub use call::{Caller, Pace};
 
 use crate::status::{Problems, Status};
+use crate::worded;
 use driftless_model::{RelPath, escape};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -102,7 +103,7 @@ impl Alarms {
             // Out of quarantine again, it still has the problem that was told.
             if known.is_none() || known == Some(What::Problem) && what == What::Quarantine {
                 let why = trouble.problem.to_string();
-                new.push(alarm(status, what, Some(path.clone()), why));
+                new.push(alarm(status, what, Some(path.clone()), &why));
             }
             let worst = known.filter(|known| *known == What::Quarantine);
             paths.insert(path.clone(), worst.unwrap_or(what));
@@ -127,7 +128,7 @@ impl Alarms {
             match why {
                 None => drop(self.states.remove(what.word())),
                 Some(why) if self.states.insert(what.word(), ()).is_none() => {
-                    new.push(alarm(status, what, None, why));
+                    new.push(alarm(status, what, None, &why));
                 }
                 Some(_) => {}
             }
@@ -136,13 +137,13 @@ impl Alarms {
     }
 }
 
-fn alarm(status: &Status, what: What, path: Option<RelPath>, why: String) -> Alarm {
+fn alarm(status: &Status, what: What, path: Option<RelPath>, why: &str) -> Alarm {
     Alarm {
         what,
         job: status.job.clone(),
         replica: status.replica.clone(),
         path,
-        why,
+        why: worded::for_job(why),
         at: status.now,
     }
 }

@@ -28,3 +28,4 @@ pub mod snapshots;
 pub mod status;
 mod trash;
 mod waits;
+pub mod worded;

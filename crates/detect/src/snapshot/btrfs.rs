@@ -16,6 +16,7 @@ mod ranges;
 mod search;
 mod since;
 mod stream;
+mod sys;
 mod tree;
 
 pub use command::{Command, Made, Subvolume};

@@ -193,7 +193,7 @@ pub enum TrashCommand {
     /// Remove for good what the job's [trash] does not allow
     Purge {
         /// Remove what went longer ago than this time (such as 7d; 0s for all but the last
-        /// minute), whatever the job says
+        /// two minutes), whatever the job says
         #[arg(long, value_name = "TIME", value_parser = crate::units::span)]
         older: Option<Duration>,
     },

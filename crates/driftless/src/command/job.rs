@@ -219,7 +219,26 @@ fn is_there(path: &Path) -> bool {
 
 /// Where the mirror of a job is asked.
 pub fn socket(name: &str) -> Result<PathBuf, Failure> {
-    file(&format!("mirror-{name}.socket"))
+    let path = file(&socket_name(name))?;
+    fit_for_socket(name, path)
+}
+
+/// Refuses a job whose mirror could not be asked, since its name or the folder for state is too
+/// long; makes nothing.
+pub fn refuse_long(name: &str) -> Result<(), Failure> {
+    match own::state_places().into_iter().next() {
+        Some(folder) => fit_for_socket(name, folder.join(socket_name(name))).map(drop),
+        None => Ok(()),
+    }
+}
+
+fn socket_name(name: &str) -> String {
+    format!("mirror-{name}.socket")
+}
+
+fn fit_for_socket(name: &str, path: PathBuf) -> Result<PathBuf, Failure> {
+    own::socket_path(path, "XDG_STATE_HOME")
+        .map_err(|why| (Exit::CouldNotRun, format!("{name}: {why}")))
 }
 
 fn file(name: &str) -> Result<PathBuf, Failure> {

@@ -5,12 +5,14 @@ mod detectors;
 mod keep_equal;
 mod kept;
 mod over;
+mod places;
 mod trash;
 
 use crate::args::{JobArgs, MirrorArgs, MirrorCommand};
 use crate::command::job;
 use crate::exit::Exit;
 use crate::output::mirror as say;
+use crate::units::show_counted;
 use driftless_mirror::ask::{Answer, Ask, Troubles};
 use driftless_mirror::control;
 use driftless_mirror::status::Status;
@@ -49,14 +51,17 @@ pub fn run(args: &MirrorArgs) -> Exit {
             ask_done(job, &Ask::Retry { path })
         }
     };
-    done.unwrap_or_else(|(code, why)| {
-        eprintln!("driftless: {why}");
+    let code = done.unwrap_or_else(|(code, why)| {
+        say::refusal(code, &why);
         code
-    })
+    });
+    say::final_code(code)
 }
 
 fn check(args: &JobArgs) -> Result<Exit, Failure> {
     let job = job::read(&args.job)?;
+    job::refuse_long(&job.name)?;
+    let warning = places::check(&job)?;
     detectors::check(&job)?;
     let hears = match (job.is_live(), job.snapshots().is_some()) {
         (true, _) => "changes are heard of as they happen",
@@ -67,6 +72,9 @@ fn check(args: &JobArgs) -> Result<Exit, Failure> {
         detectors::snapshots(&one)?;
     }
     say::line(&format!("{}: a job that can be run; {hears}", job.name));
+    if let Some(warning) = warning {
+        say::complaint(&warning);
+    }
     Ok(Exit::Equal)
 }
 
@@ -114,15 +122,24 @@ fn ask_done(args: &JobArgs, question: &Ask) -> Result<Exit, Failure> {
         Answer::Reached { problems } => Err((
             Exit::Problems,
             format!(
-                "all is on the replica but {problems} paths that have problems (driftless mirror problems)"
+                "all is on the replica but {} (driftless mirror problems)",
+                show_counted(
+                    problems,
+                    "path that has a problem",
+                    "paths that have problems"
+                )
             ),
         )),
         Answer::Late { left } => Err((
             Exit::Behind,
-            format!("{left} paths are not on the replica yet"),
+            format!(
+                "{} on the replica yet",
+                show_counted(left, "path is not", "paths are not")
+            ),
         )),
         Answer::Retried(count) => {
-            say::line(&format!("{count} paths are tried again"));
+            let tried = show_counted(count, "path is tried", "paths are tried");
+            say::line(&format!("{tried} again"));
             Ok(Exit::Equal)
         }
         Answer::Status(_) | Answer::Problems(_) | Answer::Foreign(_) => Ok(Exit::Equal),

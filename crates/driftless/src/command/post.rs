@@ -4,6 +4,7 @@
 use crate::args::PostArgs;
 use crate::command::job;
 use crate::exit::Exit;
+use crate::output::mirror as say;
 use crate::own;
 use driftless_detect::post::{Line, SOCKET_SUFFIX};
 use driftless_model::{Scope, cause, quote};
@@ -24,14 +25,15 @@ type Failure = (Exit, String);
 /// Posts paths; returns the exit code.
 pub fn run(args: &PostArgs) -> Exit {
     post_all(args).unwrap_or_else(|(code, why)| {
-        eprintln!("driftless: {why}");
+        say::refusal(code, &why);
         code
     })
 }
 
 /// The socket of a job's mirror, for the process that holds the job.
 pub fn socket_of(job: &str) -> Result<PathBuf, String> {
-    Ok(own::runtime_folder()?.join(format!("{job}{SOCKET_SUFFIX}")))
+    let path = own::runtime_folder()?.join(format!("{job}{SOCKET_SUFFIX}"));
+    own::socket_path(path, "DRIFTLESS_RUNTIME_DIR")
 }
 
 fn post_all(args: &PostArgs) -> Result<Exit, Failure> {

@@ -4,7 +4,7 @@
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::own;
-use driftless_state::{Found, Record, StateError};
+use driftless_state::{Found, Record, StateError, StateFile};
 use std::path::Path;
 
 /// Opens the record of a job. Says what became of an interrupted run that is not gone on with,
@@ -41,13 +41,24 @@ pub fn open(
     Ok(record)
 }
 
+/// How a run begins anew whose record is no use.
+const RUN_ANEW: &str = "begin anew with --fresh: what is equal is not copied again";
+
+/// How a mirror begins anew whose state is no use. What SQLite keeps beside it belongs to it.
+const MIRROR_ANEW: &str = "move it away, with what has -wal or -shm behind its name, and start the mirror again: all is compared, and what is equal is not copied again";
+
 /// The exit code, what is wrong with the file, and what now.
 pub fn refusal(error: &StateError) -> (Exit, String) {
-    const ANEW: &str = "begin anew with --fresh: what is equal is not copied again";
     let words = |now: &str| format!("{error}; {now}");
+    let anew = |file: &StateFile| match file {
+        StateFile::Record => RUN_ANEW,
+        StateFile::Mirror => MIRROR_ANEW,
+    };
     let now = match error {
-        StateError::Damaged { .. } => words(ANEW),
-        StateError::Newer { .. } => words(&format!("go on with that version, or {ANEW}")),
+        StateError::Damaged { file, .. } => words(anew(file)),
+        StateError::Newer { file, .. } => {
+            words(&format!("go on with that version, or {}", anew(file)))
+        }
         StateError::Foreign { .. } => words("move it away"),
         StateError::OtherTrees { .. } => words("give the job another name, or move the file away"),
         StateError::Failed { .. } | StateError::Unready { .. } => error.to_string(),

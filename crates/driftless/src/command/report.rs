@@ -9,8 +9,8 @@ mod told;
 use crate::args::ReportArgs;
 use crate::command::{job, record};
 use crate::exit::Exit;
-use crate::output::html;
 use crate::output::product::Product;
+use crate::output::{html, mirror as say};
 use driftless_mirror::live::now;
 use facts::Facts;
 
@@ -24,13 +24,14 @@ const DAY: u64 = 24 * HOUR;
 /// Runs the command; returns the exit code.
 pub fn run(args: &ReportArgs) -> Exit {
     let done = report(args);
-    done.map_or_else(
+    let code = done.map_or_else(
         |(code, why)| {
-            eprintln!("driftless: {why}");
+            say::refusal(code, &why);
             code
         },
         |()| Exit::Equal,
-    )
+    );
+    say::final_code(code)
 }
 
 fn report(args: &ReportArgs) -> Result<(), Failure> {

@@ -5,18 +5,56 @@ mod standing;
 
 pub use standing::{at, seconds};
 
+use crate::exit::Exit;
+use crate::units::show_counted;
+use driftless_lock::Mutex;
 use driftless_mirror::ask::Troubles;
 use driftless_mirror::foreign::Foreign;
 use driftless_mirror::status::{Status, Trouble};
-use driftless_model::{escape, escape_text, moment};
+use driftless_mirror::worded::for_job;
+use driftless_model::{cause, escape, escape_text, moment};
 use driftless_state::mirror::{JobRow, Role};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
-/// Prints a line.
+/// Why what was asked for could not be printed, the first time.
+static UNWRITTEN: Mutex<Option<String>> = Mutex::new(None);
+
+/// Prints a line of what was asked for.
 pub fn line(text: &str) {
     let text = escape_text(text);
-    let _nobody_reads_it = writeln!(std::io::stdout(), "{text}");
+    match writeln!(std::io::stdout(), "{text}") {
+        Ok(()) => {}
+        // Nobody reads any more: whoever closed the pipe has what he wanted.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+        Err(error) => {
+            let why = || format!("cannot write to standard output: {}", cause(&error));
+            UNWRITTEN.lock().get_or_insert_with(why);
+        }
+    }
+}
+
+/// How a command ends that would end so: what was asked for and could not be printed is a failure.
+pub fn final_code(code: Exit) -> Exit {
+    let Some(why) = UNWRITTEN.lock().take() else {
+        return code;
+    };
+    complaint(&why);
+    match code {
+        Exit::Equal => Exit::CouldNotRun,
+        code => code,
+    }
+}
+
+/// Prints on standard error why something is not done. What is wrong with the file of a job, or
+/// with arguments, has a line each: names are quoted there, and nothing that others say comes into
+/// it.
+pub fn refusal(code: Exit, why: &str) {
+    let why = for_job(why);
+    match code {
+        Exit::Usage => why.lines().for_each(complaint),
+        _ => complaint(&why),
+    }
 }
 
 /// Prints on standard error what is wrong.
@@ -69,7 +107,7 @@ fn json_of_state(status: &Status) -> serde_json::Value {
         "is_walking": status.is_walking,
         "is_paused": status.is_paused,
         "is_quiet": status.is_quiet,
-        "away": status.away,
+        "away": status.away.as_deref().map(for_job),
         "deaf": status.deaf,
         "forgets": status.forgets,
     })
@@ -152,7 +190,7 @@ pub fn active(job: &JobRow, json: bool) {
 pub fn foreign(replicas: &[(String, Foreign)], json: bool) {
     for (replica, foreign) in replicas {
         for path in &foreign.paths {
-            let path = escape(path.as_bytes());
+            let path = recovery::shown(path);
             match json {
                 true => line(&serde_json::json!({ "replica": replica, "path": path }).to_string()),
                 false if replicas.len() > 1 => line(&format!("{replica}: {path}")),
@@ -181,7 +219,7 @@ fn problem_json(replica: &str, trouble: &Trouble) -> String {
     let value = serde_json::json!({
         "replica": replica,
         "path": escape(trouble.problem.path.as_bytes()),
-        "what": trouble.problem.to_string(),
+        "what": for_job(&trouble.problem.to_string()),
         "first": trouble.first.as_secs_f64(),
         "last": trouble.last.as_secs_f64(),
         "times": trouble.times,
@@ -192,7 +230,8 @@ fn problem_json(replica: &str, trouble: &Trouble) -> String {
 fn problem(trouble: &Trouble) -> String {
     let first = moment(trouble.first.as_secs().cast_signed());
     format!(
-        "{} (since {first}, {} times)",
-        trouble.problem, trouble.times
+        "{} (since {first}, {})",
+        for_job(&trouble.problem.to_string()),
+        show_counted(trouble.times, "time", "times")
     )
 }

@@ -2,6 +2,7 @@
 
 use crate::options::Options;
 use crate::trees::error::RunError;
+use crate::trees::locks::hold;
 use crate::trees::marks::Marks;
 use crate::trees::numbers::boot_of;
 use driftless_model::{Fault, Side, Stamp};
@@ -14,6 +15,8 @@ use driftless_tree::{HandlePool, Names, Place};
 pub struct Alone {
     /// There is nothing in it.
     pub is_empty: bool,
+    /// Which replica it is, by its mark; none that a run has filled, if it has none.
+    pub identity: Option<u128>,
     /// What was changed since then may not be durable.
     pub doubt: Option<Stamp>,
 }
@@ -43,8 +46,23 @@ pub fn look_alone(options: &Options) -> Result<Alone, RunError> {
     };
     let marks = Marks::read(&options.replica, &dir, nobody)?;
     let doubt = marks.doubt((0, boot_of(&options.replica)));
+    let own = marks.own.as_ref().filter(|mark| mark.run != 0);
     Ok(Alone {
+        identity: own.map(|mark| mark.identity),
         is_empty: names.is_empty(),
         doubt: doubt.map(|(_, since)| since),
     })
+}
+
+/// Refuses a replica at which another run is at work, as far as its locks tell; nothing is held
+/// afterwards.
+///
+/// # Errors
+/// A run is at work there, or it cannot be looked at.
+pub fn refuse_busy(options: &Options) -> Result<(), RunError> {
+    let pool = HandlePool::new(descriptors().0);
+    match options.replica.locate_mut(&pool)? {
+        Place::Dir(dir) => hold(options, &dir, None).map(drop),
+        _ => Err(RunError::NoReplica(options.replica.to_string())),
+    }
 }

@@ -1,6 +1,6 @@
 //! What is wrong with the file of a job: where, which key, what, and what is possible.
 
-use driftless_model::escape;
+use driftless_model::{escape, escape_text};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ impl fmt::Display for JobError {
         if !self.key.is_empty() {
             write!(out, "{}: ", self.key)?;
         }
-        out.write_str(&self.what)
+        out.write_str(&escape_text(&self.what))
     }
 }
 

@@ -4,6 +4,7 @@
 use driftless_model::{Problem, RelPath, Stamp};
 use driftless_state::StateError;
 use driftless_state::mirror::{MirrorView, RoleRow};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Paths that are told one by one.
@@ -14,6 +15,8 @@ pub const PATHS_TOLD_MAX: usize = 100;
 pub struct Loss {
     /// What the replica is so far.
     pub role: RoleRow,
+    /// The replica that the mirror has filled, by its mark.
+    pub replica: Option<u128>,
     /// Every change of the source until then is on the replica; `None` if no such moment is known.
     pub equal_until: Option<Duration>,
     /// Paths that have changed on the source and are not on the replica.
@@ -22,6 +25,8 @@ pub struct Loss {
     pub problems: Vec<Problem>,
     /// The newest snapshot that both have, and when it was made.
     pub common: Option<(String, Duration)>,
+    /// All snapshots that both have had, by their names on the replica, and when they were made.
+    pub shared: BTreeMap<String, Duration>,
 }
 
 impl Loss {
@@ -32,10 +37,14 @@ impl Loss {
     pub fn of(state: &MirrorView) -> Result<Loss, StateError> {
         let job = state.job()?;
         let (left, problems) = (state.dirty()?, state.problems()?);
-        let newest = state.common()?.into_iter().find(|row| row.is_newest);
+        let shared = state.common()?;
+        let newest = shared.iter().find(|row| row.is_newest).cloned();
+        let shared = shared.into_iter().map(|row| (row.replica, row.made));
         let common = newest.filter(|row| !row.replica.is_empty());
         Ok(Loss {
             role: job.role,
+            replica: job.mark,
+            shared: shared.collect(),
             equal_until: job.equal_until,
             left: left.into_iter().map(|row| row.path).collect(),
             problems: problems.into_iter().map(|row| row.problem).collect(),

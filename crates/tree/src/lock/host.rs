@@ -3,7 +3,8 @@
 //! Whoever can open a directory can lock it (flock(2)), so a lock on the replica's root itself
 //! would be anybody's. There are two of our own.
 //!
-//! *On this host*: a file in a folder that nobody else can enter, in which each directory of the
+//! *On this host*: a file that nobody else can open, in a folder that nobody else can change (into
+//! that of root others may look: mirrors listen for posts there), in which each directory of the
 //! host is one byte, found by the hash of its device and inode. A run locks the byte of its root,
 //! and shares those of all directories above: so runs on overlapping trees keep each other out, and
 //! runs side by side do not. Nothing is written to the tree.

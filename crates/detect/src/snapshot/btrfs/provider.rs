@@ -8,7 +8,7 @@ use super::since::changed_between;
 use crate::snapshot::program::Program;
 use crate::snapshot::provider::{Provider, SnapshotError, followable, shown};
 use driftless_model::{Change, RelPath, SNAPSHOTS};
-use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, mkdirat, openat, statat, statfs};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, statfs};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -98,8 +98,21 @@ impl Provider for Subvolumes {
         for entry in Dir::new(fd).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().to_str().ok();
-            let name = name.filter(|name| !matches!(*name, "." | ".."));
-            found.extend(name.map(|name| (name.to_owned(), folder.join(name))));
+            let Some(name) = name.filter(|name| !matches!(*name, "." | "..")) else {
+                continue;
+            };
+            let path = folder.join(name);
+            // What is no subvolume is no snapshot, whatever its name.
+            match statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat)
+                    if stat.st_ino == ROOT_INODE
+                        && FileType::from_raw_mode(stat.st_mode).is_dir() =>
+                {
+                    found.insert(name.to_owned(), path);
+                }
+                Ok(_) | Err(Errno::NOENT) => {}
+                Err(cause) => return Err(failed(cause)),
+            }
         }
         Ok(found)
     }

@@ -6,11 +6,10 @@
 //! (`fill_inode_item`, fs/btrfs/inode.c), and so the leaf that holds it and all nodes above, which
 //! note that number, too. A search passes over what is older (`btrfs_search_forward`,
 //! fs/btrfs/ctree.c), so that it costs what has changed and not what there is.
-#![allow(unsafe_code)]
 
+use super::sys::{self, FOUND_BYTES, ITEM_BYTES_MAX, Search, SearchHead, SearchKey};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
-use rustix::ioctl::{Getter, Opcode, Updater, ioctl, opcode};
 use std::ops::Range;
 
 /// The root directory of each subvolume: `BTRFS_FIRST_FREE_OBJECTID`.
@@ -34,47 +33,8 @@ const KIND: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
 /// `BTRFS_ROOT_SUBVOL_RDONLY`.
 const READ_ONLY: u64 = 1;
-/// An item fits into a leaf, the largest of which has `BTRFS_MAX_METADATA_BLOCKSIZE`.
-const ITEM_BYTES_MAX: usize = 64 << 10;
-const FOUND_BYTES: usize = 4 * ITEM_BYTES_MAX;
 /// `btrfs_ioctl_search_header`.
 const HEADER_BYTES: usize = 32;
-
-const GROUP: u8 = 0x94;
-const TREE_SEARCH_V2: Opcode = opcode::read_write::<SearchHead>(GROUP, 17);
-const GET_SUBVOL_INFO: Opcode = opcode::read::<SubvolInfo>(GROUP, 60);
-
-/// `btrfs_ioctl_search_key`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct SearchKey {
-    tree: u64,
-    inode_min: u64,
-    inode_max: u64,
-    offset_min: u64,
-    offset_max: u64,
-    transaction_min: u64,
-    transaction_max: u64,
-    kind_min: u32,
-    kind_max: u32,
-    items: u32,
-    _unused: u32,
-    _more: [u64; 4],
-}
-
-/// `btrfs_ioctl_search_args_v2` without what was found.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct SearchHead {
-    key: SearchKey,
-    bytes: u64,
-}
-
-#[repr(C)]
-struct Search {
-    head: SearchHead,
-    found: [u8; FOUND_BYTES],
-}
 
 /// What a search has found.
 struct Item<'a> {
@@ -89,26 +49,6 @@ struct Last {
     inode: u64,
     kind: u32,
     offset: u64,
-}
-
-/// `btrfs_ioctl_get_subvol_info_args`.
-#[repr(C)]
-struct SubvolInfo {
-    tree: u64,
-    name: [u8; 256],
-    parent_tree: u64,
-    dir: u64,
-    generation: u64,
-    flags: u64,
-    uuid: [u8; 16],
-    parent_uuid: [u8; 16],
-    received_uuid: [u8; 16],
-    changed_in: u64,
-    made_in: u64,
-    sent_in: u64,
-    received_in: u64,
-    times: [u64; 8],
-    _reserved: [u64; 8],
 }
 
 impl SearchKey {
@@ -148,8 +88,7 @@ pub(super) struct Changed {
 impl Snapshot {
     /// The subvolume whose root directory is open.
     pub(super) fn at(root: BorrowedFd<'_>) -> Result<Snapshot, Errno> {
-        // SAFETY: the kernel fills a structure of this size, of which every value is valid.
-        let info = unsafe { ioctl(root, Getter::<GET_SUBVOL_INFO, SubvolInfo>::new()) }?;
+        let info = sys::subvolume(root)?;
         Ok(Snapshot {
             of: info.parent_uuid,
             made_in: info.made_in,
@@ -281,9 +220,7 @@ impl Tree<'_> {
             },
             bytes: FOUND_BYTES as u64,
         };
-        let search = Updater::<TREE_SEARCH_V2, Search>::new;
-        // SAFETY: the kernel writes no more than `bytes` behind the head, which are there.
-        unsafe { ioctl(self.root, search(&mut self.search)) }?;
+        sys::search(self.root, &mut self.search)?;
         let mut rest = &self.search.found[..];
         let mut last = None;
         for _ in 0..self.search.head.key.items {

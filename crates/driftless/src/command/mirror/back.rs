@@ -5,7 +5,7 @@
 
 use super::detectors::{of_replica, own_path};
 use super::keep_equal::{options_now, reach};
-use super::over::{agree, connected, failed, keep, not_done, take_role};
+use super::over::{agree, connected, failed, keep, not_done, refuse_other, take_role};
 use crate::args::FailbackArgs;
 use crate::command::{job, record};
 use crate::exit::Exit;
@@ -90,6 +90,7 @@ fn active(job: &Job) -> Result<Loss, Failure> {
 
 impl Failback<'_> {
     fn told(&self) -> Result<Back, Failure> {
+        self.refuse_other()?;
         self.refuse_empty()?;
         let until = self.loss.equal_until;
         let rehearsal = rehearse(&self.options, &self.reach, until, self.stop)
@@ -107,6 +108,17 @@ impl Failback<'_> {
             kept: None,
             role: self.loss.role.role,
         })
+    }
+
+    /// What stands at the replica's path has to be the replica that was the active side.
+    fn refuse_other(&self) -> Result<(), Failure> {
+        let mut options = Options {
+            replica: self.options.source.clone(),
+            ..self.options.clone()
+        };
+        let _connections = connected(self.job, &mut options, &self.reach)?;
+        let alone = look_alone(&options).map_err(|error| failed(self.job, &error))?;
+        refuse_other(self.job, &self.loss, &alone)
     }
 
     /// A source that is not mounted is no place to bring anything back to.
@@ -132,8 +144,9 @@ impl Failback<'_> {
         let to = self.loss.role.to.as_deref();
         take_role(state, Role::FailingBack, to, &Saved::default())?;
         let keeper = own_path(self.job, &self.job.replicas[0])?.and_then(|path| of_replica(&path));
-        if let Some(keeper) = keeper.as_ref().filter(|_| self.how.finish) {
-            let closed = keeper.set_read_only(true);
+        if let Some(keeper) = &keeper {
+            // People work on it until the last failback; one that was cut off may have closed it.
+            let closed = keeper.set_read_only(self.how.finish);
             closed.map_err(|error| not_done(self.job, &error))?;
         }
         let mut done = Back {

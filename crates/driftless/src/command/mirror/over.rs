@@ -13,7 +13,7 @@ use crate::output::mirror as say;
 use crate::output::mirror::recovery::{Over, over};
 use crate::{own, signals};
 use driftless_detect::snapshot::{Provider, SnapshotError};
-use driftless_engine::{End, Options, RunError, look_alone};
+use driftless_engine::{Alone, End, Options, RunError, look_alone, refuse_busy};
 use driftless_mirror::ask::Ask;
 use driftless_mirror::control;
 use driftless_mirror::job::Job;
@@ -40,6 +40,8 @@ const LATEST: &str = "latest";
 /// A failover that is planned or at work.
 struct Failover<'a> {
     job: &'a Job,
+    /// This user has a state of the job on this host.
+    is_known: bool,
     loss: Loss,
     provider: Option<Box<dyn Provider>>,
     options: Options,
@@ -56,6 +58,7 @@ pub fn fail_over(args: &FailoverArgs, rehearses: bool) -> Result<Exit, Failure> 
     let mut options = replica_alone(&job);
     let _connections = connected(&job, &mut options, &reach)?;
     let mut failover = Failover {
+        is_known: job::look(&job.own_name())?.is_some(),
         loss: loss(&job)?,
         provider: own_path(&job, &job.replicas[0])?.and_then(|path| of_replica(&path)),
         job: &job,
@@ -64,12 +67,16 @@ pub fn fail_over(args: &FailoverArgs, rehearses: bool) -> Result<Exit, Failure> 
         stop: &signals.stop,
     };
     if failover.loss.role.role == Role::FailedOver {
-        over(&failover.told(LATEST)?, args.json);
-        return Ok(Exit::Equal);
+        return failover.stay_over(args.json, rehearses);
     }
-    let to = failover.aim(args.to)?;
-    let told = failover.told(&to)?;
-    if rehearses || !args.json {
+    refuse_second(args, &job)?;
+    if !failover.is_known {
+        // A mirror of another user may be at work there, of which this one's state says nothing.
+        let busy = refuse_busy(&failover.options);
+        busy.map_err(|error| failed(&job, &error))?;
+    }
+    let told = failover.told(&failover.aim(args.to)?)?;
+    if rehearses || !args.json && !args.yes {
         over(&told, args.json);
     }
     if rehearses {
@@ -81,7 +88,12 @@ pub fn fail_over(args: &FailoverArgs, rehearses: bool) -> Result<Exit, Failure> 
     )?;
     let _held = take_job(&job)?;
     let mut state = job::state(&job)?;
+    // The mirror may have done more before it ended.
     failover.loss = Loss::of(&state).map_err(|error| record::refusal(&error))?;
+    let to = failover.aim(args.to)?;
+    if args.yes && !args.json {
+        over(&failover.told(&to)?, false);
+    }
     let done = Over {
         is_done: true,
         snapshot: failover.carry_out(&mut state, &to)?,
@@ -89,6 +101,37 @@ pub fn fail_over(args: &FailoverArgs, rehearses: bool) -> Result<Exit, Failure> 
     };
     over(&done, args.json);
     Ok(Exit::Equal)
+}
+
+/// One side of a job is active: no other replica may be.
+fn refuse_second(args: &FailoverArgs, job: &Job) -> Result<(), Failure> {
+    let all = job::read(&args.job.job)?.apart();
+    let others = all.iter().filter(|one| one.replicas != job.replicas);
+    for other in others {
+        let role = loss(other)?.role.role;
+        if role != Role::Following {
+            let (name, active) = (&job.name, &other.replicas[0]);
+            let why = format!(
+                "{name}: its replica {active} is the active side already (nothing was changed)"
+            );
+            return Err((Exit::Refused, why));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a replica that is not the one that the mirror has filled, where that is known.
+pub fn refuse_other(job: &Job, loss: &Loss, alone: &Alone) -> Result<(), Failure> {
+    match loss.replica {
+        Some(known) if alone.identity != Some(known) => {
+            let (name, replica) = (&job.name, &job.replicas[0]);
+            let why = format!(
+                "{name}: {replica}: what stands there is not the replica that was filled before (is its file system mounted?); nothing was changed"
+            );
+            Err((Exit::Refused, why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What the mirror knew when it ended; nothing, if this host knows nothing of the job.
@@ -120,28 +163,50 @@ impl Failover<'_> {
     /// What the replica becomes: the name of a snapshot, or [`LATEST`].
     fn aim(&self, to: FailoverTo) -> Result<String, Failure> {
         let refuse = |why: String| Err((Exit::Refused, format!("{}: {why}", self.job.name)));
-        let is_begun = self.loss.role.role == Role::FailingOver;
-        let asked = match to {
-            FailoverTo::Latest => LATEST.to_owned(),
-            FailoverTo::Common => match &self.loss.common {
-                Some((name, _)) if self.provider.is_some() => name.clone(),
-                _ => {
-                    return refuse(
-                        "source and replica have no snapshot in common, or it is not on this host; --to latest needs none"
-                            .into(),
-                    );
-                }
-            },
-        };
-        match self.loss.role.to.as_deref().filter(|_| is_begun) {
-            Some(begun) if begun != asked => {
-                let way = if begun == LATEST { "latest" } else { "common" };
-                refuse(format!(
-                    "a failover to {begun} was cut off, and has to come to its end: --to {way}"
-                ))
+        if let Some(begun) = self.begun()? {
+            let is_latest = begun == LATEST;
+            if is_latest == (to == FailoverTo::Latest) {
+                return Ok(begun);
             }
-            _ => Ok(asked),
+            let way = if is_latest { "latest" } else { "common" };
+            return refuse(format!(
+                "a failover to {begun} was cut off, and has to come to its end: --to {way}"
+            ));
         }
+        match (to, &self.loss.common) {
+            (FailoverTo::Latest, _) => Ok(LATEST.to_owned()),
+            (FailoverTo::Common, Some((name, _))) if self.provider.is_some() => Ok(name.clone()),
+            (FailoverTo::Common, _) => refuse(
+                "source and replica have no snapshot in common, or it is not on this host; --to latest needs none"
+                    .into(),
+            ),
+        }
+    }
+
+    /// What a failover was to that was cut off, as long as there is a way to go on with it.
+    fn begun(&self) -> Result<Option<String>, Failure> {
+        let role = &self.loss.role;
+        let begun = role.to.clone().filter(|_| role.role == Role::FailingOver);
+        let Some(name) = begun.as_ref().filter(|begun| *begun != LATEST) else {
+            return Ok(begun);
+        };
+        let Some(provider) = &self.provider else {
+            return Ok(begun);
+        };
+        let all = provider.list();
+        let all = all.map_err(|error| not_done(self.job, &error))?;
+        Ok(all.contains_key(name).then(|| name.clone()))
+    }
+
+    /// The replica is the active side already, and is writable.
+    fn stay_over(&self, json: bool, rehearses: bool) -> Result<Exit, Failure> {
+        let told = self.told(LATEST)?;
+        if let Some(provider) = self.provider.as_ref().filter(|_| !rehearses) {
+            let opened = provider.set_read_only(false);
+            opened.map_err(|error| not_done(self.job, &error))?;
+        }
+        over(&told, json);
+        Ok(Exit::Equal)
     }
 
     /// What is told of it; nothing is changed.
@@ -153,11 +218,12 @@ impl Failover<'_> {
                 "nothing is in the replica: is its file system mounted? (nothing was changed)",
             ));
         }
+        refuse_other(self.job, &self.loss, &alone)?;
         let back = match self.snapshot(to)? {
             None => None,
             Some(path) => {
                 let options = go_back(&self.options, &path);
-                let made = self.loss.common.as_ref().map(|(_, made)| *made);
+                let made = self.loss.shared.get(to).copied();
                 let rehearsal = rehearse(&options, &self.reach, made, self.stop);
                 Some(rehearsal.map_err(|error| failed(self.job, &error))?)
             }
@@ -213,8 +279,8 @@ impl Failover<'_> {
         }
         if let Some(path) = self.snapshot(to)?.filter(|_| before != Role::FailingBack) {
             self.go_back(&path)?;
-            let made = self.loss.common.as_ref().map(|(_, made)| *made);
-            saved.equal_until = made.map_or(EqualUntil::AsBefore, EqualUntil::At);
+            let made = self.loss.shared.get(to).copied();
+            saved.equal_until = made.map_or(EqualUntil::Unknown, EqualUntil::At);
         }
         let snapshot = keep(self.job, self.provider.as_deref(), &self.job.own_name())?;
         take_role(state, Role::FailedOver, Some(to), &saved)?;

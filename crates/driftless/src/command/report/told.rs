@@ -3,6 +3,7 @@
 use super::facts::{Facts, Hour};
 use crate::output::mirror::{at, line, seconds};
 use crate::units::{show_bytes, show_count, show_counted, show_share};
+use driftless_mirror::worded::for_job;
 use driftless_model::escape;
 use driftless_state::mirror::{ProblemRow, RunRow};
 use serde_json::{Value, json};
@@ -142,8 +143,9 @@ pub fn problem(row: &ProblemRow) -> String {
     };
     let first = at(row.first);
     format!(
-        "{} (since {first}, {} times{quarantine})",
-        row.problem, row.attempts
+        "{} (since {first}, {}{quarantine})",
+        for_job(&row.problem.to_string()),
+        show_counted(row.attempts.into(), "time", "times")
     )
 }
 
@@ -229,7 +231,7 @@ fn run_json(run: &RunRow) -> Value {
 fn problem_json(row: &ProblemRow) -> Value {
     json!({
         "path": escape(row.problem.path.as_bytes()),
-        "what": row.problem.to_string(),
+        "what": for_job(&row.problem.to_string()),
         "first": row.first.as_secs_f64(),
         "last": row.last.as_secs_f64(),
         "times": row.attempts,

@@ -1,6 +1,7 @@
 //! What failover, failback and promote print.
 
 use super::line;
+use crate::units::{show_counted, show_entries};
 use driftless_engine::Counts;
 use driftless_mirror::recovery::{Loss, Lost, PATHS_TOLD_MAX, Rehearsal};
 use driftless_model::{Problem, RelPath, Stamp, escape, moment};
@@ -51,7 +52,15 @@ fn told(at: Duration) -> String {
 
 fn paths<'p>(paths: impl Iterator<Item = &'p RelPath>) -> Vec<String> {
     let told = paths.take(PATHS_TOLD_MAX);
-    told.map(|path| escape(path.as_bytes())).collect()
+    told.map(shown).collect()
+}
+
+/// The root has a name, too.
+pub fn shown(path: &RelPath) -> String {
+    match path.is_root() {
+        true => ".".into(),
+        false => escape(path.as_bytes()),
+    }
 }
 
 fn list(all: &[String], count: usize) {
@@ -90,11 +99,15 @@ pub fn over(over: &Over, json: bool) {
     }
     let left = over.loss.left.len();
     line(&format!(
-        "  lost     {left} paths had changed since, as far as was heard"
+        "  lost     {} had changed since, as far as was heard",
+        show_counted(left as u64, "path", "paths")
     ));
     list(&paths(over.loss.left.iter()), left);
     let count = over.loss.problems.len();
-    line(&format!("  problems {count} paths could not be made equal"));
+    line(&format!(
+        "  problems {} could not be made equal",
+        show_counted(count as u64, "path", "paths")
+    ));
     list(
         &paths(over.loss.problems.iter().map(|one| &one.path)),
         count,
@@ -112,8 +125,9 @@ pub fn over(over: &Over, json: bool) {
                 changed, deleted, ..
             } = back.counts;
             line(&format!(
-                "  becomes  its snapshot {}: {changed} entries go back and {deleted} go; what it is now stays in a snapshot",
-                over.to
+                "  becomes  its snapshot {}: {} back and {deleted} go; what it is now stays in a snapshot",
+                over.to,
+                show_counted(changed, "entry goes", "entries go")
             ));
             list(
                 &paths(back.lost.iter().map(|one| &one.path)),
@@ -165,8 +179,10 @@ pub fn back(back: &Back, json: bool) {
             _ => "the replica is still the active side",
         };
         line(&format!(
-            "{}: {changed} entries changed, {deleted} deleted, {bytes_copied} bytes copied; {side}",
-            back.job
+            "{}: {} changed, {deleted} deleted, {} copied; {side}",
+            back.job,
+            show_entries(changed),
+            show_counted(bytes_copied, "byte", "bytes")
         ));
         return;
     }
@@ -175,12 +191,15 @@ pub fn back(back: &Back, json: bool) {
         back.job, back.replica, back.source
     ));
     line(&format!(
-        "  moves    {changed} entries; {deleted} are deleted"
+        "  moves    {}; {} deleted",
+        show_entries(changed),
+        show_counted(deleted, "is", "are")
     ));
     let count = back.lost.len();
     let until = back.equal_until.map_or_else(|| "ever".to_owned(), told);
     line(&format!(
-        "  lost     {count} entries were changed on the source since {until}"
+        "  lost     {} changed on the source since {until}",
+        show_counted(count as u64, "entry was", "entries were")
     ));
     list(&paths(back.lost.iter().map(|one| &one.path)), count);
     if back.has_more {

@@ -3,6 +3,7 @@
 
 use crate::units::{show_bytes, show_count, show_counted, show_entries};
 use driftless_mirror::status::{CycleNow, Status};
+use driftless_mirror::worded::for_job;
 use driftless_model::moment;
 use std::time::Duration;
 
@@ -139,6 +140,7 @@ fn wrong(status: &Status) -> Vec<String> {
         all.push(format!("{note} {job}"));
     }
     if let Some(why) = &status.away {
+        let why = for_job(why);
         all.push(format!("out of reach: {why}; it is tried again by itself"));
     }
     if let Some(why) = &status.deaf {
@@ -184,6 +186,32 @@ pub fn seconds(span: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use driftless_reconcile::Refusal;
+
+    #[test]
+    fn what_a_guard_advises_is_a_key_of_the_job() {
+        let unlike = Refusal::Unlike {
+            replica: "/b".into(),
+            meant: None,
+        };
+        let lacking = Refusal::Lacking {
+            side: "source",
+            path: ".here".into(),
+            cause: "no such file".into(),
+        };
+        let many = Refusal::TooMany {
+            deletes: 2,
+            allowed: 1,
+        };
+        for (refusal, key) in [
+            (unlike, "(delete_unlike = true in the job"),
+            (lacking, "(required in the job)"),
+            (many, "(max_delete in the job)"),
+        ] {
+            let told = for_job(&refusal.to_string());
+            assert!(told.contains(key) && !told.contains("--"), "{told}");
+        }
+    }
 
     #[test]
     #[allow(

@@ -47,7 +47,8 @@ impl Limits {
             let old_sec = now_sec - date.until_sec();
             let is_old = age_sec.is_some_and(|age_sec| old_sec >= age_sec);
             let is_too_much = self.bytes.is_some_and(|bytes| left > u128::from(bytes));
-            if is_old || is_too_much && now_sec - date.since_sec() >= YOUNG_SEC {
+            let is_young = now_sec - date.since_sec() < YOUNG_SEC;
+            if !is_young && (is_old || is_too_much) {
                 left -= u128::from(size.bytes);
                 gone.push(*date);
             }
@@ -95,6 +96,8 @@ mod tests {
             (None, Some(0), 1000, &[10, 20, 30, 40]),
             // What is young stays, however much it is.
             (None, Some(0), 41, &[10, 20, 30]),
+            (Some(0), None, 41, &[10, 20, 30]),
+            (Some(0), None, 42, &[10, 20, 30, 40]),
             (Some(5), Some(10_000), 1000, &[10, 20, 30, 40]),
             (Some(20), Some(6), 31, &[10, 20]),
         ] {

@@ -1,0 +1,171 @@
+//! Where the trees of a job lie on this host: what no mirror could work with is told before one
+//! begins.
+
+use super::{Failure, detectors};
+use crate::exit::Exit;
+use driftless_mirror::job::Job;
+use driftless_model::{SNAPSHOTS, cause, quote};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Refuses trees of this host that cannot be a source and its replicas. Returns what may be over
+/// when the mirror begins.
+pub fn check(job: &Job) -> Result<Option<String>, Failure> {
+    let refuse = |why: String| (Exit::CouldNotRun, format!("{}: {why}", job.name));
+    let mut replicas: Vec<PathBuf> = Vec::new();
+    for named in &job.replicas {
+        let Some(replica) = here(job, named)? else {
+            continue;
+        };
+        not_there(&replica, "replica").map_err(refuse)?;
+        apart_from(&replica, &replicas).map_err(refuse)?;
+        replicas.push(replica);
+    }
+    let Some(source) = here(job, &job.source)? else {
+        return Ok(None);
+    };
+    for replica in &replicas {
+        apart(job, &source, replica).map_err(refuse)?;
+    }
+    let missing = not_there(&source, "source").map_err(refuse)?;
+    let wait = "until it is there, the replica is left alone";
+    Ok(missing.map(|why| format!("{}: {why}; {wait}", job.name)))
+}
+
+/// The path of a tree of this host, absolute, without what means nothing in it.
+fn here(job: &Job, tree: &str) -> Result<Option<PathBuf>, Failure> {
+    let path = detectors::own_path(job, tree)?;
+    Ok(path.map(|path| plain(&std::path::absolute(&path).unwrap_or(path))))
+}
+
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// Why a tree cannot be looked at now, if so. It is an error that it is no directory.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it is only found out what the user means"
+)]
+fn not_there(tree: &Path, which: &str) -> Result<Option<String>, String> {
+    let named = || format!("the {which} {}", quote(tree));
+    match std::fs::metadata(tree) {
+        Ok(meta) if meta.is_dir() => Ok(None),
+        Ok(_) => Err(format!(
+            "{} is no directory, and only directories are kept equal: name one",
+            named()
+        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Ok(Some(format!("{} is not there now", named())))
+        }
+        Err(error) => Ok(Some(format!(
+            "{} cannot be looked at now: {}",
+            named(),
+            cause(&error)
+        ))),
+    }
+}
+
+/// Refuses a replica within another one, or around it.
+fn apart_from(replica: &Path, others: &[PathBuf]) -> Result<(), String> {
+    for other in others {
+        let (inner, outer) = match (replica.starts_with(other), other.starts_with(replica)) {
+            (true, _) => (replica, other.as_path()),
+            (_, true) => (other.as_path(), replica),
+            _ => continue,
+        };
+        return Err(format!(
+            "the replica {} lies inside the replica {}: each would be worked on by both; name another",
+            quote(inner),
+            quote(outer)
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses a source within its replica, and a replica within its source that is not left out.
+fn apart(job: &Job, source: &Path, replica: &Path) -> Result<(), String> {
+    if source == replica {
+        return Err(format!("the replica {} is the source", quote(replica)));
+    }
+    if let Ok(below) = replica.strip_prefix(source)
+        && !is_left_out(job, below)
+    {
+        return Err(format!(
+            "the replica {} lies inside the source: it would be copied into itself; leave it out with filters = [\"- /{}/\"], or name another",
+            quote(replica),
+            driftless_model::escape(below.as_os_str().as_bytes())
+        ));
+    }
+    match source.strip_prefix(replica) {
+        Ok(below) if !below.starts_with(OsStr::from_bytes(SNAPSHOTS.to_bytes())) => Err(format!(
+            "the source {} lies inside the replica {}: name another",
+            quote(source),
+            quote(replica)
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Whether nothing of a directory below the source is taken.
+fn is_left_out(job: &Job, below: &Path) -> bool {
+    let mut ways = below.ancestors().filter(|way| !way.as_os_str().is_empty());
+    // Whether it is on a file system of its own is seen when both trees are opened.
+    job.policy.one_file_system
+        || ways.any(|way| !job.policy.filter.takes(way.as_os_str().as_bytes(), true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driftless_mirror::job::parse;
+
+    fn told(source: &str, replicas: &[&str], keys: &str) -> String {
+        let text = format!("source = {source:?}\nreplicas = {replicas:?}\n{keys}");
+        let job = parse(&text, Path::new("test.toml")).expect("a job");
+        match check(&job) {
+            Ok(warning) => warning.unwrap_or_default(),
+            Err((_, why)) => why,
+        }
+    }
+
+    #[test]
+    fn trees_that_lie_within_each_other_are_refused() {
+        for (source, replicas, why) in [
+            ("/none/s", &["/none/s/r"][..], "inside the source"),
+            ("/none/s", &["/none/x/../s/./r"], "inside the source"),
+            ("/none/s", &["/none/x/../s"], "is the source"),
+            ("/none/s", &["/none"], "inside the replica"),
+            ("/none/s", &["/none/r", "/none/r/x"], "inside the replica"),
+            ("/none/s", &["/none/r/x", "/none/r"], "inside the replica"),
+            ("/proc/self/comm", &["/none/r"], "is no directory"),
+            ("/proc", &["/proc/self/comm"], "is no directory"),
+            ("/none/s", &["/none/r"], "is not there now"),
+        ] {
+            let told = told(source, replicas, "");
+            assert!(told.contains(why), "{source} {replicas:?}: {told}");
+        }
+    }
+
+    #[test]
+    fn trees_beside_each_other_and_what_is_left_out_are_taken() {
+        for (source, replicas, keys) in [
+            ("/proc", &["/none/r", "/none/rx"][..], ""),
+            ("/proc", &["/procs", "far:/proc/r"], ""),
+            ("far:/proc", &["/none/r"], ""),
+            ("/proc", &["/proc/none/r"], "filters = [\"- /none/\"]\n"),
+            ("/proc", &["/proc/none/r"], "one_file_system = true\n"),
+        ] {
+            assert_eq!(told(source, replicas, keys), "", "{source} {replicas:?}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What engine and guard say, in the words of a job: where they advise an option of `sync`, a mirror
+//! has a key.
+
+/// What is said, and what is said of a job.
+const WORDS: [(&str, &str); 9] = [
+    (
+        "(--delete-unlike makes it equal all the same)",
+        "(delete_unlike = true in the job makes it equal all the same)",
+    ),
+    (" (--require); ", " (required in the job); "),
+    (" (--max-delete); ", " (max_delete in the job); "),
+    (
+        ", and --max-delete does not allow ",
+        ", and max_delete in the job does not allow ",
+    ),
+    (
+        " goes only with --delete",
+        " goes only with delete = true in the job",
+    ),
+    (": leave --delete out", ": leave delete out of the job"),
+    (
+        " gone for good with --forget-mounts",
+        " gone for good with driftless sync --forget-mounts SOURCE REPLICA while the mirror is paused",
+    ),
+    (
+        "(--forget-mounts goes on without them)",
+        "(driftless sync --forget-mounts SOURCE REPLICA begins without them; then start the mirror again)",
+    ),
+    (
+        " or --one-file-system",
+        " or one_file_system = true in the job",
+    ),
+];
+
+/// The advice to leave a tree out, up to the rule, which ends with a quote.
+const EXCLUDE: &str = "; leave it out with --exclude '";
+
+/// The advice to leave it out that names no rule.
+const ONE_FILE_SYSTEM: &str = "; leave it out with --one-file-system";
+
+/// A sentence of the engine, in the words of a job.
+#[must_use]
+pub fn for_job(text: &str) -> String {
+    let text = text.replace(
+        ONE_FILE_SYSTEM,
+        "; leave it out with one_file_system = true in the job",
+    );
+    let text = with_filters(&text).unwrap_or(text);
+    WORDS
+        .iter()
+        .fold(text, |text, (said, worded)| text.replace(said, worded))
+}
+
+/// A rule of `--exclude` as one of `filters`; `None` if there is none.
+fn with_filters(text: &str) -> Option<String> {
+    let (before, rest) = text.split_once(EXCLUDE)?;
+    let (rule, after) = rest.split_once('\'')?;
+    let rule = format!("- {rule}");
+    Some(format!(
+        "{before}; leave it out with filters = [{rule:?}] in the job{after}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_within_the_other_is_left_out_by_keys() {
+        for (said, worded) in [
+            (
+                "inside; leave it out with --exclude '/b/' or --one-file-system",
+                "inside; leave it out with filters = [\"- /b/\"] in the job or one_file_system = true in the job",
+            ),
+            (
+                "inside; leave it out with --one-file-system",
+                "inside; leave it out with one_file_system = true in the job",
+            ),
+            ("no such host", "no such host"),
+        ] {
+            assert_eq!(for_job(said), worded);
+        }
+    }
+}
