@@ -296,10 +296,11 @@ fn a_state_that_is_damaged_ends_it_with_a_clear_word() {
     )
     .expect("written");
     let refused = mirror.command("run").run().expect(12);
+    let told = refused.stderr_text();
+    assert!(told.contains("mirror-test.db"), "{told}");
     assert!(
-        refused.stderr_text().contains("mirror-test.db"),
-        "{}",
-        refused.describe()
+        told.contains("move it away") && !told.contains("--fresh"),
+        "{told}"
     );
 }
 

@@ -207,3 +207,79 @@ fn content_that_is_written_later_is_copied_though_size_and_time_are_the_same() {
         );
     }
 }
+
+/// What it says when its replica is made the active side, or is not any more.
+fn turned(mirror: &Mirror, words: &[&str], code: i32) -> String {
+    let command = mirror.command(words[0]).args(&words[1..]);
+    command.run().expect(code).stderr_text()
+}
+
+#[test]
+fn a_source_that_is_not_mounted_gets_nothing_back() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let [source, disk, replica] = ["src", "disk", "replica"].map(|name| scratch.dir(name));
+    for number in 0..10 {
+        fs::write(disk.join(format!("{number}")), "content").expect("a file");
+    }
+    // Under the mount there is something of the same name.
+    fs::write(source.join("1"), "underneath").expect("a file");
+    fs::write(source.join("mine"), "underneath").expect("a file");
+    let mounted = Mounted::bind(&disk, &source);
+    let mut mirror = Mirror::between(&source, &replica, KEYS);
+    mirror.barrier();
+    mirror.stop();
+    turned(&mirror, &["failover", "--yes"], 0);
+    drop(mounted);
+    let said = turned(&mirror, &["failback", "--finish", "--yes"], 13);
+    assert!(said.contains("is its file system mounted"), "{said}");
+    assert!(source.join("mine").exists() && !source.join("2").exists());
+    let mounted = Mounted::bind(&disk, &source);
+    turned(&mirror, &["failback", "--finish", "--yes"], 0);
+    drop(mounted);
+}
+
+#[test]
+fn a_source_that_is_not_the_active_side_gets_nothing_out_of_the_trash() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let [source, replica] = ["src", "replica"].map(|name| scratch.dir(name));
+    fs::create_dir(source.join("dir")).expect("a directory");
+    for name in ["dir/gone", "dir/stays"] {
+        fs::write(source.join(name), "content").expect("a file");
+    }
+    let mut mirror = Mirror::between(&source, &replica, &format!("{KEYS}trash = \"30d\"\n"));
+    mirror.barrier();
+    fs::remove_file(source.join("dir/gone")).expect("removed");
+    mirror.barrier();
+    mirror.stop();
+    turned(&mirror, &["failover", "--yes"], 0);
+    let said = turned(&mirror, &["trash", "restore", "dir/gone"], 13);
+    let folder = replica.join("dir");
+    let folder = folder.to_str().expect("text");
+    assert!(said.contains(folder), "{said}");
+    assert!(!source.join("dir/gone").exists());
+    turned(
+        &mirror,
+        &["trash", "restore", "dir/gone", "--to", folder],
+        0,
+    );
+    assert!(replica.join("dir/gone").exists());
+}
+
+#[test]
+fn a_mirror_that_another_state_knows_of_is_not_failed_over_behind_its_back() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::write(source.join("file"), "content").expect("a file");
+    let mut mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    let state = scratch.path().join("state");
+    let elsewhere = |mirror: &Mirror, code| {
+        let command = mirror.command("failover").arg("--yes");
+        command.env("XDG_STATE_HOME", &state).run().expect(code)
+    };
+    let _another_run_is_at_work = elsewhere(&mirror, 11);
+    assert_eq!(mirror.status()["role"], "following");
+    mirror.stop();
+    let said = elsewhere(&mirror, 0).stdout_text();
+    assert!(said.contains("UNKNOWN"), "{said}");
+}

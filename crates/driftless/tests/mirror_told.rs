@@ -446,23 +446,6 @@ fn a_job_whose_socket_would_have_too_long_a_path_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_state_that_is_damaged_is_to_be_moved_away() {
-    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
-    let mut mirror = Mirror::of(&scratch.dir("src"), "detect = [\"walk\"]\n");
-    mirror.barrier();
-    mirror.stop();
-    fs::write(mirror.state_file(), "no database").expect("a file");
-    for command in ["status", "run"] {
-        let told = mirror.command(command).run().expect(12).stderr_text();
-        assert!(told.contains("mirror-test.db"), "{told}");
-        assert!(
-            told.contains("move it away") && !told.contains("--fresh"),
-            "{told}"
-        );
-    }
-}
-
-#[test]
 fn a_source_that_is_not_there_is_told_of_and_trees_within_each_other_are_refused() {
     let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
     let (folder, job) = (scratch.path(), scratch.path().join("job.toml"));

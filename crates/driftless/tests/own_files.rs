@@ -274,7 +274,7 @@ fn a_run_of_root_keeps_nobody_from_the_mirrors_that_listen() {
     put(&job, text);
     // With a /run as it is after the machine was started.
     let script = r#"
-        umask 077; mount -t tmpfs none /run
+        unset DRIFTLESS_RUNTIME_DIR; umask 077; mount -t tmpfs -o mode=755 none /run
         "$0" sync --quiet "$1" "$2" || exit 1
         "$0" mirror run "$3" & mirror=$!
         for try in $(seq 200); do [ -S /run/driftless/test.post ] && break; sleep 0.05; done
@@ -292,7 +292,6 @@ fn a_run_of_root_keeps_nobody_from_the_mirrors_that_listen() {
         ])
         .args([&src, &dst, &job])
         .env("XDG_STATE_HOME", scratch.path().join("state"))
-        .env("DRIFTLESS_RUNTIME_DIR", "")
         .run()
         .expect(0);
     let text = told.stdout_text();

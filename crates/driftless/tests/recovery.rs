@@ -576,4 +576,24 @@ fn one_replica_of_a_job_is_active_at_a_time() {
     let _over = over(&one, 0);
     let refused = over(&other, 13);
     assert!(refused.stderr_text().contains("active side already"));
+    let said = asked(&mirror, &["barrier"], 13).stderr_text();
+    assert!(said.contains("failback test --replica"), "{said}");
+}
+
+#[test]
+fn a_failover_to_an_older_snapshot_comes_to_its_end() {
+    let [near, far] = [(); 2].map(|()| Scratch::new(FsKind::Btrfs, SIZE_MIB));
+    let mut mirror = in_cycles(&near, &far, 5);
+    let first = wait_common(&mirror);
+    write(&mirror.source, "two", "second cycle");
+    mirror.barrier();
+    mirror.stop();
+    let begun = format!("UPDATE job SET role = 'failing over', role_to = '{first}'");
+    let mut set = Command::new("sqlite3");
+    let done_so = set.arg(mirror.state_file()).arg(begun).status();
+    assert!(done_so.expect("sqlite3").success());
+    done(&mirror, &["failover", "--to=common", "--yes", "--json"]);
+    assert!(!mirror.replica.join("two").exists());
+    let is_its = "SELECT equal_until_ms = made_ms FROM job, common WHERE common.replica = role_to";
+    assert_eq!(mirror.rows(is_its), "1\n");
 }

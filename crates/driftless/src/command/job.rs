@@ -7,7 +7,7 @@ use driftless_mirror::job::{JOB_BYTES_MAX, Job, parse};
 use driftless_mirror::memory::Memory;
 use driftless_model::{cause, moment, quote};
 use driftless_state::StateError;
-use driftless_state::mirror::{About, JobRow, MirrorState, MirrorView, Role, RoleRow};
+use driftless_state::mirror::{About, JobRow, MirrorState, MirrorView, Role};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::File;
@@ -179,18 +179,23 @@ pub fn active(job: &Job) -> Result<Vec<JobRow>, Failure> {
 pub fn refuse_active(job: &Job) -> Result<(), Failure> {
     match active(job)?.first() {
         None => Ok(()),
-        Some(row) => Err((Exit::Refused, active_words(&job.name, &row.role))),
+        Some(row) => Err((Exit::Refused, active_words(job, row))),
     }
 }
 
-fn active_words(name: &str, row: &RoleRow) -> String {
+fn active_words(job: &Job, row: &JobRow) -> String {
+    let (name, replica, row) = (&job.name, &row.about.replica, &row.role);
+    let which = match job.replicas.len() {
+        1 => String::new(),
+        _ => format!(" --replica {replica}"),
+    };
     let since = row.since.unwrap_or_default();
     let since = moment(since.as_secs().cast_signed());
     let role = row.role.word();
     let now = match row.role {
-        Role::FailingOver => format!("driftless mirror failover {name} goes on with that"),
+        Role::FailingOver => format!("driftless mirror failover {name}{which} goes on with that"),
         _ => format!(
-            "driftless mirror failback {name} --finish brings back what changed there, and has it follow again"
+            "driftless mirror failback {name}{which} --finish brings back what changed there, and has it follow again"
         ),
     };
     format!("{name}: {role} since {since}: its replica is the active side; {now}")

@@ -14,7 +14,8 @@ use driftless_remote::Reach;
 use driftless_session::connect;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 /// Entries whose times are looked at, to tell what is lost.
@@ -31,8 +32,27 @@ pub struct Rehearsal {
     pub lost: Vec<Lost>,
     /// Not all that would go was looked at.
     pub has_more: bool,
+    /// Entries of the tree that is read which the other one does not have at all.
+    pub made: u64,
     /// What it could not do.
     pub problems: Vec<Problem>,
+}
+
+impl Rehearsal {
+    /// How many entries of the tree that is read the other one has, too, and how many there are.
+    #[must_use]
+    pub fn alike(&self) -> (u64, u64) {
+        let all = self.counts.same + self.counts.changed;
+        (all.saturating_sub(self.made), all)
+    }
+
+    /// The other tree has so few of these entries that it is hardly the one that had them: the
+    /// directory that a file system was mounted on looks like that.
+    #[must_use]
+    pub fn is_unlike(&self) -> bool {
+        let (alike, all) = self.alike();
+        alike.saturating_mul(2) < all
+    }
 }
 
 /// The job the other way round: from its replica to its source.
@@ -90,6 +110,7 @@ pub fn rehearse(
     Ok(Rehearsal {
         counts: summary.counts,
         has_more: replaced.len() >= LOOKED_AT_MAX,
+        made: heard.made.into_inner(),
         lost: replaced.into_iter().filter(is_lost).collect(),
         problems: heard.problems.into_inner(),
     })
@@ -123,6 +144,8 @@ fn reached(
 struct Heard {
     /// Entries that are there, and are overwritten or removed.
     replaced: Mutex<Vec<Lost>>,
+    /// How many entries are not there.
+    made: AtomicU64,
     problems: Mutex<Vec<Problem>>,
 }
 
@@ -133,7 +156,11 @@ impl Monitor for Heard {
 
     fn receipt(&self, receipt: &Receipt) {
         // The times of the root change with every run.
-        if receipt.action == Action::Create || receipt.path == RelPath::root() {
+        if receipt.path == RelPath::root() {
+            return;
+        }
+        if receipt.action == Action::Create {
+            self.made.fetch_add(1, Relaxed);
             return;
         }
         let mut replaced = self.replaced.lock();
@@ -157,4 +184,53 @@ impl Monitor for Heard {
     }
 
     fn progress(&self, _progress: &Progress) {}
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn rehearsal(names: &[&str]) -> Rehearsal {
+        let folder = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
+        fs::create_dir_all(from.join("dir")).unwrap();
+        fs::create_dir_all(to.join("dir")).unwrap();
+        for name in ["1", "2", "3", "dir/1", "dir/2", "dir/3"] {
+            fs::write(from.join(name), name).unwrap();
+        }
+        for name in names {
+            fs::write(to.join(name), "something else").unwrap();
+        }
+        let options = Options {
+            source: from.into(),
+            replica: to.into(),
+            ..Options::default()
+        };
+        let reach = Reach {
+            ssh: Vec::new(),
+            agent: Vec::new(),
+            keep: options.policy.keep,
+            streams: None,
+            compress: None,
+            deploy: None,
+            stop: Arc::default(),
+        };
+        rehearse(&options, &reach, None, &AtomicBool::new(false)).unwrap()
+    }
+
+    #[test]
+    fn a_tree_that_lacks_most_of_the_other_one_is_unlike() {
+        for (names, alike, is_unlike) in [
+            (&[][..], 2, true),
+            (&["1"], 3, true),
+            (&["1", "dir/1", "other"], 4, false),
+            (&["1", "2", "3", "dir/1", "dir/2", "dir/3"], 8, false),
+        ] {
+            let told = rehearsal(names);
+            assert_eq!(told.alike(), (alike, 8), "{names:?}: {:?}", told.counts);
+            assert_eq!(told.is_unlike(), is_unlike, "{names:?}");
+        }
+    }
 }

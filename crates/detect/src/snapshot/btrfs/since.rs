@@ -37,7 +37,7 @@ pub fn changed_between(older: &Path, newer: &Path) -> Result<Option<Vec<Change>>
     let mut changes = between(older, newer, &guide, found.entries)?;
     for change in changes.iter_mut().filter(|change| change.hint.is_none()) {
         let is_written = found.written.contains(&change.path);
-        change.hint = is_written.then(|| Hint::Ranges(vec![0..u64::MAX]));
+        change.hint = is_written.then(|| Hint::Ranges(std::iter::once(0..u64::MAX).collect()));
     }
     Ok(Some(changes))
 }

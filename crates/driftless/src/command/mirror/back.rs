@@ -15,7 +15,7 @@ use crate::{own, signals};
 use driftless_engine::{Counts, End, Options, look_alone};
 use driftless_mirror::job::Job;
 use driftless_mirror::live::now;
-use driftless_mirror::recovery::{Loss, carry_out, rehearse, reversed};
+use driftless_mirror::recovery::{Loss, Rehearsal, carry_out, rehearse, reversed};
 use driftless_remote::Reach;
 use driftless_state::mirror::{Cursor, EqualUntil, MirrorState, Role, Saved};
 use std::sync::atomic::AtomicBool;
@@ -41,8 +41,10 @@ pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
     own::give_up_umask();
     let job = job::with_one(&job::read(&how.job.job)?, how.replica.as_deref())?;
     let signals = signals::watch();
-    let loss = active(&job)?;
+    active(&job)?;
     let _held = (!how.dry_run).then(|| job::hold(&job)).transpose()?;
+    // Another failback may have ended meanwhile.
+    let loss = active(&job)?;
     let turned = reversed(&job);
     let reach = reach(&turned, &signals);
     let failback = Failback {
@@ -95,6 +97,7 @@ impl Failback<'_> {
         let until = self.loss.equal_until;
         let rehearsal = rehearse(&self.options, &self.reach, until, self.stop)
             .map_err(|error| failed(self.job, &error))?;
+        self.refuse_unlike(&rehearsal)?;
         Ok(Back {
             job: self.job.name.clone(),
             source: self.job.source.clone(),
@@ -140,6 +143,20 @@ impl Failback<'_> {
         Err((Exit::Refused, text))
     }
 
+    /// Nor is one that has nearly nothing of what the replica has: something may stand under the
+    /// place where it was mounted.
+    fn refuse_unlike(&self, rehearsal: &Rehearsal) -> Result<(), Failure> {
+        if self.how.into_empty || !rehearsal.is_unlike() {
+            return Ok(());
+        }
+        let (alike, all) = rehearsal.alike();
+        let text = format!(
+            "{}: the source {} has {alike} of the {all} entries of the replica: is its file system mounted? --into-empty brings all back all the same (nothing was changed)",
+            self.job.name, self.job.source
+        );
+        Err((Exit::Refused, text))
+    }
+
     fn carry_out(&self, state: &mut MirrorState, told: Back) -> Result<(Back, Exit), Failure> {
         let to = self.loss.role.to.as_deref();
         take_role(state, Role::FailingBack, to, &Saved::default())?;
@@ -155,7 +172,10 @@ impl Failback<'_> {
             problems: Vec::new(),
             ..told
         };
-        let code = self.passes(&mut done)?;
+        let code = self.passes(&mut done).inspect_err(|_| {
+            // People go on working there. What stays closed, the next failback opens.
+            let _opened = keeper.as_ref().map(|keeper| keeper.set_read_only(false));
+        })?;
         let is_equal = code == Exit::Equal;
         let is_over = is_equal && self.how.finish;
         let saved = if is_equal {

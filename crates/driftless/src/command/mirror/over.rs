@@ -24,6 +24,7 @@ use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
 use driftless_state::mirror::{EqualUntil, MirrorState, Role, RoleRow, Saved};
 use std::io::{IsTerminal, Write};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -87,6 +88,7 @@ pub fn fail_over(args: &FailoverArgs, rehearses: bool) -> Result<Exit, Failure> 
         &format!("{}: the replica becomes the active side", job.name),
     )?;
     let _held = take_job(&job)?;
+    refuse_second(args, &job)?;
     let mut state = job::state(&job)?;
     // The mirror may have done more before it ended.
     failover.loss = Loss::of(&state).map_err(|error| record::refusal(&error))?;
@@ -96,6 +98,7 @@ pub fn fail_over(args: &FailoverArgs, rehearses: bool) -> Result<Exit, Failure> 
     }
     let done = Over {
         is_done: true,
+        is_running: false,
         snapshot: failover.carry_out(&mut state, &to)?,
         ..failover.told(&to)?
     };
@@ -112,7 +115,7 @@ fn refuse_second(args: &FailoverArgs, job: &Job) -> Result<(), Failure> {
         if role != Role::Following {
             let (name, active) = (&job.name, &other.replicas[0]);
             let why = format!(
-                "{name}: its replica {active} is the active side already (nothing was changed)"
+                "{name}: its replica {active} is the active side already: driftless mirror failback {name} --replica {active} --finish ends that (nothing was changed)"
             );
             return Err((Exit::Refused, why));
         }
@@ -237,6 +240,8 @@ impl Failover<'_> {
             job: self.job.name.clone(),
             source: self.job.source.clone(),
             replica: self.job.replicas[0].clone(),
+            is_known: self.is_known,
+            is_running: UnixStream::connect(job::socket(&self.job.name)?).is_ok(),
             loss: self.loss.clone(),
             to: to.to_owned(),
             doubt: alone.doubt,

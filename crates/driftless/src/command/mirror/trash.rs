@@ -17,7 +17,7 @@ use driftless_model::{Fault, Policy, Problem, Receipt, RelPath, quote};
 use driftless_session::{Connections, connect};
 use driftless_tree::Endpoint;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -32,6 +32,9 @@ const LIST: TrashCommand = TrashCommand::List {
 pub fn run(args: &JobArgs, command: Option<&TrashCommand>) -> Result<Exit, Failure> {
     let job = job::read(&args.job)?;
     let signals = signals::watch();
+    if let Some(TrashCommand::Restore { path, to: None, .. }) = command {
+        refuse_inactive(&job, path)?;
+    }
     let mut last = Ok(Exit::Equal);
     for job in &job.apart() {
         let about = About {
@@ -51,6 +54,24 @@ pub fn run(args: &JobArgs, command: Option<&TrashCommand>) -> Result<Exit, Failu
         last = worse(last, done);
     }
     last
+}
+
+/// A source that is not the active side gets nothing back: the next failback would remove it again.
+fn refuse_inactive(job: &Job, path: &Path) -> Result<(), Failure> {
+    let Some(active) = job::active(job)?.into_iter().next() else {
+        return Ok(());
+    };
+    let below = path.strip_prefix(&job.source).unwrap_or(path);
+    let above = below.parent().unwrap_or(Path::new(""));
+    let replica = Path::new(&active.about.replica);
+    let folder: PathBuf = replica.join(above).components().collect();
+    let why = format!(
+        "{}: its replica is the active side ({}), and nothing is restored to the source; --to {} restores it there (nothing was changed)",
+        job.name,
+        active.role.role.word(),
+        quote(&folder)
+    );
+    Err((Exit::Refused, why))
 }
 
 /// What counts of two replicas: that something is wrong with one.

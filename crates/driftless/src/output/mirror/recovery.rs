@@ -13,6 +13,10 @@ pub struct Over {
     pub job: String,
     pub source: String,
     pub replica: String,
+    /// A state of the job is on this host, for this user.
+    pub is_known: bool,
+    /// Its mirror is at work, and may do more than is told here.
+    pub is_running: bool,
     pub loss: Loss,
     /// What the replica becomes.
     pub to: String,
@@ -90,6 +94,7 @@ pub fn over(over: &Over, json: bool) {
         let since = over.loss.role.since.unwrap_or_default();
         return line(&format!("  failed over already, since {}", told(since)));
     }
+    doubts(over);
     match over.loss.equal_until {
         Some(until) => line(&format!(
             "  has      everything that happened until {}",
@@ -137,6 +142,18 @@ pub fn over(over: &Over, json: bool) {
     }
 }
 
+/// Prints why more may have been done than is known.
+fn doubts(over: &Over) {
+    if !over.is_known {
+        line(
+            "  UNKNOWN  this user has no state of the job on this host: a mirror of another user, or of another host, is not ended",
+        );
+    }
+    if over.is_running {
+        line("  RUNNING  the mirror is at work: what it did last may not be counted yet");
+    }
+}
+
 fn json_of_over(over: &Over) -> serde_json::Value {
     let seconds = |span: Duration| span.as_secs_f64();
     let back = over.back.as_ref();
@@ -147,6 +164,8 @@ fn json_of_over(over: &Over) -> serde_json::Value {
         "role": if over.is_done { Role::FailedOver.word() } else { over.loss.role.role.word() },
         "to": over.to,
         "done": over.is_done,
+        "is_known": over.is_known,
+        "is_running": over.is_running,
         "equal_until": over.loss.equal_until.map(seconds),
         "left": over.loss.left.len(),
         "left_paths": paths(over.loss.left.iter()),
