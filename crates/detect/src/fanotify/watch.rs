@@ -8,6 +8,7 @@
 use super::event::{Event, Handle, Place, parse};
 use super::sys;
 use crate::detector::{Deaf, Detector, Heard, Seen, Waker, is_ready};
+use crate::snapshot::btrfs::ROOT_INODE;
 use driftless_model::{Change, Hint, RelPath, Scope, check_name};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
@@ -422,7 +423,7 @@ impl Found {
     /// had to be.
     fn is_subvolume(&self, name: &[u8]) -> bool {
         let meta = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
-        meta.is_ok_and(|meta| meta.st_ino == SUBVOLUME_INODE)
+        meta.is_ok_and(|meta| meta.st_ino == ROOT_INODE)
     }
 
     /// A regular file in it.
@@ -431,9 +432,6 @@ impl Found {
         meta.filter(|meta| FileType::from_raw_mode(meta.st_mode).is_file())
     }
 }
-
-/// The root directory of each subvolume: `BTRFS_FIRST_FREE_OBJECTID` (linux/btrfs_tree.h).
-const SUBVOLUME_INODE: u64 = 256;
 
 /// The path of the nearest directory above whose path the kernel tells.
 fn path_above(dir: BorrowedFd<'_>) -> Option<Vec<u8>> {

@@ -23,6 +23,7 @@ pub use command::{Command, Made, Subvolume};
 pub use diff::{Diff, changes};
 pub use fault::{StreamError, StreamFault};
 pub use provider::Subvolumes;
+pub(crate) use search::ROOT_INODE;
 pub use since::changed_between;
 pub use stream::Stream;
 

@@ -14,6 +14,7 @@ use crate::sync::ground::Ground;
 use crate::sync::run::Run;
 use crate::sync::stages::{delete, try_postponed, walk};
 use crate::sync::visit::{Sides, Visit};
+use crate::sync::whereabouts::where_it_was;
 use crate::tally::{WHOLE_WALK, add};
 use crate::trees::changes::{Changes, Watch};
 use crate::trees::error::RunError;
@@ -25,7 +26,7 @@ use driftless_lock::{Mutex, RwLock};
 use driftless_model::{Meta, Policy, RelPath, Selection, Side, Stamp, Xattrs};
 use driftless_pool::descriptors;
 use driftless_reconcile::Ending;
-use driftless_tree::{Dir, DirMutRef, DirRef, Endpoint, HandlePool, Place};
+use driftless_tree::{Dir, DirMutRef, DirRef, Endpoint, HandlePool};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -167,11 +168,8 @@ impl Trees {
     /// Where something was mounted in earlier runs, or when an earlier call looked.
     fn known_mounts(&self) -> Arc<BTreeSet<RelPath>> {
         match &self.options.mount_notes {
-            Some(notes) => {
-                let mut known = notes.all();
-                known.extend(self.options.known_mounts.iter().cloned());
-                Arc::new(known)
-            }
+            // They began with what earlier runs had noted.
+            Some(notes) => Arc::new(notes.all()),
             None => self.options.known_mounts.clone(),
         }
     }
@@ -361,13 +359,11 @@ fn look_again<D: Dir + ?Sized>(
     (side, path): (Side, &Endpoint),
     root: &Arc<D>,
 ) -> Result<(), RunError> {
-    match path.locate(side, &HandlePool::new(1)) {
-        Ok(Place::Dir(now)) if now.first_meta().id() == root.first_meta().id() => Ok(()),
-        _ => Err(RunError::Unusable {
-            path: path.to_string(),
-            cause: "its path leads to another directory than before, or to none".into(),
-        }),
-    }
+    let found = where_it_was(side, path, root);
+    found.map(drop).ok_or_else(|| RunError::Unusable {
+        path: path.to_string(),
+        cause: "its path leads to another directory than before, or to none".into(),
+    })
 }
 
 /// Changes that wait for what is due before the first of them, and have told what is known of the

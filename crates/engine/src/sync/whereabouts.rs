@@ -9,6 +9,16 @@ use driftless_reconcile::{Agreement, mtimes};
 use driftless_tree::{Dir, Endpoint, HandlePool, Place};
 use std::sync::Arc;
 
+/// What a root is like now, if its path still leads to it.
+pub fn where_it_was<D: Dir + ?Sized>(side: Side, path: &Endpoint, root: &Arc<D>) -> Option<Meta> {
+    match path.locate(side, &HandlePool::new(1)) {
+        Ok(Place::Dir(now)) if now.first_meta().id() == root.first_meta().id() => {
+            Some(*now.first_meta())
+        }
+        _ => None,
+    }
+}
+
 impl Run<'_> {
     /// Looks once more where the paths of both roots lead to, and reports what is not as the run
     /// leaves it.
@@ -39,12 +49,10 @@ impl Run<'_> {
         root: &Arc<D>,
         class: Class,
     ) -> Option<Meta> {
-        match path.locate(side, &HandlePool::new(1)) {
-            Ok(Place::Dir(now)) if now.first_meta().id() == root.first_meta().id() => {
-                return Some(*now.first_meta());
-            }
-            _ if path.lost().is_some() => {}
-            _ => self.problem(
+        match where_it_was(side, path, root) {
+            Some(now) => return Some(now),
+            None if path.lost().is_some() => {}
+            None => self.problem(
                 RelPath::root(),
                 Fault {
                     side,

@@ -89,9 +89,8 @@ impl Live {
         if self.reads_snapshots() {
             return;
         }
-        let is_dir = true;
         let circumstance = Circumstance {
-            is_dir,
+            is_dir: true,
             ..Circumstance::default()
         };
         self.dirty

@@ -9,11 +9,12 @@
 
 use super::sys::{self, FOUND_BYTES, ITEM_BYTES_MAX, Search, SearchHead, SearchKey};
 use rustix::fd::BorrowedFd;
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::ops::Range;
 
 /// The root directory of each subvolume: `BTRFS_FIRST_FREE_OBJECTID`.
-pub(super) const ROOT_INODE: u64 = 256;
+pub(crate) const ROOT_INODE: u64 = 256;
 /// `BTRFS_LAST_FREE_OBJECTID`.
 const LAST_INODE: u64 = u64::MAX - 255;
 /// `BTRFS_INODE_ITEM_KEY`, `BTRFS_INODE_REF_KEY`, `BTRFS_INODE_EXTREF_KEY`.
@@ -28,9 +29,6 @@ const ITEM_MODE: usize = 52;
 /// Its size, and its time of modification.
 const ITEM_SIZE: Range<usize> = 16..24;
 const ITEM_MTIME: Range<usize> = 136..148;
-/// `S_IFMT` and `S_IFDIR` (inode(7)).
-const KIND: u32 = 0o170_000;
-const DIRECTORY: u32 = 0o040_000;
 /// `BTRFS_ROOT_SUBVOL_RDONLY`.
 const READ_ONLY: u64 = 1;
 /// `btrfs_ioctl_search_header`.
@@ -38,14 +36,13 @@ const HEADER_BYTES: usize = 32;
 
 /// What a search has found.
 struct Item<'a> {
-    inode: u64,
-    offset: u64,
-    kind: u32,
+    key: ItemKey,
     bytes: &'a [u8],
 }
 
-/// The key of an item.
-struct Last {
+/// `btrfs_key`, in whose order items are found.
+#[derive(Clone, Copy)]
+struct ItemKey {
     inode: u64,
     kind: u32,
     offset: u64,
@@ -83,7 +80,11 @@ pub(super) struct Snapshot {
 pub(super) struct Changed {
     pub(super) inode: u64,
     pub(super) is_dir: bool,
+    pub(super) size_and_time: SizeAndTime,
 }
+
+/// The size of an inode and its time of modification, as they are kept.
+pub(super) type SizeAndTime = [u8; 20];
 
 impl Snapshot {
     /// The subvolume whose root directory is open.
@@ -195,13 +196,11 @@ impl Tree<'_> {
         }
     }
 
-    /// The size of an inode with its time of modification, as they are kept; none where it is not
-    /// there.
-    pub(super) fn size_and_time(&mut self, inode: u64) -> Result<Option<Vec<u8>>, Errno> {
+    /// What an inode has of these; none where it is not there.
+    pub(super) fn size_and_time(&mut self, inode: u64) -> Result<Option<SizeAndTime>, Errno> {
         let mut found = None;
         let _there_is_one = self.search(SearchKey::of(inode, INODE_ITEM), |item| {
-            let (size, time) = (item.bytes.get(ITEM_SIZE)?, item.bytes.get(ITEM_MTIME)?);
-            found = Some([size, time].concat());
+            found = Some(item.size_and_time()?);
             Some(())
         })?;
         Ok(found)
@@ -212,13 +211,10 @@ impl Tree<'_> {
         &mut self,
         key: SearchKey,
         mut each: impl FnMut(&Item<'_>) -> Option<()>,
-    ) -> Result<Option<Last>, Errno> {
-        self.search.head = SearchHead {
-            key: SearchKey {
-                items: u32::MAX,
-                ..key
-            },
-            bytes: FOUND_BYTES as u64,
+    ) -> Result<Option<ItemKey>, Errno> {
+        self.search.head.key = SearchKey {
+            items: u32::MAX,
+            ..key
         };
         sys::search(self.root, &mut self.search)?;
         let mut rest = &self.search.found[..];
@@ -226,17 +222,7 @@ impl Tree<'_> {
         for _ in 0..self.search.head.key.items {
             let item = Item::next(&mut rest).ok_or(Errno::IO)?;
             each(&item).ok_or(Errno::IO)?;
-            let Item {
-                inode,
-                kind,
-                offset,
-                ..
-            } = item;
-            last = Some(Last {
-                inode,
-                kind,
-                offset,
-            });
+            last = Some(item.key);
         }
         // There would have been room for another.
         Ok(last.filter(|_| rest.len() < HEADER_BYTES + ITEM_BYTES_MAX))
@@ -249,26 +235,37 @@ impl<'a> Item<'a> {
         let _transaction_of_the_leaf = word(&mut head)?;
         let (inode, offset) = (word(&mut head)?, word(&mut head)?);
         let half = |at: usize| Some(u32::from_ne_bytes(head.get(at..at + 4)?.try_into().ok()?));
+        let kind = half(0)?;
         Some(Item {
-            inode,
-            offset,
-            kind: half(0)?,
+            key: ItemKey {
+                inode,
+                kind,
+                offset,
+            },
             bytes: rest.split_off(..half(4)? as usize)?,
         })
     }
 
     /// What an inode's item says, if it was written after a transaction.
     fn changed_after(&self, transaction: u64) -> Option<Changed> {
-        if self.kind != INODE_ITEM {
+        if self.key.kind != INODE_ITEM {
             return None;
         }
         let field = |at, len| self.bytes.get(at..at + len);
         let written = u64::from_le_bytes(field(ITEM_TRANSACTION, 8)?.try_into().ok()?);
         let mode = u32::from_le_bytes(field(ITEM_MODE, 4)?.try_into().ok()?);
+        let size_and_time = self.size_and_time()?;
         (written > transaction).then_some(Changed {
-            inode: self.inode,
-            is_dir: mode & KIND == DIRECTORY,
+            inode: self.key.inode,
+            is_dir: FileType::from_raw_mode(mode).is_dir(),
+            size_and_time,
         })
+    }
+
+    /// What an inode's item says of these.
+    fn size_and_time(&self) -> Option<SizeAndTime> {
+        let (size, time) = (self.bytes.get(ITEM_SIZE)?, self.bytes.get(ITEM_MTIME)?);
+        [size, time].concat().try_into().ok()
     }
 
     /// Adds the names that it tells: `btrfs_inode_ref` and `btrfs_inode_extref`, each with a name
@@ -276,8 +273,8 @@ impl<'a> Item<'a> {
     fn names(&self, names: &mut Vec<(u64, Vec<u8>)>) -> Option<()> {
         let mut rest = self.bytes;
         while !rest.is_empty() {
-            let dir = match self.kind {
-                INODE_REF => self.offset,
+            let dir = match self.key.kind {
+                INODE_REF => self.key.offset,
                 _ => word(&mut rest)?,
             };
             let _place_in_the_directory = word(&mut rest)?;
@@ -310,12 +307,12 @@ mod tests {
         };
         let found = |kind, bytes: &[u8]| {
             let (inode, offset) = (300, 256);
-            let item = Item {
+            let key = ItemKey {
                 inode,
-                offset,
                 kind,
-                bytes,
+                offset,
             };
+            let item = Item { key, bytes };
             let mut names = Vec::new();
             item.names(&mut names).map(|()| names)
         };
@@ -336,15 +333,19 @@ mod tests {
         let mut bytes = [0; 160];
         bytes[ITEM_TRANSACTION] = 9;
         bytes[ITEM_MODE..ITEM_MODE + 4].copy_from_slice(&0o040_755_u32.to_le_bytes());
+        let (inode, offset) = (300, 0);
         let item = |kind, bytes| Item {
-            inode: 300,
-            offset: 0,
-            kind,
+            key: ItemKey {
+                inode,
+                kind,
+                offset,
+            },
             bytes,
         };
         let changed = Changed {
-            inode: 300,
+            inode,
             is_dir: true,
+            size_and_time: [0; 20],
         };
         assert_eq!(item(INODE_ITEM, &bytes[..]).changed_after(8), Some(changed));
         assert_eq!(item(INODE_ITEM, &bytes[..]).changed_after(9), None);

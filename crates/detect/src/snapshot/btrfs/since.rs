@@ -68,9 +68,8 @@ fn find(older: &Path, newer: &Path) -> Result<Option<Found>, Errno> {
             continue;
         }
         let paths = places.all(one.inode)?;
-        let tree = &mut places.tree;
-        if tree.has_content_after(one.inode, was.made_in)?
-            && tree.size_and_time(one.inode)? == before.size_and_time(one.inode)?
+        if before.size_and_time(one.inode)? == Some(one.size_and_time)
+            && places.tree.has_content_after(one.inode, was.made_in)?
         {
             found.written.extend(paths.iter().cloned());
         }
