@@ -11,6 +11,7 @@ pub mod gpfs;
 mod program;
 mod provider;
 mod sequence;
+mod told;
 pub mod zfs;
 
 pub use provider::{Provider, SnapshotError};

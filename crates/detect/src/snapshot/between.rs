@@ -10,10 +10,11 @@
 mod pairs;
 
 use super::provider::SnapshotError;
+use super::told::{Told, change};
 use driftless_model::{Change, Hint, RelPath, Scope, Selection, Work};
 use pairs::{Named, Pair, Roots, Shown};
 use rustix::fd::BorrowedFd;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
 /// More entries than this are not kept in mind: each takes some 150 bytes, and a source of which
@@ -95,7 +96,7 @@ pub(super) fn between(
         gone: HashMap::new(),
         arrived: Vec::new(),
         kept: 0,
-        changes: BTreeMap::new(),
+        told: Told::default(),
     };
     also.into_iter()
         .for_each(|path| between.tell(Change::entry(path)));
@@ -104,7 +105,7 @@ pub(super) fn between(
             between.visit(&pair)?;
         }
         if !between.find_moves()? && !between.look_into_new()? {
-            return Ok(between.changes.into_values().collect());
+            return Ok(between.told.into_changes());
         }
     }
 }
@@ -133,7 +134,7 @@ struct Between<'a> {
     gone: HashMap<u64, Gone>,
     arrived: Vec<Arrived>,
     kept: usize,
-    changes: BTreeMap<RelPath, Change>,
+    told: Told,
 }
 
 impl Between<'_> {
@@ -217,12 +218,8 @@ impl Between<'_> {
         }
     }
 
-    /// Of two words about a path the one that reaches further holds, and a move.
     fn tell(&mut self, change: Change) {
-        let known = self.changes.entry(change.path.clone());
-        let known = known.or_insert_with(|| change.clone());
-        known.scope = known.scope.max(change.scope);
-        known.hint = known.hint.take().or(change.hint);
+        self.told.tell(change);
     }
 
     /// Of what has come, what has gone from elsewhere; whether there was any.
@@ -285,14 +282,5 @@ impl Between<'_> {
             }
         }
         Ok(!new.is_empty())
-    }
-}
-
-/// A change at a place that an entry has left or come to.
-fn change(path: RelPath, is_dir: bool) -> Change {
-    if is_dir {
-        Change::subtree(path)
-    } else {
-        Change::entry(path)
     }
 }

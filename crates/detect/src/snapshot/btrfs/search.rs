@@ -11,6 +11,7 @@ use super::sys::{self, FOUND_BYTES, ITEM_BYTES_MAX, Search, SearchHead, SearchKe
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
 use rustix::io::Errno;
+use std::collections::VecDeque;
 use std::ops::Range;
 
 /// The root directory of each subvolume: `BTRFS_FIRST_FREE_OBJECTID`.
@@ -21,9 +22,21 @@ const LAST_INODE: u64 = u64::MAX - 255;
 const INODE_ITEM: u32 = 1;
 const INODE_REF: u32 = 12;
 const INODE_EXTREF: u32 = 13;
+/// `BTRFS_DIR_INDEX_KEY`: a name of a directory, by the order in which they came.
+const DIR_INDEX: u32 = 96;
+/// Where its item, `btrfs_dir_item`, has the length of the name, the kind of the entry and the name.
+const ENTRY_NAME_LEN: Range<usize> = 27..29;
+const ENTRY_KIND: usize = 29;
+const ENTRY_NAME: usize = 30;
+/// The entry that it leads to: a `btrfs_disk_key`.
+const ENTRY_KEY: Range<usize> = 0..17;
+/// `BTRFS_FT_DIR`: a directory, or the root of another subvolume.
+const KIND_DIR: u8 = 2;
 /// `BTRFS_EXTENT_DATA_KEY`, whose items begin with the transaction that has written them.
 const EXTENT_DATA: u32 = 108;
-/// Where an inode's item, `btrfs_inode_item`, has its transaction and its mode.
+/// Where an inode's item, `btrfs_inode_item`, has the transaction that made it, the one that wrote it
+/// last, and its mode.
+const ITEM_MADE_IN: usize = 0;
 const ITEM_TRANSACTION: usize = 8;
 const ITEM_MODE: usize = 52;
 /// Its size, and its time of modification.
@@ -80,7 +93,28 @@ pub(super) struct Snapshot {
 pub(super) struct Changed {
     pub(super) inode: u64,
     pub(super) is_dir: bool,
+    /// It was made after the transaction, too.
+    pub(super) is_new: bool,
     pub(super) size_and_time: SizeAndTime,
+}
+
+/// A name of an inode.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Name {
+    /// The directory that it stands in.
+    pub(super) dir: u64,
+    pub(super) name: Vec<u8>,
+}
+
+/// What a directory has by a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// The later it came, the larger.
+    pub(super) index: u64,
+    /// What it leads to, in this subvolume or another.
+    pub(super) key: [u8; 17],
+    pub(super) is_dir: bool,
+    pub(super) name: Vec<u8>,
 }
 
 /// The size of an inode and its time of modification, as they are kept.
@@ -157,7 +191,7 @@ impl Tree<'_> {
 
     /// All names of an inode, each with the directory that it stands in; none of one that had been
     /// removed and was open still.
-    pub(super) fn names(&mut self, inode: u64) -> Result<Vec<(u64, Vec<u8>)>, Errno> {
+    pub(super) fn names(&mut self, inode: u64) -> Result<Vec<Name>, Errno> {
         let mut key = SearchKey {
             kind_max: INODE_EXTREF,
             ..SearchKey::of(inode, INODE_REF)
@@ -170,6 +204,24 @@ impl Tree<'_> {
             (key.kind_min, key.offset_min) = (last.kind, next);
         }
         Ok(names)
+    }
+
+    /// The entries of a directory, in the order of their indices.
+    pub(super) fn entries(&mut self, dir: u64) -> impl Iterator<Item = Result<Entry, Errno>> {
+        let (mut key, mut told) = (Some(SearchKey::of(dir, DIR_INDEX)), VecDeque::new());
+        std::iter::from_fn(move || {
+            while told.is_empty() {
+                let from = key.take()?;
+                let last =
+                    match self.search(from, |item| item.entry().map(|one| told.push_back(one))) {
+                        Ok(last) => last,
+                        Err(cause) => return Some(Err(cause)),
+                    };
+                let next = last.and_then(|last| last.offset.checked_add(1));
+                key = next.map(|offset_min| SearchKey { offset_min, ..from });
+            }
+            told.pop_front().map(Ok)
+        })
     }
 
     /// Whether content of an inode was written after a transaction.
@@ -251,14 +303,27 @@ impl<'a> Item<'a> {
         if self.key.kind != INODE_ITEM {
             return None;
         }
-        let field = |at, len| self.bytes.get(at..at + len);
-        let written = u64::from_le_bytes(field(ITEM_TRANSACTION, 8)?.try_into().ok()?);
-        let mode = u32::from_le_bytes(field(ITEM_MODE, 4)?.try_into().ok()?);
+        let number = |at| word(&mut self.bytes.get(at..)?);
+        let (made, written) = (number(ITEM_MADE_IN)?, number(ITEM_TRANSACTION)?);
+        let mode = self.bytes.get(ITEM_MODE..ITEM_MODE + 4)?;
+        let mode = u32::from_le_bytes(mode.try_into().ok()?);
         let size_and_time = self.size_and_time()?;
         (written > transaction).then_some(Changed {
             inode: self.key.inode,
             is_dir: FileType::from_raw_mode(mode).is_dir(),
+            is_new: made > transaction,
             size_and_time,
+        })
+    }
+
+    /// What an item of a directory says.
+    fn entry(&self) -> Option<Entry> {
+        let len = u16::from_le_bytes(self.bytes.get(ENTRY_NAME_LEN)?.try_into().ok()?);
+        Some(Entry {
+            index: self.key.offset,
+            key: self.bytes.get(ENTRY_KEY)?.try_into().ok()?,
+            is_dir: *self.bytes.get(ENTRY_KIND)? == KIND_DIR,
+            name: self.bytes.get(ENTRY_NAME..)?.get(..len.into())?.to_vec(),
         })
     }
 
@@ -270,7 +335,7 @@ impl<'a> Item<'a> {
 
     /// Adds the names that it tells: `btrfs_inode_ref` and `btrfs_inode_extref`, each with a name
     /// behind it.
-    fn names(&self, names: &mut Vec<(u64, Vec<u8>)>) -> Option<()> {
+    fn names(&self, names: &mut Vec<Name>) -> Option<()> {
         let mut rest = self.bytes;
         while !rest.is_empty() {
             let dir = match self.key.kind {
@@ -279,7 +344,8 @@ impl<'a> Item<'a> {
             };
             let _place_in_the_directory = word(&mut rest)?;
             let len = u16::from_le_bytes(rest.split_off(..2)?.try_into().ok()?);
-            names.push((dir, rest.split_off(..usize::from(len))?.to_vec()));
+            let name = rest.split_off(..usize::from(len))?.to_vec();
+            names.push(Name { dir, name });
         }
         Some(())
     }
@@ -317,11 +383,16 @@ mod tests {
             item.names(&mut names).map(|()| names)
         };
         let short = [name(None, "a"), name(None, "b\n")].concat();
-        let [a, b] = ["a", "b\n"].map(|name| name.as_bytes().to_vec());
-        let both = vec![(256, a.clone()), (256, b.clone())];
-        assert_eq!(found(INODE_REF, &short), Some(both));
+        let both = |[a, b]: [u64; 2]| {
+            let named = [(a, "a"), (b, "b\n")].map(|(dir, name)| {
+                let name = name.as_bytes().to_vec();
+                Name { dir, name }
+            });
+            Some(named.to_vec())
+        };
+        assert_eq!(found(INODE_REF, &short), both([256, 256]));
         let long = [name(Some(5), "a"), name(Some(6), "b\n")].concat();
-        assert_eq!(found(INODE_EXTREF, &long), Some(vec![(5, a), (6, b)]));
+        assert_eq!(found(INODE_EXTREF, &long), both([5, 6]));
         for end in 1..short.len() {
             let is_whole = end == name(None, "a").len();
             assert_eq!(found(INODE_REF, &short[..end]).is_some(), is_whole);
@@ -345,11 +416,43 @@ mod tests {
         let changed = Changed {
             inode,
             is_dir: true,
+            is_new: false,
             size_and_time: [0; 20],
         };
         assert_eq!(item(INODE_ITEM, &bytes[..]).changed_after(8), Some(changed));
         assert_eq!(item(INODE_ITEM, &bytes[..]).changed_after(9), None);
         assert_eq!(item(INODE_REF, &bytes[..]).changed_after(8), None);
         assert_eq!(item(INODE_ITEM, &bytes[..40]).changed_after(8), None);
+        let mut new = bytes;
+        new[ITEM_MADE_IN] = 9;
+        let new = item(INODE_ITEM, &new[..]).changed_after(8);
+        assert!(new.expect("it was written later").is_new);
+    }
+
+    #[test]
+    fn an_entry_of_a_directory_is_read_whole_or_not_at_all() {
+        let mut bytes = vec![7; 17];
+        bytes.extend(9_u64.to_le_bytes());
+        bytes.extend([0, 0, 3, 0, KIND_DIR]);
+        bytes.extend(b"a\nb");
+        let entry = |bytes| {
+            let (inode, kind, offset) = (300, DIR_INDEX, 12);
+            let key = ItemKey {
+                inode,
+                kind,
+                offset,
+            };
+            Item { key, bytes }.entry()
+        };
+        let expected = Entry {
+            index: 12,
+            key: [7; 17],
+            is_dir: true,
+            name: b"a\nb".to_vec(),
+        };
+        assert_eq!(entry(&bytes), Some(expected));
+        for end in 0..bytes.len() {
+            assert_eq!(entry(&bytes[..end]), None);
+        }
     }
 }

@@ -1,14 +1,16 @@
 //! What differs between two snapshots of one subvolume, by the transactions that their inodes were
 //! changed in. What has gone, come and moved shows in the names of the directories that were.
 
-use super::search::{ROOT_INODE, Snapshot, Tree};
-use crate::snapshot::between::{Listed, between};
+use super::search::{Changed, Entry, Name, ROOT_INODE, Snapshot, Tree};
 use crate::snapshot::provider::SnapshotError;
+use crate::snapshot::told::{Told, change};
 use driftless_model::{Change, Hint, RelPath};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
+use std::mem::replace;
 use std::path::Path;
 
 /// With more inodes that have changed it is not told which: about 100 bytes are kept of each.
@@ -20,62 +22,137 @@ const PATH_BYTES_MAX: usize = 512 << 20;
 /// do not tell.
 ///
 /// # Errors
-/// The snapshots cannot be read.
+/// Too much differs.
 pub fn changed_between(older: &Path, newer: &Path) -> Result<Option<Vec<Change>>, SnapshotError> {
-    let found = match find(older, newer) {
-        Ok(found) => found,
-        Err(Errno::TOOBIG) => return Err(SnapshotError::TooMany(CHANGED_MAX)),
+    match find(older, newer) {
+        Ok(found) => Ok(found),
+        Err(Errno::TOOBIG) => Err(SnapshotError::TooMany(CHANGED_MAX)),
         Err(cause) => {
             tracing::debug!("btrfs does not tell which inodes have changed: {cause}");
-            None
+            Ok(None)
         }
-    };
-    let Some(found) = found else {
-        return Ok(None);
-    };
-    let guide = Listed::of(found.directories);
-    let mut changes = between(older, newer, &guide, found.entries)?;
-    for change in changes.iter_mut().filter(|change| change.hint.is_none()) {
-        let is_written = found.written.contains(&change.path);
-        change.hint = is_written.then(|| Hint::Ranges(std::iter::once(0..u64::MAX).collect()));
     }
-    Ok(Some(changes))
 }
 
-/// Paths of inodes that have changed.
-#[derive(Default)]
-struct Found {
-    directories: Vec<RelPath>,
-    entries: Vec<RelPath>,
-    /// Of these, those whose content was written and whose size and time do not show it: what is
-    /// written while a snapshot is made may be in the next one, and its time in this one.
-    written: HashSet<RelPath>,
-}
-
-fn find(older: &Path, newer: &Path) -> Result<Option<Found>, Errno> {
+fn find(older: &Path, newer: &Path) -> Result<Option<Vec<Change>>, Errno> {
     let (older, newer) = (open(older)?, open(newer)?);
     let (was, is) = (Snapshot::at(older.as_fd())?, Snapshot::at(newer.as_fd())?);
     if !is_sequel(&was, &is) {
         return Ok(None);
     }
-    let mut tree = Tree::of(newer.as_fd());
-    let changed = tree.changed_after(was.made_in, CHANGED_MAX)?;
-    let (mut before, mut places) = (Tree::of(older.as_fd()), Places::of(tree));
-    let mut found = Found::default();
-    for one in changed {
-        if one.is_dir {
-            found.directories.extend(places.directory(one.inode)?);
-            continue;
-        }
-        let paths = places.all(one.inode)?;
-        if before.size_and_time(one.inode)? == Some(one.size_and_time)
-            && places.tree.has_content_after(one.inode, was.made_in)?
-        {
-            found.written.extend(paths.iter().cloned());
-        }
-        found.entries.extend(paths);
+    let (older, mut newer) = (Tree::of(older.as_fd()), Tree::of(newer.as_fd()));
+    let changed = newer.changed_after(was.made_in, CHANGED_MAX)?;
+    let new_dirs = changed.iter().filter(|one| one.is_dir && one.is_new);
+    let mut differences = Differences {
+        since: was.made_in,
+        new_dirs: new_dirs.map(|one| one.inode).collect(),
+        older: Places::of(older),
+        newer: Places::of(newer),
+        told: Told::default(),
+    };
+    for one in &changed {
+        differences.look_at(one)?;
     }
-    Ok(Some(found))
+    Ok(Some(differences.told.into_changes()))
+}
+
+/// What differs between two trees.
+struct Differences<'a> {
+    /// The last transaction of the older one.
+    since: u64,
+    /// Directories that it has not.
+    new_dirs: HashSet<u64>,
+    older: Places<'a>,
+    newer: Places<'a>,
+    told: Told,
+}
+
+impl Differences<'_> {
+    /// Tells of an inode that has changed, by all names that it has now.
+    fn look_at(&mut self, one: &Changed) -> Result<(), Errno> {
+        if one.is_dir && !one.is_new {
+            self.compare_names(one.inode)?;
+        }
+        if one.inode == ROOT_INODE {
+            self.told.tell(Change::entry(RelPath::root()));
+            return Ok(());
+        }
+        let is = self.newer.tree.names(one.inode)?;
+        let was = match one.is_new {
+            true => Vec::new(),
+            false => self.older.tree.names(one.inode)?,
+        };
+        let [had, has] = [&was, &is].map(|names| names.iter().collect::<HashSet<_>>());
+        let left = was.iter().find(|name| !has.contains(name));
+        let moved_from = match left.filter(|_| has.iter().any(|name| !had.contains(name))) {
+            Some(name) => self.older.path(name)?,
+            None => None,
+        };
+        let is_written = self.is_written(one)?;
+        for name in &is {
+            let hint = match &moved_from {
+                // With a move its content would stay as it was.
+                _ if is_written => Some(Hint::Ranges(std::iter::once(0..u64::MAX).collect())),
+                Some(from) if !had.contains(name) => Some(Hint::MovedFrom(from.clone())),
+                _ => None,
+            };
+            let is_covered = hint.is_none() && self.new_dirs.contains(&name.dir);
+            let Some(path) = self.newer.path(name)?.filter(|_| !is_covered) else {
+                continue;
+            };
+            let told = change(path, one.is_dir && !had.contains(name));
+            self.told.tell(Change { hint, ..told });
+        }
+        Ok(())
+    }
+
+    /// Whether the content of a file was written and its size and time do not show it: what is
+    /// written while a snapshot is made may be in the next one, and its time in this one.
+    fn is_written(&mut self, one: &Changed) -> Result<bool, Errno> {
+        if one.is_dir || one.is_new {
+            return Ok(false);
+        }
+        let was = self.older.tree.size_and_time(one.inode)?;
+        let (inode, newer) = (one.inode, &mut self.newer.tree);
+        Ok(was == Some(one.size_and_time) && newer.has_content_after(inode, self.since)?)
+    }
+
+    /// Tells of the names of a directory that only one of both trees has, or for something else.
+    fn compare_names(&mut self, dir: u64) -> Result<(), Errno> {
+        let (was, is) = (self.older.tree.entries(dir), self.newer.tree.entries(dir));
+        for Entry { is_dir, name, .. } in in_one_of(was, is)? {
+            if let Some(path) = self.newer.path(&Name { dir, name })? {
+                self.told.tell(change(path, is_dir));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What only one of two directories has, each in the order of its indices.
+fn in_one_of(
+    mut was: impl Iterator<Item = Result<Entry, Errno>>,
+    mut is: impl Iterator<Item = Result<Entry, Errno>>,
+) -> Result<Vec<Entry>, Errno> {
+    let mut found = Vec::new();
+    let (mut old, mut new) = (was.next().transpose()?, is.next().transpose()?);
+    loop {
+        let order = match (&old, &new) {
+            (Some(old), Some(new)) => old.index.cmp(&new.index),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => return Ok(found),
+        };
+        let is_same = old == new;
+        if order.is_le() {
+            let passed = replace(&mut old, was.next().transpose()?);
+            found.extend(passed.filter(|_| !is_same));
+        }
+        if order.is_ge() {
+            let passed = replace(&mut new, is.next().transpose()?);
+            found.extend(passed.filter(|_| !is_same));
+        }
+    }
 }
 
 /// Where inodes stand. The directories above them are looked up once.
@@ -93,15 +170,11 @@ impl Places<'_> {
         Places { tree, known, bytes }
     }
 
-    /// All paths of an inode.
-    fn all(&mut self, inode: u64) -> Result<Vec<RelPath>, Errno> {
-        let mut paths = Vec::new();
-        for (dir, name) in self.tree.names(inode)? {
-            let path = self.directory(dir)?.map(|dir| dir.join(&name));
-            self.count(path.as_ref())?;
-            paths.extend(path);
-        }
-        Ok(paths)
+    /// The path that a name has; none below a directory that had been removed.
+    fn path(&mut self, name: &Name) -> Result<Option<RelPath>, Errno> {
+        let path = self.directory(name.dir)?.map(|dir| dir.join(&name.name));
+        self.count(path.as_ref())?;
+        Ok(path)
     }
 
     /// Counts a path that is kept; `E2BIG` if that is too much.
@@ -120,7 +193,7 @@ impl Places<'_> {
             if let Some(known) = self.known.get(&at) {
                 break known.clone();
             }
-            let Some((dir, name)) = self.tree.names(at)?.pop() else {
+            let Some(Name { dir, name }) = self.tree.names(at)?.pop() else {
                 break None;
             };
             below.push((at, name));
