@@ -44,7 +44,9 @@ pub use local::remove::{Removed, STUCK_MAX, Spared};
 pub use lock::host::{prepare_holder, prepare_locks};
 pub use lock::{Holder, Lock, Reach};
 pub use mark::{MarkText, prepare_marks};
-pub use mounts::{MountPoint, mounts_below, shown_twice, shows_changes_at_once};
+pub use mounts::{
+    MountPoint, has_names_as_given, mounts_below, shares_blocks, shown_twice, shows_changes_at_once,
+};
 pub use names::{NameHashes, NameStream, Names};
 pub use root::{Ancestor, Place, RootError, descend, descend_mut, locate, locate_mut};
 pub use submit::{Completion, NewEntry, Op, OpMut};

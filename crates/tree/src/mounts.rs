@@ -16,6 +16,11 @@ use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+/// `BTRFS_SUPER_MAGIC` (linux/magic.h).
+const BTRFS: u64 = 0x9123_683e;
+/// `XFS_SUPER_MAGIC`.
+const XFS: u64 = 0x5846_5342;
+
 /// Whether `below`, which was entered from `above`, is of another file system, or something is
 /// mounted there.
 pub fn is_crossing(above: &LocalDir, below: &LocalDir) -> Done<bool> {
@@ -41,29 +46,38 @@ pub fn is_crossing(above: &LocalDir, below: &LocalDir) -> Done<bool> {
 /// is mounted there.
 pub fn is_subvolume(dir: &LocalDir) -> bool {
     use crate::Dir;
-    const BTRFS_MAGIC: u64 = 0x9123_683E;
-    let is_btrfs = || {
-        dir.fd()
-            .is_ok_and(|fd| fstatfs(&*fd).is_ok_and(|of| of.f_type as u64 == BTRFS_MAGIC))
-    };
-    dir.is_mount_root() == Some(false) && is_btrfs()
+    dir.is_mount_root() == Some(false) && is_on(dir, &[BTRFS])
 }
 
 /// Whether what other hosts change below a directory is seen here at once: no other host can, or
 /// all of them agree about each change, as far as is known of the file system (linux/magic.h and
 /// the file systems' own headers).
 pub fn shows_changes_at_once(dir: &LocalDir) -> bool {
-    const EXT: u64 = 0xef53;
-    const XFS: u64 = 0x5846_5342;
-    const BTRFS: u64 = 0x9123_683e;
-    const TMPFS: u64 = 0x0102_1994;
     const OVERLAY: u64 = 0x794c_7630;
     const ZFS: u64 = 0x2fc1_2fc1;
     const LUSTRE: u64 = 0x0bd0_0bd0;
     const GPFS: u64 = 0x4750_4653;
-    let known = [EXT, XFS, BTRFS, TMPFS, OVERLAY, ZFS, LUSTRE, GPFS];
+    has_names_as_given(dir) || is_on(dir, &[OVERLAY, ZFS, LUSTRE, GPFS])
+}
+
+/// Whether a directory has each name as it was given, byte for byte, unless it was told to take
+/// names for one that differ in case.
+pub fn has_names_as_given(dir: &LocalDir) -> bool {
+    const EXT: u64 = 0xef53;
+    const TMPFS: u64 = 0x0102_1994;
+    is_on(dir, &[EXT, XFS, BTRFS, TMPFS])
+}
+
+/// Whether files below a directory can share blocks, unless it is an old XFS: `FICLONERANGE`
+/// (ioctl_ficlonerange(2)).
+pub fn shares_blocks(dir: &LocalDir) -> bool {
+    is_on(dir, &[BTRFS, XFS])
+}
+
+/// Whether a directory is on one of these file systems.
+fn is_on(dir: &LocalDir, magics: &[u64]) -> bool {
     dir.fd()
-        .is_ok_and(|fd| fstatfs(&*fd).is_ok_and(|of| known.contains(&(of.f_type as u64))))
+        .is_ok_and(|fd| fstatfs(&*fd).is_ok_and(|of| magics.contains(&(of.f_type as u64))))
 }
 
 /// A place on which something is mounted.

@@ -33,7 +33,7 @@ impl Worker<'_> {
         if let Err(fault) = source.meta_again() {
             return self.run.problem(path.clone(), fault, Class::Skip);
         }
-        let stored = match stored_otherwise(self.run, path, (&source, &replica)) {
+        let stored = match stored_otherwise(self.run, (path, names), (&source, &replica)) {
             Ok(stored) => stored,
             Err(fault) => return self.run.problem(path.clone(), fault, Class::Skip),
         };

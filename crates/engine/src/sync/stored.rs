@@ -3,21 +3,27 @@
 
 use crate::sync::hashes::HASHES_MAX;
 use crate::sync::run::Run;
+use crate::trees::folding::{in_other_case, seen};
 use crate::trees::looks::{believed_twice, there};
 use driftless_model::{Kind, RelPath};
-use driftless_tree::{DirMutRef, DirRef, Done, NameHashes, windows};
+use driftless_tree::{DirMutRef, DirRef, Done, NameHashes, has_names_as_given, windows};
 use std::collections::HashSet;
+use std::ffi::CString;
 
 /// The inodes of a directory of the replica that are found by a name of the source which no listing
-/// of the replica shows.
+/// of the replica shows. `names` are to go from there.
 ///
-/// Where the listing shows all of them, that costs the two listings. The rules say nothing of those
-/// names, unless what they leave out is to go.
+/// Where the file system is not known to have names as they were given, that costs two listings
+/// even if they show all of them. The rules say nothing of those names, unless what they leave out
+/// is to go.
 pub fn stored_otherwise(
     run: &Run<'_>,
-    path: &RelPath,
+    (path, names): (&RelPath, &[CString]),
     (source, replica): (&DirRef, &DirMutRef),
 ) -> Done<HashSet<(u64, u64)>> {
+    if has_as_given(replica, names) {
+        return Ok(HashSet::new());
+    }
     let mut shown = NameHashes::default();
     for names in windows(replica)? {
         let names = names?;
@@ -49,4 +55,19 @@ pub fn stored_otherwise(
         }
     }
     Ok(found)
+}
+
+/// Whether the replica's directory is known to have names as they were given. A directory that
+/// takes names for one in Unicode form does so in case as well (ext4's and tmpfs's `casefold`).
+fn has_as_given(replica: &DirMutRef, names: &[CString]) -> bool {
+    if !replica.as_local().is_some_and(has_names_as_given) {
+        return false;
+    }
+    let spelt = names
+        .iter()
+        .find_map(|name| Some((name, in_other_case(name)?)));
+    match spelt {
+        Some((name, other)) => matches!(seen(replica, (name, &other)), Ok(Some(false))),
+        None => names.iter().all(|name| name.to_bytes().is_ascii()),
+    }
 }
