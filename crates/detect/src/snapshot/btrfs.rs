@@ -10,6 +10,7 @@ mod attributes;
 mod command;
 mod crc;
 mod diff;
+mod extents;
 mod fault;
 mod provider;
 mod ranges;
@@ -21,6 +22,7 @@ mod tree;
 
 pub use command::{Command, Made, Subvolume};
 pub use diff::{Diff, changes};
+pub use extents::changed_ranges;
 pub use fault::{StreamError, StreamFault};
 pub use provider::Subvolumes;
 pub(crate) use search::ROOT_INODE;

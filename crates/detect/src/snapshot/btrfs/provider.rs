@@ -5,19 +5,26 @@
 use super::changes;
 use super::search::ROOT_INODE;
 use super::since::changed_between;
+use super::sys;
 use crate::snapshot::program::Program;
 use crate::snapshot::provider::{Provider, SnapshotError, followable, shown};
+use crate::snapshot::sequence::in_sequence;
 use driftless_model::{Change, RelPath, SNAPSHOTS};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, statfs};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::io::{BufReader, Read};
+use std::ffi::{CString, OsStr};
+use std::io::BufReader;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// `BTRFS_SUPER_MAGIC` (linux/magic.h).
 const MAGIC: u32 = 0x9123_683e;
+
+const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
 
 /// A subvolume of btrfs that this host has mounted.
 #[derive(Debug, Clone)]
@@ -39,6 +46,11 @@ impl Subvolumes {
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder().join(name)
+    }
+
+    /// Opens the root, to which a link may lead.
+    fn open_root(&self) -> Result<OwnedFd, Errno> {
+        openat(CWD, &self.root, DIRECTORY, Mode::empty())
     }
 }
 
@@ -79,17 +91,18 @@ impl Provider for Subvolumes {
     }
 
     fn create(&self, name: &str) -> Result<(), SnapshotError> {
-        let words = ["subvolume", "snapshot", "-r"].map(OsStr::new);
         let path = self.path(name);
-        let paths = [self.root.as_os_str(), path.as_os_str()];
-        Program::new("btrfs", words.into_iter().chain(paths)).run()
+        let done = c_string(name).and_then(|name| {
+            let (root, folder) = (self.open_root()?, open(&self.folder())?);
+            sys::snapshot(root.as_fd(), folder.as_fd(), &name)
+        });
+        done.map_err(|cause| SnapshotError::system(&path, "make the snapshot", cause))
     }
 
     fn list(&self) -> Result<BTreeMap<String, PathBuf>, SnapshotError> {
         let folder = self.folder();
         let failed = |cause| SnapshotError::system(&folder, "list the snapshots", cause);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = match openat(CWD, &folder, flags, Mode::empty()) {
+        let fd = match open(&folder) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(BTreeMap::new()),
             Err(cause) => return Err(failed(cause)),
@@ -118,43 +131,53 @@ impl Provider for Subvolumes {
     }
 
     fn delete(&self, name: &str) -> Result<(), SnapshotError> {
-        let words = ["subvolume", "delete"].map(OsStr::new);
         let path = self.path(name);
-        Program::new("btrfs", words.into_iter().chain([path.as_os_str()])).run()
+        let done =
+            c_string(name).and_then(|name| sys::delete(open(&self.folder())?.as_fd(), &name));
+        done.map_err(|cause| SnapshotError::system(&path, "delete the snapshot", cause))
     }
 
     fn is_read_only(&self) -> Result<bool, SnapshotError> {
-        let words = ["property", "get", "-ts"].map(OsStr::new);
-        let words = words
-            .into_iter()
-            .chain([self.root.as_os_str(), OsStr::new("ro")]);
-        Program::new("btrfs", words).print(|printed| {
-            let mut said = String::new();
-            let _what_is_no_text_says_nothing = printed.read_to_string(&mut said);
-            Ok(said.trim() == "ro=true")
-        })
+        let told = self
+            .open_root()
+            .and_then(|root| sys::is_read_only(root.as_fd()));
+        told.map_err(|cause| SnapshotError::system(&self.root, "see whether it is closed", cause))
     }
 
     fn set_read_only(&self, is_read_only: bool) -> Result<(), SnapshotError> {
         if self.is_read_only()? == is_read_only {
             return Ok(());
         }
-        let words = ["property", "set", "-ts"].map(OsStr::new);
-        let value = OsStr::new(if is_read_only { "true" } else { "false" });
-        let rest = [self.root.as_os_str(), OsStr::new("ro"), value];
-        Program::new("btrfs", words.into_iter().chain(rest)).run()
+        let act = if is_read_only {
+            "close the tree to changes"
+        } else {
+            "open the tree to changes"
+        };
+        let done = self
+            .open_root()
+            .and_then(|root| sys::set_read_only(root.as_fd(), is_read_only));
+        done.map_err(|cause| SnapshotError::system(&self.root, act, cause))
     }
 
     fn diff(&self, older: &str, newer: &str) -> Result<Vec<Change>, SnapshotError> {
         let [older, newer] = [older, newer].map(|name| self.path(name));
         let folder = RelPath::parse(SNAPSHOTS.to_bytes()).expect("a name");
-        let mut found = match changed_between(&older, &newer)? {
-            Some(found) => found,
-            None => sent(&older, &newer)?,
+        let found = match changed_between(&older, &newer)? {
+            Some(found) => in_sequence(found),
+            None => followable(sent(&older, &newer)?, &newer),
         };
-        found.retain(|change| !change.path.is_within(&folder));
-        Ok(followable(found, &newer))
+        let is_told = |change: &Change| !change.path.is_within(&folder);
+        Ok(found.into_iter().filter(is_told).collect())
     }
+}
+
+fn c_string(name: &str) -> Result<CString, Errno> {
+    CString::new(name).map_err(|_nul| Errno::INVAL)
+}
+
+/// Opens a directory, and no link to one.
+pub(super) fn open(dir: &Path) -> Result<OwnedFd, Errno> {
+    openat(CWD, dir, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
 }
 
 /// The same, as the program says when it sends it to somebody who has `older`.

@@ -7,6 +7,7 @@
 //! note that number, too. A search passes over what is older (`btrfs_search_forward`,
 //! fs/btrfs/ctree.c), so that it costs what has changed and not what there is.
 
+use super::extents::Extent;
 use super::sys::{self, FOUND_BYTES, ITEM_BYTES_MAX, Search, SearchHead, SearchKey};
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
@@ -35,8 +36,9 @@ const KIND_DIR: u8 = 2;
 /// `BTRFS_EXTENT_DATA_KEY`, whose items begin with the transaction that has written them.
 const EXTENT_DATA: u32 = 108;
 /// Where an inode's item, `btrfs_inode_item`, has the transaction that made it, the one that wrote it
-/// last, and its mode.
+/// last, the number of its names and its mode.
 const ITEM_MADE_IN: usize = 0;
+const ITEM_LINKS: usize = 40;
 const ITEM_TRANSACTION: usize = 8;
 const ITEM_MODE: usize = 52;
 /// Its size, and its time of modification.
@@ -89,13 +91,26 @@ pub(super) struct Snapshot {
 }
 
 /// An inode that has changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Changed {
     pub(super) inode: u64,
     pub(super) is_dir: bool,
     /// It was made after the transaction, too.
     pub(super) is_new: bool,
     pub(super) size_and_time: SizeAndTime,
+    /// How many names it has.
+    links: u32,
+    /// Those that were found with it: a leaf that has not changed may have others.
+    names: Vec<Name>,
+}
+
+/// What a tree has of an inode.
+#[derive(Default)]
+pub(super) struct Known {
+    /// The transaction that it was made in.
+    pub(super) made_in: u64,
+    pub(super) size_and_time: Option<SizeAndTime>,
+    pub(super) names: Vec<Name>,
 }
 
 /// A name of an inode.
@@ -175,48 +190,88 @@ impl Tree<'_> {
             kind_max: u8::MAX.into(),
             ..SearchKey::default()
         };
-        let mut changed = Vec::new();
+        let mut changed = Vec::<Changed>::new();
         while let Some(last) = self.search(key, |item| {
-            changed.extend(item.changed_after(transaction));
+            match changed.last_mut() {
+                Some(one) if one.inode == item.key.inode => item.names(&mut one.names)?,
+                _ => changed.extend(item.changed_after(transaction)),
+            }
             Some(())
         })? {
             if changed.len() > max {
                 return Err(Errno::TOOBIG);
             }
-            // An inode's own item is its first, and the others say nothing.
-            (key.inode_min, key.kind_min, key.offset_min) = (last.inode + 1, 0, 0);
+            let next = last.offset.checked_add(1);
+            (key.inode_min, key.kind_min, key.offset_min) = match next {
+                // An inode's own item and its names are its first; the others say nothing.
+                Some(offset) if last.kind <= INODE_EXTREF => (last.inode, last.kind, offset),
+                _ => (last.inode + 1, 0, 0),
+            };
         }
         Ok(changed)
+    }
+
+    /// All names of an inode that has changed.
+    pub(super) fn names_of(&mut self, one: &Changed) -> Result<Vec<Name>, Errno> {
+        match one.names.len() == one.links as usize {
+            true => Ok(one.names.clone()),
+            false => self.names(one.inode),
+        }
     }
 
     /// All names of an inode, each with the directory that it stands in; none of one that had been
     /// removed and was open still.
     pub(super) fn names(&mut self, inode: u64) -> Result<Vec<Name>, Errno> {
+        self.known(inode).map(|known| known.names)
+    }
+
+    /// What there is of an inode; nothing of one that is not there.
+    pub(super) fn known(&mut self, inode: u64) -> Result<Known, Errno> {
         let mut key = SearchKey {
             kind_max: INODE_EXTREF,
-            ..SearchKey::of(inode, INODE_REF)
+            ..SearchKey::of(inode, INODE_ITEM)
         };
-        let mut names = Vec::new();
-        while let Some(last) = self.search(key, |item| item.names(&mut names))? {
+        let mut known = Known::default();
+        while let Some(last) = self.search(key, |item| {
+            if item.key.kind == INODE_ITEM {
+                known.made_in = word(&mut item.bytes.get(ITEM_MADE_IN..)?)?;
+                known.size_and_time = Some(item.size_and_time()?);
+            }
+            item.names(&mut known.names)
+        })? {
             let Some(next) = last.offset.checked_add(1) else {
                 break;
             };
             (key.kind_min, key.offset_min) = (last.kind, next);
         }
-        Ok(names)
+        Ok(known)
     }
 
     /// The entries of a directory, in the order of their indices.
     pub(super) fn entries(&mut self, dir: u64) -> impl Iterator<Item = Result<Entry, Errno>> {
-        let (mut key, mut told) = (Some(SearchKey::of(dir, DIR_INDEX)), VecDeque::new());
+        self.items(SearchKey::of(dir, DIR_INDEX), |item| item.entry())
+    }
+
+    /// The extents of a file, in their order. Where none is, zeros are read.
+    pub(super) fn extents(&mut self, inode: u64) -> impl Iterator<Item = Result<Extent, Errno>> {
+        self.items(SearchKey::of(inode, EXTENT_DATA), |item| item.extent())
+    }
+
+    /// What the items say that one inode has of one kind.
+    fn items<T>(
+        &mut self,
+        key: SearchKey,
+        read: impl Fn(&Item<'_>) -> Option<T>,
+    ) -> impl Iterator<Item = Result<T, Errno>> {
+        let (mut key, mut told) = (Some(key), VecDeque::new());
         std::iter::from_fn(move || {
             while told.is_empty() {
                 let from = key.take()?;
-                let last =
-                    match self.search(from, |item| item.entry().map(|one| told.push_back(one))) {
-                        Ok(last) => last,
-                        Err(cause) => return Some(Err(cause)),
-                    };
+                let found = self.search(from, |item| read(item).map(|one| told.push_back(one)));
+                let last = match found {
+                    Ok(last) => last,
+                    Err(cause) => return Some(Err(cause)),
+                };
                 let next = last.and_then(|last| last.offset.checked_add(1));
                 key = next.map(|offset_min| SearchKey { offset_min, ..from });
             }
@@ -246,16 +301,6 @@ impl Tree<'_> {
                 None => return Ok(is_found),
             }
         }
-    }
-
-    /// What an inode has of these; none where it is not there.
-    pub(super) fn size_and_time(&mut self, inode: u64) -> Result<Option<SizeAndTime>, Errno> {
-        let mut found = None;
-        let _there_is_one = self.search(SearchKey::of(inode, INODE_ITEM), |item| {
-            found = Some(item.size_and_time()?);
-            Some(())
-        })?;
-        Ok(found)
     }
 
     /// Finds the first items of a range; behind which the others follow, if there are any.
@@ -307,12 +352,16 @@ impl<'a> Item<'a> {
         let (made, written) = (number(ITEM_MADE_IN)?, number(ITEM_TRANSACTION)?);
         let mode = self.bytes.get(ITEM_MODE..ITEM_MODE + 4)?;
         let mode = u32::from_le_bytes(mode.try_into().ok()?);
+        let links = self.bytes.get(ITEM_LINKS..ITEM_LINKS + 4)?;
+        let links = u32::from_le_bytes(links.try_into().ok()?);
         let size_and_time = self.size_and_time()?;
         (written > transaction).then_some(Changed {
             inode: self.key.inode,
             is_dir: FileType::from_raw_mode(mode).is_dir(),
             is_new: made > transaction,
             size_and_time,
+            links,
+            names: Vec::new(),
         })
     }
 
@@ -327,15 +376,23 @@ impl<'a> Item<'a> {
         })
     }
 
+    /// What the item of an extent says.
+    fn extent(&self) -> Option<Extent> {
+        Extent::read(self.key.offset, self.bytes)
+    }
+
     /// What an inode's item says of these.
     fn size_and_time(&self) -> Option<SizeAndTime> {
         let (size, time) = (self.bytes.get(ITEM_SIZE)?, self.bytes.get(ITEM_MTIME)?);
         [size, time].concat().try_into().ok()
     }
 
-    /// Adds the names that it tells: `btrfs_inode_ref` and `btrfs_inode_extref`, each with a name
+    /// Adds the names that it tells, if any: `btrfs_inode_ref` and `btrfs_inode_extref`, each with a name
     /// behind it.
     fn names(&self, names: &mut Vec<Name>) -> Option<()> {
+        if !matches!(self.key.kind, INODE_REF | INODE_EXTREF) {
+            return Some(());
+        }
         let mut rest = self.bytes;
         while !rest.is_empty() {
             let dir = match self.key.kind {
@@ -354,7 +411,7 @@ impl<'a> Item<'a> {
 /// A number of eight bytes. What the kernel says itself is in the order of this machine, what it
 /// has read from the disk in little-endian order; Linux on machines of another order is not built
 /// for.
-fn word(bytes: &mut &[u8]) -> Option<u64> {
+pub(super) fn word(bytes: &mut &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.split_off(..8)?.try_into().ok()?))
 }
 
@@ -403,6 +460,7 @@ mod tests {
     fn an_inode_has_changed_if_its_own_item_was_written_later() {
         let mut bytes = [0; 160];
         bytes[ITEM_TRANSACTION] = 9;
+        bytes[ITEM_LINKS] = 3;
         bytes[ITEM_MODE..ITEM_MODE + 4].copy_from_slice(&0o040_755_u32.to_le_bytes());
         let (inode, offset) = (300, 0);
         let item = |kind, bytes| Item {
@@ -418,6 +476,8 @@ mod tests {
             is_dir: true,
             is_new: false,
             size_and_time: [0; 20],
+            links: 3,
+            names: Vec::new(),
         };
         assert_eq!(item(INODE_ITEM, &bytes[..]).changed_after(8), Some(changed));
         assert_eq!(item(INODE_ITEM, &bytes[..]).changed_after(9), None);

@@ -1,20 +1,20 @@
 //! What differs between two snapshots of one subvolume, by the transactions that their inodes were
 //! changed in. What has gone, come and moved shows in the names of the directories that were.
 
-use super::search::{Changed, Entry, Name, ROOT_INODE, Snapshot, Tree};
+use super::provider::open;
+use super::search::{Changed, Entry, Known, Name, ROOT_INODE, Snapshot, Tree};
 use crate::snapshot::provider::SnapshotError;
 use crate::snapshot::told::{Told, change};
 use driftless_model::{Change, Hint, RelPath};
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::mem::replace;
 use std::path::Path;
 
-/// With more inodes that have changed it is not told which: about 100 bytes are kept of each.
-const CHANGED_MAX: usize = 4 << 20;
+/// With more inodes that have changed it is not told which: about 200 bytes are kept of each.
+const CHANGED_MAX: usize = 2 << 20;
 /// Bytes of paths at most: those of a deep tree are long.
 const PATH_BYTES_MAX: usize = 512 << 20;
 
@@ -77,18 +77,18 @@ impl Differences<'_> {
             self.told.tell(Change::entry(RelPath::root()));
             return Ok(());
         }
-        let is = self.newer.tree.names(one.inode)?;
+        let is = self.newer.tree.names_of(one)?;
         let was = match one.is_new {
-            true => Vec::new(),
-            false => self.older.tree.names(one.inode)?,
+            true => Known::default(),
+            false => self.older.tree.known(one.inode)?,
         };
-        let [had, has] = [&was, &is].map(|names| names.iter().collect::<HashSet<_>>());
-        let left = was.iter().find(|name| !has.contains(name));
+        let [had, has] = [&was.names, &is].map(|names| names.iter().collect::<HashSet<_>>());
+        let left = was.names.iter().find(|name| !has.contains(name));
         let moved_from = match left.filter(|_| has.iter().any(|name| !had.contains(name))) {
             Some(name) => self.older.path(name)?,
             None => None,
         };
-        let is_written = self.is_written(one)?;
+        let is_written = self.is_written(one, &was)?;
         for name in &is {
             let hint = match &moved_from {
                 // With a move its content would stay as it was.
@@ -108,13 +108,10 @@ impl Differences<'_> {
 
     /// Whether the content of a file was written and its size and time do not show it: what is
     /// written while a snapshot is made may be in the next one, and its time in this one.
-    fn is_written(&mut self, one: &Changed) -> Result<bool, Errno> {
-        if one.is_dir || one.is_new {
-            return Ok(false);
-        }
-        let was = self.older.tree.size_and_time(one.inode)?;
-        let (inode, newer) = (one.inode, &mut self.newer.tree);
-        Ok(was == Some(one.size_and_time) && newer.has_content_after(inode, self.since)?)
+    fn is_written(&mut self, one: &Changed, was: &Known) -> Result<bool, Errno> {
+        let is_alike = was.size_and_time == Some(one.size_and_time) && !one.is_dir;
+        let newer = &mut self.newer.tree;
+        Ok(is_alike && newer.has_content_after(one.inode, self.since)?)
     }
 
     /// Tells of the names of a directory that only one of both trees has, or for something else.
@@ -210,13 +207,8 @@ impl Places<'_> {
 }
 
 /// Whether one was made of the same subvolume after the other, and both are what they were then.
-fn is_sequel(was: &Snapshot, is: &Snapshot) -> bool {
+pub(super) fn is_sequel(was: &Snapshot, is: &Snapshot) -> bool {
     was.is_as_made() && is.is_as_made() && was.of == is.of && was.made_in <= is.made_in
-}
-
-fn open(snapshot: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(CWD, snapshot, flags, Mode::empty())
 }
 
 #[cfg(test)]
