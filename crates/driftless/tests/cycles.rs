@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirEntryExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -374,6 +374,51 @@ fn renamed_directories_are_renamed_and_only_what_changed_is_copied() {
     assert_eq!(inode("log.2"), log);
     let now = mirror.status()["bytes_copied"].as_u64().expect("a number");
     assert_eq!(now - copied, 5, "the new log file alone");
+}
+
+#[test]
+fn of_a_large_file_only_what_changed_is_copied() {
+    const BLOCK: u64 = 4096;
+    const BYTES: u64 = 8 << 20;
+    let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let source = subvolume(&scratch, "source");
+    let path = source.join("database");
+    fs::write(&path, vec![1; BYTES as usize]).expect("a file");
+    // Elsewhere, so that it cannot share the blocks of the source.
+    let elsewhere = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let replica = elsewhere.path().join("replica");
+    fs::create_dir(&replica).expect("a directory");
+    let mirror = Mirror::between(&source, &replica, KEYS);
+    mirror.barrier();
+    let mut copied = mirror.status()["bytes_copied"].as_u64().expect("a number");
+    assert_eq!(copied, BYTES);
+    for round in 2..6_u64 {
+        let file = fs::OpenOptions::new().write(true).open(&path);
+        let file = file.expect("opened");
+        for block in [0, 100 * round, 700 + round] {
+            let bytes = [round as u8; BLOCK as usize];
+            file.write_all_at(&bytes, block * BLOCK).expect("written");
+        }
+        let size = file.metadata().expect("there").len();
+        file.write_all_at(b"a line\n", size).expect("appended");
+        if round == 4 {
+            let to = source.join("moved");
+            fs::rename(&path, &to).expect("renamed");
+            fs::rename(&to, &path).expect("and back");
+        }
+        mirror.barrier();
+        check_snapshot(&mirror, &replica, "written in places");
+        let now = mirror.status()["bytes_copied"].as_u64().expect("a number");
+        // The last block is written anew with each line.
+        let tail = 7.max(size + 7 - BYTES);
+        assert_eq!(now - copied, 3 * BLOCK + tail, "round {round}");
+        copied = now;
+    }
+    // What was written to on the replica is copied as a whole.
+    fs::write(replica.join("database"), b"foreign").expect("written");
+    fs::write(&path, vec![9; BYTES as usize]).expect("written");
+    mirror.barrier();
+    check_snapshot(&mirror, &replica, "written to on the replica");
 }
 
 #[test]

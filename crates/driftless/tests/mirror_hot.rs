@@ -9,6 +9,7 @@ use common::mounted::Mounted;
 use driftless_testkit::{FsKind, Scratch};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -53,6 +54,33 @@ fn a_file_that_is_appended_to_ten_thousand_times_is_copied_fifty_times_at_most()
     assert!(copies.is_some_and(|copies| copies >= 2), "{copies:?}");
     let log = fs::read_to_string(mirror.replica.join("log")).expect("the log");
     assert_eq!(log.lines().count(), APPENDS as usize + 1);
+}
+
+#[test]
+fn of_a_large_file_that_is_written_in_places_only_these_are_copied() {
+    const BYTES: u64 = 65 << 20;
+    // What is compared is cut into pieces of so many bytes.
+    const PIECE: u64 = 64 << 10;
+    let (scratch, elsewhere) = (
+        Scratch::new(FsKind::Ext4, SIZE_MIB),
+        Scratch::new(FsKind::Btrfs, SIZE_MIB),
+    );
+    let (source, replica) = (scratch.dir("src"), elsewhere.dir("dst"));
+    let path = source.join("database");
+    fs::write(&path, vec![1; BYTES as usize]).expect("a file");
+    let mirror = Mirror::between(&source, &replica, KEYS);
+    mirror.barrier();
+    let copied = || mirror.status()["bytes_copied"].as_u64().expect("a number");
+    let first = copied();
+    assert_eq!(first, BYTES);
+    let file = OpenOptions::new().write(true).open(&path).expect("opened");
+    file.write_all_at(b"one", 5 << 20).expect("written");
+    file.write_all_at(b"another", 40 << 20).expect("written");
+    file.write_all_at(b"a line\n", BYTES).expect("appended");
+    drop(file);
+    mirror.check_equal("written in places");
+    let more = copied() - first;
+    assert!((1..=3 * PIECE).contains(&more), "{more} bytes");
 }
 
 /// Ends the heating.

@@ -20,7 +20,7 @@ mod underway;
 pub use clock::now;
 pub use clock::{Clock, MachineClock};
 pub use driftless_mover::{Carrier, Undone};
-pub use monitor::{Monitor, Progress};
+pub use monitor::{Differing, Monitor, Progress};
 pub use options::{MountNotes, Notes, Options};
 pub use sample::Sample;
 pub use shared::batch::{Batch, Outcome, Piece, Route};

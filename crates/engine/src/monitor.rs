@@ -2,7 +2,8 @@
 
 use crate::tally::Counts;
 use crate::underway::LargeFiles;
-use driftless_model::{Problem, Receipt, RelPath, Unkept};
+use driftless_model::{Meta, Problem, Receipt, RelPath, Unkept};
+use std::ops::Range;
 use std::time::Duration;
 
 /// A look at a run in progress.
@@ -16,6 +17,17 @@ pub struct Progress {
     pub large: LargeFiles,
     /// Threads at work.
     pub jobs: usize,
+}
+
+/// Where two files differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Differing {
+    /// Nobody knows.
+    Anywhere,
+    /// In some places, probably: it is worth looking for them.
+    InPlaces,
+    /// In no others than these ranges of bytes, which are in order.
+    In(Vec<Range<u64>>),
 }
 
 /// Told what happens. Called from many threads.
@@ -39,6 +51,10 @@ pub trait Monitor: Sync {
     fn linked(&self, _path: &dyn Fn() -> RelPath, _inode: (u64, u64), _names: u64) {}
     /// Everything is looked at once more: what was told of entries so far is found again, or over.
     fn look_again(&self) {}
+    /// What is known of where a file, the source's, differs from the one that its replica has.
+    fn differing(&self, _source: &Meta, _replica: &Meta) -> Differing {
+        Differing::Anywhere
+    }
     /// A few times a second.
     fn progress(&self, progress: &Progress);
 }

@@ -2,10 +2,12 @@
 
 use crate::dirty::Taken;
 use crate::link_names::Linked;
-use driftless_engine::{Monitor, Progress};
+use driftless_detect::snapshot::btrfs::changed_ranges;
+use driftless_engine::{Differing, Monitor, Progress};
 use driftless_lock::Mutex;
-use driftless_model::{Act, Action, Class, Problem, Receipt, RelPath, Scope, Side, Work};
+use driftless_model::{Act, Action, Class, Meta, Problem, Receipt, RelPath, Scope, Side, Work};
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,6 +24,8 @@ const LINKED_MAX: usize = 500_000;
 #[derive(Default)]
 pub(crate) struct Gathered {
     pub(crate) is_of_snapshot: bool,
+    /// The snapshot that the replica was equal to, and the one that is read.
+    pub(crate) between: Option<(PathBuf, PathBuf)>,
     pub(crate) problems: Mutex<Vec<Problem>>,
     pub(crate) changed: Mutex<Vec<(RelPath, Action)>>,
     pub(crate) changed_bytes: AtomicUsize,
@@ -87,6 +91,16 @@ impl Monitor for Gathered {
                 names,
             });
         }
+    }
+
+    // What a mirror meets was written to since it was copied, as a rule.
+    fn differing(&self, source: &Meta, replica: &Meta) -> Differing {
+        let was = (replica.size, replica.mtime);
+        let known = self
+            .between
+            .as_ref()
+            .and_then(|(older, newer)| changed_ranges((older, newer), source.ino, was));
+        known.map_or(Differing::InPlaces, Differing::In)
     }
 
     fn progress(&self, _progress: &Progress) {}

@@ -43,6 +43,8 @@ pub struct Hands {
     known: Mutex<Option<u128>>,
     /// The snapshot that is read in the source's place.
     snapshot: RwLock<Option<PathBuf>>,
+    /// The snapshot that the replica was made equal to.
+    equal_to: RwLock<Option<PathBuf>>,
     /// The source's directory, where the kernel tells of changes.
     pub watched: Option<OwnedFd>,
     /// Another directory stands at the source's path by now than the one that the kernel tells of.
@@ -163,6 +165,7 @@ impl Hands {
             reach,
             known: Mutex::new(None),
             snapshot: RwLock::new(None),
+            equal_to: RwLock::new(None),
             watched: None,
             is_deaf: AtomicBool::new(false),
             looked: Mutex::new(None),
@@ -224,6 +227,16 @@ impl Hands {
     pub fn read_from(&self, snapshot: &Path) {
         *self.snapshot.write() = Some(snapshot.to_owned());
         self.close();
+    }
+
+    /// The replica was made equal to a snapshot, earlier.
+    pub fn was_equal_to(&self, snapshot: Option<PathBuf>) {
+        *self.equal_to.write() = snapshot;
+    }
+
+    /// The replica is equal to the snapshot that is read.
+    pub fn is_equal(&self) {
+        self.was_equal_to(self.snapshot.read().clone());
     }
 
     /// Opens both trees, unless they are open.
@@ -376,6 +389,11 @@ impl Hands {
         };
         let gathered = Gathered {
             is_of_snapshot: self.snapshot.read().is_some(),
+            between: self
+                .equal_to
+                .read()
+                .clone()
+                .zip(self.snapshot.read().clone()),
             ..Gathered::default()
         };
         let mut outcome = Outcome {

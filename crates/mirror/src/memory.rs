@@ -257,6 +257,16 @@ impl Memory {
         Ok(newest.map(|row| row.made))
     }
 
+    /// The newest snapshot of the source that the replica was made equal to.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn common_snapshot(&self) -> Result<Option<String>, StateError> {
+        let all = self.state.common()?;
+        let newest = all.into_iter().find(|row| row.is_newest);
+        Ok(newest.map(|row| row.source))
+    }
+
     /// Another snapshot is read from now on, and what differs from the one before is dirty: both
     /// are saved together, now. False if they are not.
     #[must_use]

@@ -1,5 +1,6 @@
 //! Regular files: small ones at once, large ones piece by piece by any thread that is free.
 
+use crate::monitor::Differing;
 use crate::sync::entry::{Intent, Met, Verdict};
 use crate::sync::task::{CopyContext, LargeCopy, Task};
 use crate::sync::visit::Visit;
@@ -9,7 +10,8 @@ use crate::underway::Begun;
 use driftless_model::{Action, Kind, RelPath, What};
 use driftless_mover::{Large, Opened, Patch, Spot, Trouble};
 use driftless_pool::{Stride, split_half};
-use driftless_reconcile::Fingerprint;
+use driftless_reconcile::{Fingerprint, Ranges};
+use driftless_tree::shares_blocks;
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use std::time::Instant;
 
 /// From this size on a file is copied under a name that the next run finds again, in pieces.
 pub const LARGE_BYTES: u64 = 64 * 1024 * 1024;
-/// From this size on a file on another host is compared by hashes before it is copied again.
+/// From this size on it may pay to copy only what differs of a file.
 const RANGES_BYTES_MIN: u64 = 1024 * 1024;
 /// Threads for each core that work on one file when they mostly wait for another host.
 const WAITERS_PER_CORE: usize = 8;
@@ -74,8 +76,9 @@ impl Worker<'_> {
         if self.submit_file(&met, &opened, &intent)? {
             return Ok(Verdict::Submitted);
         }
+        let was_compared = patch.is_some();
         let patch = patch.or_else(|| self.old_content(&spot, &opened, intent.action));
-        let by_ranges = patch.as_ref().is_some_and(|patch| patch.differs.is_none());
+        let by_ranges = patch.is_some() && !was_compared;
         let whole = opened.meta.size < LARGE_BYTES || self.mover.carrier.is_some();
         if whole && !by_ranges {
             return Ok(Verdict::Changed(
@@ -100,16 +103,29 @@ impl Worker<'_> {
         Ok(Verdict::Large)
     }
 
-    /// Over a line, a file whose content differs is compared with the replica's by hashes, and only
-    /// what differs crosses.
+    /// The replica's file, if it pays to copy only what differs from it: where that is known, over
+    /// a line, which only what differs by its hashes has to cross, and where the rest can share the
+    /// old one's blocks.
     fn old_content(&self, spot: &Spot<'_>, opened: &Opened, action: Action) -> Option<Patch> {
-        if !is_far(spot) || action != Action::Content || opened.meta.size < RANGES_BYTES_MIN {
+        let size = opened.meta.size;
+        if action != Action::Content || size < RANGES_BYTES_MIN {
             return None;
         }
         let replica = spot.replica.open_file(spot.name).ok()?;
+        let differs = match self
+            .run
+            .monitor
+            .differing(&opened.meta, &replica.meta().ok()?)
+        {
+            _ if self.mover.carrier.is_some() && !is_far(spot) => return None,
+            Differing::In(ranges) => Some(Ranges::from(ranges)),
+            _ if is_far(spot) => None,
+            Differing::InPlaces if size >= LARGE_BYTES && is_sharing(spot) => None,
+            Differing::InPlaces | Differing::Anywhere => return None,
+        };
         Some(Patch {
             replica: replica.into(),
-            differs: None,
+            differs,
         })
     }
 
@@ -344,6 +360,11 @@ impl Worker<'_> {
 /// Whether one of the trees is on another host.
 pub fn is_far(spot: &Spot<'_>) -> bool {
     spot.source.takes_submissions() || spot.replica.takes_submissions()
+}
+
+/// Whether what stays of a replica's file can share its blocks with the new one.
+fn is_sharing(spot: &Spot<'_>) -> bool {
+    spot.replica.as_local().is_some_and(shares_blocks)
 }
 
 /// Takes the next step off a range: up to the end of the data or a multiple of `stride`.

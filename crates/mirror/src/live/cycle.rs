@@ -190,6 +190,9 @@ impl Live {
     ) -> Result<(), BeginError> {
         let last = self.memory.snapshot()?;
         let path = last.and_then(|(name, _)| snapshots.find(&name).ok().flatten());
+        let common = self.memory.common_snapshot()?;
+        let common = common.and_then(|name| snapshots.find(&name).ok().flatten());
+        self.hands.was_equal_to(common);
         let every = self.job.cycle.every;
         let mut cycle = Cycle::new(every, snapshots, outbox.clone(), &self.memory)?;
         if let Some(path) = path {
@@ -306,6 +309,7 @@ impl Live {
         let name = cycle.snapshot.clone().expect("it was made");
         cycle.ask(Task::Finish { name });
         self.memory.equal_until(cycle.at);
+        self.hands.is_equal();
         cycle.equal = Some(cycle.at);
     }
 
