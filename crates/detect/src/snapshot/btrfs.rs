@@ -7,6 +7,7 @@
 //! that is handed in. [`Subvolumes`] makes the snapshots, and has the program send.
 
 mod attributes;
+mod changed;
 mod command;
 mod crc;
 mod diff;
@@ -20,9 +21,9 @@ mod stream;
 mod sys;
 mod tree;
 
+pub use changed::changed_ranges;
 pub use command::{Command, Made, Subvolume};
 pub use diff::{Diff, changes};
-pub use extents::changed_ranges;
 pub use fault::{StreamError, StreamFault};
 pub use provider::Subvolumes;
 pub(crate) use search::ROOT_INODE;

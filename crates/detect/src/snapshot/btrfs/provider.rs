@@ -3,7 +3,7 @@
 //! A snapshot holds no other subvolume, so none of the snapshots: it has the empty folder alone.
 
 use super::changes;
-use super::search::ROOT_INODE;
+use super::search::{DIRECTORY, ROOT_INODE, open};
 use super::since::changed_between;
 use super::sys;
 use crate::snapshot::program::Program;
@@ -11,7 +11,7 @@ use crate::snapshot::provider::{Provider, SnapshotError, followable, shown};
 use crate::snapshot::sequence::in_sequence;
 use driftless_model::{Change, RelPath, SNAPSHOTS};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, statfs};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, mkdirat, openat, statat, statfs};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
@@ -21,10 +21,6 @@ use std::path::{Path, PathBuf};
 
 /// `BTRFS_SUPER_MAGIC` (linux/magic.h).
 const MAGIC: u32 = 0x9123_683e;
-
-const DIRECTORY: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::CLOEXEC);
 
 /// A subvolume of btrfs that this host has mounted.
 #[derive(Debug, Clone)]
@@ -173,11 +169,6 @@ impl Provider for Subvolumes {
 
 fn c_string(name: &str) -> Result<CString, Errno> {
     CString::new(name).map_err(|_nul| Errno::INVAL)
-}
-
-/// Opens a directory, and no link to one.
-pub(super) fn open(dir: &Path) -> Result<OwnedFd, Errno> {
-    openat(CWD, dir, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
 }
 
 /// The same, as the program says when it sends it to somebody who has `older`.

@@ -8,12 +8,13 @@
 //! fs/btrfs/ctree.c), so that it costs what has changed and not what there is.
 
 use super::extents::Extent;
-use super::sys::{self, FOUND_BYTES, ITEM_BYTES_MAX, Search, SearchHead, SearchKey};
-use rustix::fd::BorrowedFd;
-use rustix::fs::FileType;
+use super::sys::{self, FOUND_BYTES, ITEM_BYTES_MAX, Search, SearchHead, SearchKey, word};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::path::Path;
 
 /// The root directory of each subvolume: `BTRFS_FIRST_FREE_OBJECTID`.
 pub(crate) const ROOT_INODE: u64 = 256;
@@ -48,6 +49,10 @@ const ITEM_MTIME: Range<usize> = 136..148;
 const READ_ONLY: u64 = 1;
 /// `btrfs_ioctl_search_header`.
 const HEADER_BYTES: usize = 32;
+
+pub(super) const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
 
 /// What a search has found.
 struct Item<'a> {
@@ -151,6 +156,11 @@ impl Snapshot {
     pub(super) fn is_as_made(&self) -> bool {
         self.is_read_only && self.of != [0; 16] && self.changed_in <= self.made_in
     }
+}
+
+/// Opens a directory, and no link to one.
+pub(super) fn open(dir: &Path) -> Result<OwnedFd, Errno> {
+    openat(CWD, dir, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
 }
 
 /// The tree of a subvolume that is searched.
@@ -406,13 +416,6 @@ impl<'a> Item<'a> {
         }
         Some(())
     }
-}
-
-/// A number of eight bytes. What the kernel says itself is in the order of this machine, what it
-/// has read from the disk in little-endian order; Linux on machines of another order is not built
-/// for.
-pub(super) fn word(bytes: &mut &[u8]) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.split_off(..8)?.try_into().ok()?))
 }
 
 #[cfg(test)]

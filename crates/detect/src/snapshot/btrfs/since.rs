@@ -1,8 +1,7 @@
 //! What differs between two snapshots of one subvolume, by the transactions that their inodes were
 //! changed in. What has gone, come and moved shows in the names of the directories that were.
 
-use super::provider::open;
-use super::search::{Changed, Entry, Known, Name, ROOT_INODE, Snapshot, Tree};
+use super::search::{Changed, Entry, Known, Name, ROOT_INODE, Snapshot, Tree, open};
 use crate::snapshot::provider::SnapshotError;
 use crate::snapshot::told::{Told, change};
 use driftless_model::{Change, Hint, RelPath};

@@ -133,3 +133,10 @@ pub(super) fn search(root: BorrowedFd<'_>, search: &mut Search) -> Result<(), Er
     // SAFETY: the kernel writes no more than `bytes` behind the head, which are there.
     unsafe { ioctl(root, Updater::<TREE_SEARCH_V2, Search>::new(search)) }
 }
+
+/// A number of eight bytes. What the kernel says itself is in the order of this machine, what it
+/// has read from the disk in little-endian order; Linux on machines of another order is not built
+/// for.
+pub(super) fn word(bytes: &mut &[u8]) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.split_off(..8)?.try_into().ok()?))
+}
