@@ -1,7 +1,7 @@
 # make check: what a newcomer runs first: formatting, clippy, and all tests that need neither root nor mounts nor servers.
 # make test: installs the Debian packages that the tests need (as root), then runs all tests.
 # make campaign: long campaigns, of which make test runs samples; CAMPAIGN_SEEDS trees for each pair of file systems, and as many
-# times 600 system calls that fail and 120 power cuts.
+# times 600 system calls that fail and 120 power cuts; MIRROR_SEEDS rounds of what mirrors are tested by.
 # make static: a statically linked binary, which --deploy copies to other hosts.
 # make lint: formatting and clippy, warnings denied. make bench: side by side with peers, about 75 minutes.
 # make fuzz: each fuzz target for FUZZ_SECONDS, three at a time; needs a C++ compiler.
@@ -61,12 +61,17 @@ test: packages
 test-broker: packages
 	cargo test -p driftless-queue
 
+# Suites of a mirror that make test runs, with more rounds, kills and seeds.
+OF_MIRRORS = mirror cycles listed_cycles simulation
+MIRROR_SEEDS = 200
+
 # Each campaign prints its figures and fails if one of its runs did; all are run, and all suites that go over ssh each way.
 CAMPAIGNS = matrix nth_call injected power movers_model
 
 campaign: packages
 	@failed=; for name in $(CAMPAIGNS); do \
 	DRIFTLESS_SEEDS=$(CAMPAIGN_SEEDS) $(TEST) --test $$name -- --ignored --nocapture || failed="$$failed $$name"; done; \
+	DRIFTLESS_SEEDS=$(MIRROR_SEEDS) $(TEST) --no-fail-fast $(call suites,$(OF_MIRRORS)) || failed="$$failed mirrors"; \
 	for way in push pull; do DRIFTLESS_TEST_OVER=$$way $(TEST) --no-fail-fast \
 	$(call suites,$(OVER_SSH_ALL_WAYS) $(OVER_SSH) $(OVER_SSH_LONG)) || failed="$$failed $$way"; done; \
 	if [ -n "$$failed" ]; then echo "campaigns with failures:$$failed" >&2; exit 1; fi

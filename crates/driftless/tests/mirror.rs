@@ -12,6 +12,7 @@ use common::mounted::Mounted;
 use driftless_testkit::{
     FsKind, Options, Profile, Scratch, assert_equal, build_tree, mutate, rsync_oracle,
 };
+use fastrand::Rng;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 const WRITERS: u64 = 4;
 const ROUNDS: u64 = 12;
+const KILLS: u64 = 30;
 const MUTATIONS: usize = 40;
 const SIZE_MIB: u64 = 600;
 
@@ -179,10 +181,11 @@ fn a_mirror_that_is_killed_at_any_moment_loses_nothing() {
     let source = scratch.dir("src");
     build(&source, 7);
     let mut mirror = Mirror::of(&source, "detect = [\"fanotify\"]\ndelete = true\n");
-    for round in 0..6 {
+    let mut rng = Rng::with_seed(number("DRIFTLESS_SEED", 7));
+    for round in 0..number("DRIFTLESS_SEEDS", KILLS) {
         std::thread::scope(|scope| {
-            let writing = scope.spawn(|| write(&source, 700 + round, 4));
-            std::thread::sleep(Duration::from_millis(30 * round));
+            let writing = scope.spawn(|| write(&source, 700 + round, 2));
+            std::thread::sleep(Duration::from_millis(rng.u64(..200)));
             mirror.kill();
             writing.join().expect("no panic");
         });

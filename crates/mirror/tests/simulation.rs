@@ -423,9 +423,8 @@ fn simulate(seed: u64) {
 
 #[test]
 fn the_replica_becomes_equal_whatever_happened() {
-    let first = std::env::var("DRIFTLESS_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    let seeds = first.map_or(0..SEEDS, |seed: u64| seed..seed + 1);
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let count = number("DRIFTLESS_SEEDS").map_or(SEEDS, |hundreds: u64| 100 * hundreds);
+    let seeds = number("DRIFTLESS_SEED").map_or(0..count, |seed| seed..seed + 1);
     seeds.for_each(simulate);
 }
