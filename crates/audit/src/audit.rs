@@ -341,7 +341,7 @@ impl Matter<'_> {
         let seen = inspect(
             &paths,
             roots,
-            (now, self.options.run.jobs),
+            (now, self.options.run.throttle.jobs),
             Watch {
                 monitor: self.monitor,
                 stop,

@@ -97,7 +97,7 @@ pub fn survey(
     threads_max: usize,
 ) -> Surveyed {
     let Watch { monitor, stop } = watch;
-    let pace = Pace::new(options.requests_per_second_max);
+    let pace = Pace::new(options.throttle.requests_per_second_max);
     let (entries, problems) = (AtomicU64::new(0), AtomicU64::new(0));
     let (queue, unread, cut_off) = (Queue::new(1), Mutex::default(), AtomicBool::new(false));
     let own_replica = options.is_one_machine().then(|| replica.first_meta().id());
@@ -141,7 +141,7 @@ impl Workload for Survey<'_> {
     }
 
     fn concurrency(&self) -> Concurrency {
-        self.options.jobs
+        self.options.throttle.jobs
     }
 
     fn work_done(&self) -> u64 {

@@ -14,7 +14,7 @@ use common::{
     check_accounts, check_equal, check_equal_twice, driftless, leftovers, put, stage,
     state_but_for_the_mark, sync, wait_until,
 };
-use driftless_engine::{Batch, Brief, Ends, Known, Options, Piece, work_off};
+use driftless_engine::{Batch, Brief, Ends, Known, Options, Piece, Throttle, work_off};
 use driftless_model::{Kind, Meta, Stamp};
 use driftless_queue::{Broker, Consumer, Control, Credentials, Job as QueueNames, Publisher};
 use driftless_testkit::{
@@ -784,7 +784,10 @@ fn a_mover_that_stops_late_leaves_no_trace_on_a_finished_file() {
         ..Options::default()
     };
     let slow = Options {
-        bytes_per_second_max: Some(5 * MIB as u64),
+        throttle: Throttle {
+            bytes_per_second_max: Some(5 * MIB as u64),
+            ..Throttle::default()
+        },
         ..fast.clone()
     };
     let mut brief = Brief::of(&fast, &[], false);

@@ -15,8 +15,8 @@ use common::campaign::{Campaign, count_of};
 use common::world::{Crash, JOBS, Life, NOT_HELD, World, WorldClock};
 use common::{check_equal, count_entries, leftovers, put};
 use driftless_engine::{
-    Batch, Brief, By, End, Monitor, Options, Piece, Progress, Route, RunError, Summary, coordinate,
-    sync_by,
+    Batch, Brief, By, End, Monitor, Options, Piece, Progress, Route, RunError, Summary, Throttle,
+    coordinate, sync_by,
 };
 use driftless_model::{Policy, Problem, Receipt};
 use driftless_pool::Concurrency;
@@ -92,7 +92,10 @@ impl Job {
                 delete_unlike: true,
                 ..Policy::default()
             },
-            jobs: Concurrency::Fixed(1),
+            throttle: Throttle {
+                jobs: Concurrency::Fixed(1),
+                ..Throttle::default()
+            },
             ..Options::default()
         };
         Job {

@@ -21,7 +21,7 @@ pub use clock::now;
 pub use clock::{Clock, MachineClock};
 pub use driftless_mover::{Carrier, Undone};
 pub use monitor::{Differing, Monitor, Progress};
-pub use options::{MountNotes, Notes, Options};
+pub use options::{MountNotes, Notes, Options, Throttle};
 pub use sample::Sample;
 pub use shared::batch::{Batch, Outcome, Piece, Route};
 pub use shared::brief::Brief;

@@ -50,12 +50,8 @@ pub struct Options {
     pub removes_chosen: bool,
     /// Nothing is changed.
     pub dry_run: bool,
-    /// How many requests are in flight.
-    pub jobs: Concurrency,
-    /// Bytes of content a second, read or written, whichever is more.
-    pub bytes_per_second_max: Option<u64>,
-    /// Entries and blocks a second.
-    pub requests_per_second_max: Option<u64>,
+    /// How hard this process works.
+    pub throttle: Throttle,
     /// Moves the content of files in the run's place; both trees are on this machine then.
     pub carrier: Option<Arc<dyn Carrier>>,
     /// The number of the run, which holds for all passes that a lost connection makes of it; drawn
@@ -67,6 +63,17 @@ pub struct Options {
     /// Entries that were removed before a connection was lost, by the same run as the user sees it:
     /// they count for the limit, too.
     pub deleted_before: u64,
+}
+
+/// How hard whoever carries out a run works. That is no part of the policy: each mover has its own.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Throttle {
+    /// How many requests are in flight.
+    pub jobs: Concurrency,
+    /// Bytes of content a second, read or written, whichever is more.
+    pub bytes_per_second_max: Option<u64>,
+    /// Entries and blocks a second.
+    pub requests_per_second_max: Option<u64>,
 }
 
 impl Options {

@@ -4,10 +4,9 @@
 use driftless_engine::message::Report;
 use driftless_engine::{
     Alive, Batch, Brief, End, Ends, Failure, Known, Lease, Line, Options, Outcome, Progress,
-    RunError, Seen, Watched, Watcher, carried, work_off,
+    RunError, Seen, Throttle, Watched, Watcher, carried, work_off,
 };
 use driftless_lock::Mutex;
-use driftless_pool::Concurrency;
 use driftless_remote::Reach;
 use driftless_session::{
     Before, Connections, Earlier, Passed, Witness, connect, lost_words, made_words, repeat,
@@ -19,17 +18,6 @@ use tracing::{debug, info, warn};
 
 /// Between two looks at what is going on besides.
 const TICK: Duration = Duration::from_millis(50);
-
-/// How hard a mover works.
-#[derive(Debug, Clone)]
-pub struct Throttle {
-    /// Requests in flight.
-    pub jobs: Concurrency,
-    /// Bytes of content a second, read or written, whichever is more.
-    pub bytes_per_second_max: Option<u64>,
-    /// Entries and blocks a second.
-    pub requests_per_second_max: Option<u64>,
-}
 
 /// How a mover reaches the hosts of a run's trees.
 #[derive(Debug, Clone)]
@@ -121,9 +109,7 @@ impl Executor {
             self.open = None;
             let (source, replica) = brief.trees();
             let mut options = brief.options(source.into(), replica.into());
-            options.jobs = self.throttle.jobs;
-            options.bytes_per_second_max = self.throttle.bytes_per_second_max;
-            options.requests_per_second_max = self.throttle.requests_per_second_max;
+            options.throttle = self.throttle;
             let connections = connect(&mut options, &self.ways.reach, self.ways.patience)
                 .map_err(|error| error.to_string())?;
             self.open = Some(Open {

@@ -11,7 +11,7 @@ mod hosts;
 mod queue;
 mod run;
 
-pub use executor::{Executor, Throttle, Ways};
+pub use executor::{Executor, Ways};
 pub use hosts::exchange::HostsExchange;
 pub use hosts::handle::Starting;
 pub use hosts::stdio::{CoordinatorGone, serve as serve_stdio};

@@ -27,6 +27,17 @@ pub struct ThrottleArgs {
     pub iops_limit: Option<u64>,
 }
 
+impl ThrottleArgs {
+    /// The same for the engine.
+    pub fn for_engine(&self) -> driftless_engine::Throttle {
+        driftless_engine::Throttle {
+            jobs: self.jobs,
+            bytes_per_second_max: self.bwlimit,
+            requests_per_second_max: self.iops_limit,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CacheArg {
     /// Copied data stays in the page cache

@@ -170,9 +170,7 @@ fn common(
             .as_deref()
             .map(|path| selection(path, choose.from0))
             .transpose()?,
-        jobs: running.throttle.jobs,
-        bytes_per_second_max: running.throttle.bwlimit,
-        requests_per_second_max: running.throttle.iops_limit,
+        throttle: running.throttle.for_engine(),
         ..Options::default()
     })
 }

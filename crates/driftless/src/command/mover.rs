@@ -10,8 +10,7 @@ use crate::own;
 use crate::signals::{self, Signals};
 use driftless_engine::{Brief, End, Exchange, Monitor, Options};
 use driftless_fleet::{
-    BrokerExchange, Executor, HostsExchange, MoverError, PATIENCE, Seat, Shared, Starting,
-    Throttle, Ways,
+    BrokerExchange, Executor, HostsExchange, MoverError, PATIENCE, Seat, Shared, Starting, Ways,
 };
 use driftless_pool::Concurrency;
 use driftless_queue::{Broker, Credentials, Error, Url};
@@ -310,20 +309,11 @@ fn executor(args: &MoverArgs, signals: &Signals) -> Result<Executor, (Exit, Stri
         reach: reach::reach(&args.reach, &signals.stop)?,
         patience: reach::patience(&args.reach),
     };
-    let (jobs, bytes_per_second_max, requests_per_second_max) = (
-        args.throttle.jobs,
-        args.throttle.bwlimit,
-        args.throttle.iops_limit,
-    );
     let host = rustix::system::uname()
         .nodename()
         .to_string_lossy()
         .into_owned();
-    let throttle = Throttle {
-        jobs,
-        bytes_per_second_max,
-        requests_per_second_max,
-    };
+    let throttle = args.throttle.for_engine();
     Ok(Executor::new(
         format!("{host}:{}", std::process::id()),
         ways,

@@ -178,8 +178,8 @@ impl Worker<'_> {
             // run with a limit on bytes loses the step under way when it is stopped. Where hashes
             // show that most of a file stays, a step says nothing of how fast bytes cross the line,
             // and costs a round trip.
-            let is_slow =
-                self.run.part.is_batch() || self.run.options.bytes_per_second_max.is_some();
+            let is_slow = self.run.part.is_batch()
+                || self.run.options.throttle.bytes_per_second_max.is_some();
             let measured = is_slow && !large.large.patches();
             let stride = if measured {
                 self.run.stride.bytes()

@@ -38,8 +38,8 @@ impl Ground {
             doubles: Arc::new(doubles(options, (&roots.0, roots.1.as_ref()))),
             rights: roots.1.as_ref().map(|replica| replica.rights()),
             paces: Arc::new((
-                Pace::new(options.bytes_per_second_max),
-                Pace::new(options.requests_per_second_max),
+                Pace::new(options.throttle.bytes_per_second_max),
+                Pace::new(options.throttle.requests_per_second_max),
             )),
             ladder: Arc::default(),
             trash: Arc::default(),

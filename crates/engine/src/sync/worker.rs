@@ -37,7 +37,7 @@ impl Workload for Run<'_> {
     }
 
     fn concurrency(&self) -> Concurrency {
-        self.options.jobs
+        self.options.throttle.jobs
     }
 
     fn work_done(&self) -> u64 {

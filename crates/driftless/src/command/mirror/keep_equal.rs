@@ -6,7 +6,7 @@ use crate::command::{job, mounts, record};
 use crate::exit::Exit;
 use crate::output::diagnostics;
 use crate::{own, service, signals};
-use driftless_engine::{Options, RunError};
+use driftless_engine::{Options, RunError, Throttle};
 use driftless_mirror::alarm::{Caller, Pace};
 use driftless_mirror::control;
 use driftless_mirror::hands::Hands;
@@ -191,12 +191,14 @@ fn options(job: &Job, reach: &Reach) -> Result<Options, Unprepared> {
         source: Path::new(&job.source).to_owned().into(),
         replica: Path::new(&job.replicas[0]).to_owned().into(),
         policy: job.policy.clone(),
-        jobs: job
-            .limits
-            .jobs
-            .map_or_else(Default::default, crate::units::fixed_jobs),
-        bytes_per_second_max: job.limits.bytes_per_second,
-        requests_per_second_max: job.limits.requests_per_second,
+        throttle: Throttle {
+            jobs: job
+                .limits
+                .jobs
+                .map_or_else(Default::default, crate::units::fixed_jobs),
+            bytes_per_second_max: job.limits.bytes_per_second,
+            requests_per_second_max: job.limits.requests_per_second,
+        },
         ..Options::default()
     };
     let mut reached = options.clone();
