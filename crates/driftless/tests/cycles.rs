@@ -13,6 +13,7 @@ use driftless_testkit::{
     FsKind, Options, Profile, Scratch, assert_equal, build_tree, mutate, rsync_oracle,
 };
 use fastrand::Rng;
+use rustix::fs::{FallocateFlags, fallocate};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -20,7 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 const SIZE_MIB: u64 = 600;
 const ROUNDS: u64 = 12;
@@ -419,6 +420,110 @@ fn of_a_large_file_only_what_changed_is_copied() {
     fs::write(&path, vec![9; BYTES as usize]).expect("written");
     mirror.barrier();
     check_snapshot(&mirror, &replica, "written to on the replica");
+}
+
+/// Gives a file the time of its making in these tests.
+fn touch(path: &Path) {
+    let file = fs::File::options().write(true).open(path).expect("opened");
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    file.set_modified(long_ago).expect("its time");
+}
+
+fn write_then(path: &Path, text: &str) {
+    fs::write(path, text).expect("written");
+    touch(path);
+}
+
+const HIDDEN_BYTES: usize = 256 << 10;
+
+/// What is replaced and written so that sizes and times do not show it.
+fn prepare(source: &Path) {
+    let at = |path: &str| source.join(path);
+    for dir in ["here", "there", "old", "one/a", "one/b"] {
+        fs::create_dir_all(at(dir)).expect("a directory");
+        write_then(&at(dir).join("file"), &format!("{dir:8}"));
+    }
+    for name in ["swapped", "with", "replaced", "moved"] {
+        write_then(&at(name), &format!("{name:8}"));
+    }
+    for name in ["punched", "cut", "cloned", "moded"] {
+        fs::write(at(name), vec![7; HIDDEN_BYTES]).expect("written");
+        touch(&at(name));
+    }
+    fs::write(at("other"), vec![8; HIDDEN_BYTES]).expect("written");
+}
+
+fn change_hidden(source: &Path) {
+    let at = |path: &str| source.join(path);
+    let rename = |from: &str, to: &str| fs::rename(at(from), at(to)).expect("renamed");
+    let swap = |one: &str, other: &str| {
+        rename(one, "aside");
+        rename(other, one);
+        rename("aside", other);
+    };
+    swap("here", "there");
+    swap("one/a", "one/b");
+    swap("one", "old");
+    swap("swapped", "with");
+    write_then(&at("new"), "anew    ");
+    rename("new", "replaced");
+    fs::remove_file(at("moved")).expect("removed");
+    write_then(&at("moved"), "written ");
+    let open = |name: &str| {
+        fs::File::options()
+            .write(true)
+            .open(at(name))
+            .expect("opened")
+    };
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    fallocate(open("punched"), hole, 64 << 10, 64 << 10).expect("a hole");
+    open("cut").set_len(100).expect("shorter");
+    open("cut")
+        .set_len(HIDDEN_BYTES as u64)
+        .expect("and longer");
+    let mut clone = Command::new("cp");
+    clone.args(["--reflink=always", "--no-target-directory"]);
+    let cloned = clone.args([at("other"), at("cloned")]).status();
+    assert!(cloned.expect("cp").success());
+    open("moded").write_all_at(b"written", 5).expect("written");
+    let mode = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(at("moded"), mode).expect("its mode");
+    for name in ["punched", "cut", "cloned", "moded"] {
+        touch(&at(name));
+    }
+}
+
+#[test]
+fn sizes_and_times_do_not_hide_from_cycles_what_was_replaced_or_written() {
+    let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let source = subvolume(&scratch, "source");
+    prepare(&source);
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    check_snapshot(&mirror, &mirror.replica, "at first");
+    change_hidden(&source);
+    mirror.barrier();
+    check_snapshot(
+        &mirror,
+        &mirror.replica,
+        "after changes that are well hidden",
+    );
+    assert_eq!(mirror.status()["problems"], 0);
+}
+
+#[test]
+fn sizes_and_times_do_not_hide_from_live_changes_what_was_replaced_or_written() {
+    let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    prepare(&source);
+    let mirror = Mirror::of(
+        &source,
+        "detect = [\"fanotify\", \"walk\"]\ndelete = true\n",
+    );
+    mirror.check_equal("at first");
+    change_hidden(&source);
+    mirror.check_equal("after changes that are well hidden");
+    assert_eq!(mirror.status()["problems"], 0);
 }
 
 #[test]

@@ -161,19 +161,15 @@ impl Taken {
         self.lane == Lane::Walk && self.gap().is_none()
     }
 
-    /// Paths whose content may differ although their sizes and times agree.
-    pub fn doubtful(&self) -> impl Iterator<Item = &RelPath> {
+    /// What may differ in its content although sizes and times agree.
+    pub fn doubtful(&self) -> impl Iterator<Item = Work> {
         let paths = self.paths.iter();
-        paths.filter_map(|(path, dirty)| dirty.is_doubtful.then_some(path))
+        paths.filter(|(_, dirty)| dirty.is_doubtful).map(work_of)
     }
 
     /// The paths as the engine takes them.
     pub fn works(&self) -> Vec<Work> {
-        let work = |(path, dirty): (&RelPath, &Dirty)| Work {
-            path: path.clone(),
-            scope: dirty.scope,
-        };
-        self.paths.iter().map(work).collect()
+        self.paths.iter().map(work_of).collect()
     }
 }
 
@@ -345,7 +341,7 @@ impl DirtyPaths {
         for path in [&from, &to] {
             self.touch(path, now);
         }
-        let is_whole = self.is_within_whole(&from);
+        let whole = self.within_whole(&from);
         let in_work = below_of(&self.work, &from).chain(below_of(&self.recent, &from));
         let in_work: Vec<(RelPath, Dirty)> = in_work
             .map(|(path, dirty)| (path.clone(), dirty.clone()))
@@ -355,8 +351,12 @@ impl DirtyPaths {
             self.put(there, Dirty { due: now, ..dirty }, Word::Again);
         }
         // What was to be looked at with all above it is to be looked at where it stands now, too.
-        if is_whole {
-            self.put(to.clone(), renamed.end(), Word::Again);
+        if let Some(is_doubtful) = whole {
+            let dirty = Dirty {
+                is_doubtful,
+                ..renamed.end()
+            };
+            self.put(to.clone(), dirty, Word::Again);
         }
         if renamed.is_dir || self.moves.len() < FILE_MOVES_MAX {
             self.moves.push_back(renamed);
@@ -366,15 +366,14 @@ impl DirtyPaths {
         }
     }
 
-    /// Whether a directory above `path` is left to do, in work or was done a moment ago, with all
-    /// below it.
-    fn is_within_whole(&self, path: &RelPath) -> bool {
-        path.above().any(|dir| {
-            [&self.left, &self.work, &self.recent]
-                .iter()
-                .filter_map(|map| map.get(&dir))
-                .any(|dirty| dirty.scope > Scope::Entry)
-        })
+    /// Whether the content of a directory above `path` is in doubt that is left to do, in work or
+    /// was done a moment ago, with all below it; none if there is no such directory.
+    fn within_whole(&self, path: &RelPath) -> Option<bool> {
+        let maps = [&self.left, &self.work, &self.recent];
+        let above = path.above();
+        let known = above.flat_map(|dir| maps.map(|map| map.get(&dir)));
+        let whole = known.flatten().filter(|dirty| dirty.scope > Scope::Entry);
+        whole.map(|dirty| dirty.is_doubtful).max()
     }
 
     /// Everything that happened until `moment` has been heard of.
@@ -490,7 +489,8 @@ impl DirtyPaths {
     }
 
     /// A rename that could not be done as such: both names are looked at with all below them.
-    /// Something new may stand at the old one by now, on what the rename has not taken away.
+    /// Something new may stand at the old one by now, on what the rename has not taken away, and what
+    /// stands there may have the sizes and times of what is to.
     pub fn not_moved(&mut self, renamed: &Move) {
         let later = self.moving.iter().skip_while(|one| *one != renamed).skip(1);
         let mut doubtful = vec![renamed.from.clone(), renamed.to.clone()];
@@ -513,7 +513,11 @@ impl DirtyPaths {
             }
         }
         for path in doubtful {
-            self.put(path, renamed.end(), Word::Again);
+            let dirty = Dirty {
+                is_doubtful: !path.is_root(),
+                ..renamed.end()
+            };
+            self.put(path, dirty, Word::Again);
         }
     }
 
@@ -605,7 +609,10 @@ impl DirtyPaths {
             return;
         }
         let again = match why {
-            Failed::Gone => Dirty::new(Scope::Subtree, dirty.since, now + GONE_WAIT),
+            Failed::Gone => Dirty {
+                is_doubtful: dirty.is_doubtful,
+                ..Dirty::new(Scope::Subtree, dirty.since, now + GONE_WAIT)
+            },
             Failed::Problem(class) => {
                 // A problem elsewhere than where it was looked at is one of its own.
                 let attempts = if at == *path { dirty.attempts + 1 } else { 1 };
@@ -808,6 +815,13 @@ impl Dirty {
         self.attempts = self.attempts.max(known.attempts);
         self.is_long |= known.is_long;
         self.is_doubtful |= known.is_doubtful;
+    }
+}
+
+fn work_of((path, dirty): (&RelPath, &Dirty)) -> Work {
+    Work {
+        path: path.clone(),
+        scope: dirty.scope,
     }
 }
 

@@ -5,7 +5,7 @@ use crate::link_names::Linked;
 use driftless_detect::snapshot::btrfs::changed_ranges;
 use driftless_engine::{Differing, Monitor, Progress};
 use driftless_lock::Mutex;
-use driftless_model::{Act, Action, Class, Meta, Problem, Receipt, RelPath, Scope, Side, Work};
+use driftless_model::{Act, Action, Class, Meta, Problem, Receipt, RelPath, Side, Work};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
@@ -33,16 +33,15 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// Of these paths, those that were not changed, as entries to be looked at.
-    pub(crate) fn unchanged<'a>(&self, paths: impl Iterator<Item = &'a RelPath>) -> Vec<Work> {
+    /// Of this work, where content was found equal: what was made there is as the source has it,
+    /// with all below it.
+    pub(crate) fn found_equal(&self, works: impl Iterator<Item = Work>) -> Vec<Work> {
         let changed = self.changed.lock();
-        let changed: BTreeSet<&RelPath> = changed.iter().map(|(path, _)| path).collect();
-        let unchanged = paths.filter(|path| !changed.contains(path));
-        let work = |path: &RelPath| Work {
-            path: path.clone(),
-            scope: Scope::Entry,
-        };
-        unchanged.map(work).collect()
+        // A link leads to what may have been found equal.
+        let is_made = |action: &Action| !matches!(action, Action::Meta | Action::Link);
+        let made = changed.iter().filter(|(_, action)| is_made(action));
+        let made: BTreeSet<&RelPath> = made.map(|(path, _)| path).collect();
+        works.filter(|work| !made.contains(&work.path)).collect()
     }
 
     /// All of what was taken is a problem: why, in words.

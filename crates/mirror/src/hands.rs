@@ -466,7 +466,7 @@ impl Hands {
         outcome: &mut Outcome,
         (gathered, stop): (&Gathered, &AtomicBool),
     ) -> Result<Ended, RunError> {
-        let works = gathered.unchanged(outcome.taken.doubtful());
+        let works = gathered.found_equal(outcome.taken.doubtful());
         if works.is_empty() {
             return Ok(Ended::Done);
         }

@@ -425,7 +425,7 @@ fn of_row(row: DirtyRow) -> (RelPath, Dirty) {
         is_long: row.is_long,
         gap: None,
         // It may have been made equal, and the last word about it was not.
-        is_doubtful: row.scope == Scope::Entry,
+        is_doubtful: row.is_doubtful || row.scope == Scope::Entry,
     };
     (row.path, dirty)
 }
@@ -438,6 +438,7 @@ fn to_row(path: &RelPath, dirty: &Dirty) -> DirtyRow {
         due: dirty.due,
         attempts: dirty.attempts,
         is_long: dirty.is_long,
+        is_doubtful: dirty.is_doubtful,
     }
 }
 

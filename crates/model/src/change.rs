@@ -24,9 +24,16 @@ pub enum Hint {
     /// The entry, with all below it, stood at this path before. That path is no longer there, or
     /// has a change of its own.
     MovedFrom(RelPath),
-    /// The file's content was written: only these ranges may differ, in bytes, in order, none
-    /// empty. Its size and times need not show that.
+    /// Content was written: only these ranges may differ, in bytes, in order, none empty. Sizes and
+    /// times need not show that. Of a directory with all below it, that of each file in it.
     Ranges(Vec<Range<u64>>),
+}
+
+impl Hint {
+    /// Content may differ anywhere, whatever sizes and times say.
+    pub fn content() -> Hint {
+        Hint::Ranges(std::iter::once(0..u64::MAX).collect())
+    }
 }
 
 /// Where changes may have been missed: in a subtree, from one moment to another.

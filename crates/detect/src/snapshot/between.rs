@@ -177,6 +177,10 @@ impl Between<'_> {
             let path = || pair.newer.join(name);
             if !is_same {
                 self.arrives(path(), *is, false)?;
+                if older.contains_key(name) {
+                    // Size and times may be those of what stood there.
+                    self.tell(change(path(), is.is_dir).with(Hint::content()));
+                }
             } else if is.is_dir && self.guide.enters(&path()) {
                 self.left.push_back(pair.join(name));
             } else if !is.is_dir && self.guide.differs(name, dirs)? {

@@ -1,6 +1,6 @@
 //! What is told of paths that differ between two snapshots.
 
-use driftless_model::{Change, RelPath};
+use driftless_model::{Change, Hint, RelPath};
 use std::collections::BTreeMap;
 
 /// Changes, of each path one.
@@ -8,12 +8,15 @@ use std::collections::BTreeMap;
 pub(super) struct Told(BTreeMap<RelPath, Change>);
 
 impl Told {
-    /// Of two words about a path the one that reaches further holds, and the first hint.
+    /// Of two words about a path the one that reaches further holds, and a hint. Where something
+    /// has moved to, that is the hint: who cannot follow it finds something else there.
     pub(super) fn tell(&mut self, change: Change) {
         let known = self.0.entry(change.path.clone());
         let known = known.or_insert_with(|| change.clone());
         known.scope = known.scope.max(change.scope);
-        known.hint = known.hint.take().or(change.hint);
+        if known.hint.is_none() || matches!(change.hint, Some(Hint::MovedFrom(_))) {
+            known.hint = change.hint.or(known.hint.take());
+        }
     }
 
     /// All of them, in the order of their paths.

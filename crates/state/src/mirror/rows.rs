@@ -95,6 +95,8 @@ pub struct DirtyRow {
     pub attempts: u32,
     /// It takes long.
     pub is_long: bool,
+    /// Content may differ although sizes and times agree.
+    pub is_doubtful: bool,
 }
 
 /// A problem that has not gone away yet.
@@ -337,7 +339,7 @@ pub(super) fn job(row: &Row<'_>) -> Result<JobRow, StoreError> {
 }
 
 pub(super) const SELECT_DIRTY: &str =
-    "SELECT path, scope, since_ms, due_ms, attempts, is_long FROM dirty ORDER BY path";
+    "SELECT path, scope, since_ms, due_ms, attempts, is_long, is_doubtful FROM dirty ORDER BY path";
 
 pub(super) fn dirty(row: &Row<'_>) -> Result<DirtyRow, StoreError> {
     let scopes = [Scope::Entry, Scope::Names, Scope::Subtree];
@@ -349,6 +351,7 @@ pub(super) fn dirty(row: &Row<'_>) -> Result<DirtyRow, StoreError> {
         due: time(row, 3)?,
         attempts: row.get(4)?,
         is_long: row.get(5)?,
+        is_doubtful: row.get(6)?,
     })
 }
 

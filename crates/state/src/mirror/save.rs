@@ -99,14 +99,15 @@ fn write_dirty(into: &Transaction<'_>, saved: &Saved) -> Done {
         put(into, "DELETE FROM dirty WHERE path = ?", [path.as_bytes()])?;
     }
     for row in &saved.dirty {
-        const PUT: &str = "INSERT OR REPLACE INTO dirty VALUES (?, ?, ?, ?, ?, ?)";
+        const PUT: &str = "INSERT OR REPLACE INTO dirty VALUES (?, ?, ?, ?, ?, ?, ?)";
         let values = params![
             row.path.as_bytes(),
             scope_word(row.scope),
             millis(row.since),
             millis(row.due),
             row.attempts,
-            row.is_long
+            row.is_long,
+            row.is_doubtful
         ];
         put(into, PUT, values)?;
     }

@@ -41,7 +41,8 @@ CREATE TABLE dirty (
     since_ms INTEGER NOT NULL,
     due_ms INTEGER NOT NULL,
     attempts INTEGER NOT NULL,
-    is_long INTEGER NOT NULL
+    is_long INTEGER NOT NULL,
+    is_doubtful INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE problems (
     path BLOB NOT NULL,
@@ -115,7 +116,11 @@ CREATE UNIQUE INDEX newest_common ON common (is_newest) WHERE is_newest = 1;
 ";
 
 /// The way from each layout to the next, from layout 1 on.
-const UPGRADES: [Upgrade; 0] = [];
+const UPGRADES: [Upgrade; 1] = [|transaction| {
+    let add = "ALTER TABLE dirty ADD COLUMN is_doubtful INTEGER NOT NULL DEFAULT 0";
+    transaction.execute_batch(add)?;
+    Ok(Kept::All)
+}];
 
 const KIND: Kind<'_> = Kind {
     file: StateFile::Mirror,
@@ -150,7 +155,8 @@ mod tests {
 
     #[test]
     fn an_older_layout_is_brought_up_to_date_by_the_keeper_and_by_nobody_else() {
-        let next: [Upgrade; 1] = [|transaction| {
+        let [first] = UPGRADES;
+        let next: [Upgrade; 2] = [first, |transaction| {
             transaction.execute_batch("ALTER TABLE dirty ADD COLUMN remark TEXT")?;
             Ok(Kept::All)
         }];
@@ -161,7 +167,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         let (file, _) = open(&path).unwrap();
-        file.execute_batch("INSERT INTO dirty VALUES (x'', 'entry', 1, 2, 3, 0)")
+        file.execute_batch("INSERT INTO dirty VALUES (x'', 'entry', 1, 2, 3, 0, 1)")
             .unwrap();
         drop(file);
         let told = later.look(&path).unwrap_err();
@@ -177,13 +183,32 @@ mod tests {
                 matches!(
                     told,
                     StateError::Newer {
-                        found: 2,
-                        known: 1,
+                        found: 3,
+                        known: 2,
                         ..
                     }
                 )
             };
             assert!(refused.as_ref().is_some_and(newer), "{refused:?}");
         }
+    }
+
+    #[test]
+    fn each_layout_becomes_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let (file, _) = open(&path).unwrap();
+        file.execute_batch(
+            "ALTER TABLE dirty DROP COLUMN is_doubtful;
+            INSERT INTO dirty VALUES (x'61', 'entry', 1, 2, 3, 0);
+            PRAGMA user_version = 1",
+        )
+        .unwrap();
+        drop(file);
+        let (file, kept) = open(&path).unwrap();
+        assert_eq!(kept, Kept::All);
+        let ask = "SELECT attempts, is_doubtful FROM dirty";
+        let told = file.query_row(ask, [], |row| Ok((row.get(0)?, row.get(1)?)));
+        assert_eq!(told, Ok((3_i64, false)));
     }
 }

@@ -51,6 +51,7 @@ fn dirty(text: &[u8], since: u64) -> DirtyRow {
         due: ms(since + 1),
         attempts: 0,
         is_long: false,
+        is_doubtful: true,
     }
 }
 

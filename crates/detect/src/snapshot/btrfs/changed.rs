@@ -3,9 +3,7 @@
 //! (`can_nocow_extent`, fs/btrfs/inode.c).
 
 use super::extents::{Extent, add, differing};
-use super::search::{Known, SizeAndTime, Snapshot, Tree, open};
-use super::since::is_sequel;
-use super::sys::word;
+use super::search::{SizeAndTime, Snapshot, Tree, open};
 use driftless_model::Stamp;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -35,26 +33,32 @@ fn find(
     (size, time): (u64, Stamp),
 ) -> Result<Option<Vec<Range<u64>>>, Errno> {
     let (older, newer) = (open(older)?, open(newer)?);
-    if !is_sequel(&Snapshot::at(older.as_fd())?, &Snapshot::at(newer.as_fd())?) {
+    if !Snapshot::at(older.as_fd())?.is_followed_by(&Snapshot::at(newer.as_fd())?) {
         return Ok(None);
     }
     let (mut older, mut newer) = (Tree::of(older.as_fd()), Tree::of(newer.as_fd()));
     let (was, is) = (older.known(inode)?, newer.known(inode)?);
     let is_same = was.made_in == is.made_in && was.size_and_time == Some(packed(size, time));
-    let Some(size_now) = size_of(&is).filter(|_| is_same) else {
+    let Some(size_now) = is.size().filter(|_| is_same) else {
         return Ok(None);
     };
-    let (Some(old), Some(new)) = (
-        collect(older.extents(inode))?,
-        collect(newer.extents(inode))?,
-    ) else {
-        return Ok(None);
-    };
-    let mut found = differing((&old, &new), size.min(size_now));
-    if size < size_now {
-        add(&mut found, size..size_now);
+    let mut found = ranges_of((&mut older, &mut newer), inode, size.min(size_now))?;
+    if let Some(found) = found.as_mut().filter(|_| size < size_now) {
+        add(found, size..size_now);
     }
-    Ok(Some(found))
+    Ok(found)
+}
+
+/// Where a file differs in two trees within its first bytes; none if it has too many extents.
+pub(super) fn ranges_of(
+    (older, newer): (&mut Tree<'_>, &mut Tree<'_>),
+    inode: u64,
+    bytes: u64,
+) -> Result<Option<Vec<Range<u64>>>, Errno> {
+    let old = collect(older.extents(inode))?;
+    let new = collect(newer.extents(inode))?;
+    let both = old.zip(new);
+    Ok(both.map(|(old, new)| differing((&old, &new), bytes)))
 }
 
 /// As an inode's item has them.
@@ -64,10 +68,6 @@ fn packed(size: u64, time: Stamp) -> SizeAndTime {
     packed[8..16].copy_from_slice(&time.sec.to_le_bytes());
     packed[16..].copy_from_slice(&time.nsec.to_le_bytes());
     packed
-}
-
-fn size_of(known: &Known) -> Option<u64> {
-    word(&mut known.size_and_time?.as_slice())
 }
 
 /// All of them, if there are not too many.

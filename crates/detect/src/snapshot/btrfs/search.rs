@@ -68,6 +68,24 @@ struct ItemKey {
     offset: u64,
 }
 
+impl Changed {
+    /// Its size in bytes.
+    pub(super) fn size(&self) -> u64 {
+        size_of(&self.size_and_time)
+    }
+}
+
+impl Known {
+    /// Its size in bytes; none if it is not there.
+    pub(super) fn size(&self) -> Option<u64> {
+        self.size_and_time.as_ref().map(size_of)
+    }
+}
+
+fn size_of(size_and_time: &SizeAndTime) -> u64 {
+    word(&mut &size_and_time[..]).expect("it is long enough")
+}
+
 impl SearchKey {
     /// All items of one kind of an inode.
     fn of(inode: u64, kind: u32) -> SearchKey {
@@ -105,7 +123,7 @@ pub(super) struct Changed {
     pub(super) size_and_time: SizeAndTime,
     /// How many names it has.
     links: u32,
-    /// Those that were found with it: a leaf that has not changed may have others.
+    /// Those of its names that were found with it: a leaf that has not changed may have others.
     names: Vec<Name>,
 }
 
@@ -152,8 +170,14 @@ impl Snapshot {
         })
     }
 
+    /// Whether another was made of the same subvolume later, and both are what they were then.
+    pub(super) fn is_followed_by(&self, later: &Snapshot) -> bool {
+        let is_later = self.of == later.of && self.made_in <= later.made_in;
+        is_later && self.is_as_made() && later.is_as_made()
+    }
+
     /// Whether it still is what it was when it was made.
-    pub(super) fn is_as_made(&self) -> bool {
+    fn is_as_made(&self) -> bool {
         self.is_read_only && self.of != [0; 16] && self.changed_in <= self.made_in
     }
 }
@@ -287,30 +311,6 @@ impl Tree<'_> {
             }
             told.pop_front().map(Ok)
         })
-    }
-
-    /// Whether content of an inode was written after a transaction.
-    pub(super) fn has_content_after(
-        &mut self,
-        inode: u64,
-        transaction: u64,
-    ) -> Result<bool, Errno> {
-        let mut key = SearchKey {
-            transaction_min: transaction + 1,
-            ..SearchKey::of(inode, EXTENT_DATA)
-        };
-        loop {
-            let mut is_found = false;
-            let last = self.search(key, |item| {
-                is_found |= word(&mut &*item.bytes)? > transaction;
-                Some(())
-            })?;
-            let next = last.and_then(|last| last.offset.checked_add(1));
-            match next.filter(|_| !is_found) {
-                Some(next) => key.offset_min = next,
-                None => return Ok(is_found),
-            }
-        }
     }
 
     /// Finds the first items of a range; behind which the others follow, if there are any.

@@ -1,6 +1,7 @@
 //! What differs between two snapshots of one subvolume, by the transactions that their inodes were
 //! changed in. What has gone, come and moved shows in the names of the directories that were.
 
+use super::changed::ranges_of;
 use super::search::{Changed, Entry, Known, Name, ROOT_INODE, Snapshot, Tree, open};
 use crate::snapshot::provider::SnapshotError;
 use crate::snapshot::told::{Told, change};
@@ -36,14 +37,13 @@ pub fn changed_between(older: &Path, newer: &Path) -> Result<Option<Vec<Change>>
 fn find(older: &Path, newer: &Path) -> Result<Option<Vec<Change>>, Errno> {
     let (older, newer) = (open(older)?, open(newer)?);
     let (was, is) = (Snapshot::at(older.as_fd())?, Snapshot::at(newer.as_fd())?);
-    if !is_sequel(&was, &is) {
+    if !was.is_followed_by(&is) {
         return Ok(None);
     }
     let (older, mut newer) = (Tree::of(older.as_fd()), Tree::of(newer.as_fd()));
     let changed = newer.changed_after(was.made_in, CHANGED_MAX)?;
     let new_dirs = changed.iter().filter(|one| one.is_dir && one.is_new);
     let mut differences = Differences {
-        since: was.made_in,
         new_dirs: new_dirs.map(|one| one.inode).collect(),
         older: Places::of(older),
         newer: Places::of(newer),
@@ -57,8 +57,6 @@ fn find(older: &Path, newer: &Path) -> Result<Option<Vec<Change>>, Errno> {
 
 /// What differs between two trees.
 struct Differences<'a> {
-    /// The last transaction of the older one.
-    since: u64,
     /// Directories that it has not.
     new_dirs: HashSet<u64>,
     older: Places<'a>,
@@ -91,7 +89,7 @@ impl Differences<'_> {
         for name in &is {
             let hint = match &moved_from {
                 // With a move its content would stay as it was.
-                _ if is_written => Some(Hint::Ranges(std::iter::once(0..u64::MAX).collect())),
+                _ if is_written => Some(Hint::content()),
                 Some(from) if !had.contains(name) => Some(Hint::MovedFrom(from.clone())),
                 _ => None,
             };
@@ -105,20 +103,32 @@ impl Differences<'_> {
         Ok(())
     }
 
-    /// Whether the content of a file was written and its size and time do not show it: what is
-    /// written while a snapshot is made may be in the next one, and its time in this one.
+    /// Whether the content of a file differs and its size and time do not show it: what is written
+    /// while a snapshot is made may be in the next one, and its time in this one; and times can be
+    /// set.
     fn is_written(&mut self, one: &Changed, was: &Known) -> Result<bool, Errno> {
-        let is_alike = was.size_and_time == Some(one.size_and_time) && !one.is_dir;
-        let newer = &mut self.newer.tree;
-        Ok(is_alike && newer.has_content_after(one.inode, self.since)?)
+        if one.is_dir || was.size_and_time != Some(one.size_and_time) {
+            return Ok(false);
+        }
+        let trees = (&mut self.older.tree, &mut self.newer.tree);
+        let ranges = ranges_of(trees, one.inode, one.size())?;
+        Ok(ranges.is_none_or(|ranges| !ranges.is_empty()))
     }
 
     /// Tells of the names of a directory that only one of both trees has, or for something else.
     fn compare_names(&mut self, dir: u64) -> Result<(), Errno> {
         let (was, is) = (self.older.tree.entries(dir), self.newer.tree.entries(dir));
-        for Entry { is_dir, name, .. } in in_one_of(was, is)? {
+        let found = in_one_of(was, is)?;
+        let mut names = HashSet::new();
+        for Entry { is_dir, name, .. } in found {
+            let is_replaced = !names.insert(name.clone());
             if let Some(path) = self.newer.path(&Name { dir, name })? {
-                self.told.tell(change(path, is_dir));
+                // Size and times may be those of what stood there.
+                let hint = is_replaced.then(Hint::content);
+                self.told.tell(Change {
+                    hint,
+                    ..change(path, is_dir)
+                });
             }
         }
         Ok(())
@@ -205,11 +215,6 @@ impl Places<'_> {
     }
 }
 
-/// Whether one was made of the same subvolume after the other, and both are what they were then.
-pub(super) fn is_sequel(was: &Snapshot, is: &Snapshot) -> bool {
-    was.is_as_made() && is.is_as_made() && was.of == is.of && was.made_in <= is.made_in
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,7 +251,7 @@ mod tests {
             // It was open to changes meanwhile.
             (snapshot(10, 11), snapshot(12, 11), false),
         ] {
-            assert_eq!(is_sequel(&was, &is), tells, "{was:?} {is:?}");
+            assert_eq!(was.is_followed_by(&is), tells, "{was:?} {is:?}");
         }
     }
 }

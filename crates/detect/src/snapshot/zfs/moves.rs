@@ -30,7 +30,11 @@ pub(super) fn found(records: &[Record]) -> Found {
         match &record.done {
             Done::Created | Done::Modified(_) => {
                 // Another line may say more of the path.
-                let change = Change::entry(record.path.clone());
+                let hint = sides.is_left(&record.path).then(Hint::content);
+                let change = Change {
+                    hint,
+                    ..Change::entry(record.path.clone())
+                };
                 changes.entry(change.path.clone()).or_insert(change);
             }
             Done::Renamed(to) => {
@@ -78,6 +82,11 @@ impl<'a> Sides<'a> {
         }
         sides.arrived.extend(&sides.created);
         sides
+    }
+
+    /// Whether something else stood at a path: its size and times may be those of what is there now.
+    fn is_left(&self, path: &RelPath) -> bool {
+        self.removed.contains(path) || self.moved.contains_key(path)
     }
 
     /// A hint that says no more than that of a directory above is left away.
