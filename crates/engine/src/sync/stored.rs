@@ -3,7 +3,7 @@
 
 use crate::sync::hashes::HASHES_MAX;
 use crate::sync::run::Run;
-use crate::trees::folding::{in_other_case, seen};
+use crate::trees::folding::in_other_case;
 use crate::trees::looks::{believed_twice, there};
 use driftless_model::{Kind, RelPath};
 use driftless_tree::{DirMutRef, DirRef, Done, NameHashes, has_names_as_given, windows};
@@ -63,11 +63,8 @@ fn has_as_given(replica: &DirMutRef, names: &[CString]) -> bool {
     if !replica.as_local().is_some_and(has_names_as_given) {
         return false;
     }
-    let spelt = names
-        .iter()
-        .find_map(|name| Some((name, in_other_case(name)?)));
-    match spelt {
-        Some((name, other)) => matches!(seen(replica, (name, &other)), Ok(Some(false))),
+    match names.iter().find_map(|name| in_other_case(name)) {
+        Some(other) => matches!(there(replica.look(&other)), Ok(None)),
         None => names.iter().all(|name| name.to_bytes().is_ascii()),
     }
 }
