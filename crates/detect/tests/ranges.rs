@@ -8,7 +8,7 @@ use driftless_model::Stamp;
 use driftless_testkit::{FsKind, Scratch};
 use fastrand::Rng;
 use rustix::fs::{FallocateFlags, fallocate};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -79,14 +79,18 @@ fn take(live: &Path, number: u64) -> PathBuf {
     path
 }
 
+fn time_of(meta: &Metadata) -> Stamp {
+    Stamp {
+        sec: meta.mtime(),
+        nsec: meta.mtime_nsec() as u32,
+    }
+}
+
 /// What is told of a file covers each byte that differs, and little else; how many bytes that is.
 fn check(older: &Path, newer: &Path, name: &str, written: &[Range<u64>]) -> u64 {
     let (was, is) = (older.join(name), newer.join(name));
     let meta = fs::metadata(&was).expect("it is there");
-    let time = Stamp {
-        sec: meta.mtime(),
-        nsec: meta.mtime_nsec() as u32,
-    };
+    let time = time_of(&meta);
     let inode = fs::metadata(&is).expect("it is there").ino();
     let told = changed_ranges((older, newer), inode, (meta.len(), time));
     let told = told.unwrap_or_else(|| panic!("nothing is told of {name}"));
@@ -165,10 +169,7 @@ fn of_another_file_nothing_is_told() {
     let (was, is) = [&older, &newer]
         .map(|of| fs::metadata(of.join("one")).expect("there"))
         .into();
-    let time = Stamp {
-        sec: was.mtime(),
-        nsec: was.mtime_nsec() as u32,
-    };
+    let time = time_of(&was);
     for inode in [was.ino(), is.ino(), 1, u64::MAX] {
         assert_eq!(changed_ranges((&older, &newer), inode, (4, time)), None);
     }

@@ -51,8 +51,9 @@ pub trait Monitor: Sync {
     fn linked(&self, _path: &dyn Fn() -> RelPath, _inode: (u64, u64), _names: u64) {}
     /// Everything is looked at once more: what was told of entries so far is found again, or over.
     fn look_again(&self) {}
-    /// What is known of where a file, the source's, differs from the one that its replica has.
-    fn differing(&self, _source: &Meta, _replica: &Meta) -> Differing {
+    /// What is known of where a file, the source's, differs from the one that its replica has; to
+    /// look at that costs a request or two.
+    fn differing(&self, _source: &Meta, _replica: &dyn Fn() -> Option<Meta>) -> Differing {
         Differing::Anywhere
     }
     /// A few times a second.

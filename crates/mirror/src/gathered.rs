@@ -93,12 +93,12 @@ impl Monitor for Gathered {
     }
 
     // What a mirror meets was written to since it was copied, as a rule.
-    fn differing(&self, source: &Meta, replica: &Meta) -> Differing {
-        let was = (replica.size, replica.mtime);
-        let known = self
-            .between
-            .as_ref()
-            .and_then(|(older, newer)| changed_ranges((older, newer), source.ino, was));
+    fn differing(&self, source: &Meta, replica: &dyn Fn() -> Option<Meta>) -> Differing {
+        let known = self.between.as_ref().and_then(|(older, newer)| {
+            let replica = replica()?;
+            let was = (replica.size, replica.mtime);
+            changed_ranges((older, newer), source.ino, was)
+        });
         known.map_or(Differing::InPlaces, Differing::In)
     }
 

@@ -234,8 +234,8 @@ impl Hands {
         *self.equal_to.write() = snapshot;
     }
 
-    /// The replica is equal to the snapshot that is read.
-    pub fn is_equal(&self) {
+    /// The replica has become equal to the snapshot that is read.
+    pub fn became_equal(&self) {
         self.was_equal_to(self.snapshot.read().clone());
     }
 

@@ -252,9 +252,7 @@ impl Memory {
     /// # Errors
     /// The state cannot be read.
     pub fn common(&self) -> Result<Option<Duration>, StateError> {
-        let all = self.state.common()?;
-        let newest = all.into_iter().find(|row| row.is_newest);
-        Ok(newest.map(|row| row.made))
+        Ok(self.newest_common()?.map(|row| row.made))
     }
 
     /// The newest snapshot of the source that the replica was made equal to.
@@ -262,9 +260,11 @@ impl Memory {
     /// # Errors
     /// The state cannot be read.
     pub fn common_snapshot(&self) -> Result<Option<String>, StateError> {
-        let all = self.state.common()?;
-        let newest = all.into_iter().find(|row| row.is_newest);
-        Ok(newest.map(|row| row.source))
+        Ok(self.newest_common()?.map(|row| row.source))
+    }
+
+    fn newest_common(&self) -> Result<Option<CommonRow>, StateError> {
+        Ok(self.state.common()?.into_iter().find(|row| row.is_newest))
     }
 
     /// Another snapshot is read from now on, and what differs from the one before is dirty: both

@@ -99,7 +99,7 @@ pub(super) fn between(
         told: Told::default(),
     };
     also.into_iter()
-        .for_each(|path| between.tell(Change::entry(path)));
+        .for_each(|path| between.told.tell(Change::entry(path)));
     loop {
         while let Some(pair) = between.left.pop_front() {
             between.visit(&pair)?;
@@ -141,7 +141,7 @@ impl Between<'_> {
     fn visit(&mut self, pair: &Pair) -> Result<(), SnapshotError> {
         let Some(dirs) = self.roots.enter(pair)? else {
             // It is not what it was said to be; all of it is looked at.
-            self.tell(Change::subtree(pair.newer.clone()));
+            self.told.tell(Change::subtree(pair.newer.clone()));
             return Ok(());
         };
         match self.guide.visit(&pair.newer, dirs.both())? {
@@ -150,11 +150,11 @@ impl Between<'_> {
                 self.left.extend(names.iter().map(|name| pair.join(name)));
             }
             Visit::Names => {
-                self.tell(Change::entry(pair.newer.clone()));
+                self.told.tell(Change::entry(pair.newer.clone()));
                 match self.roots.names(&dirs)? {
                     Some([older, newer]) => self.compare(pair, (older, newer), dirs.both())?,
                     // There are too many.
-                    None => self.tell(Change::subtree(pair.newer.clone())),
+                    None => self.told.tell(Change::subtree(pair.newer.clone())),
                 }
             }
         }
@@ -179,12 +179,13 @@ impl Between<'_> {
                 self.arrives(path(), *is, false)?;
                 if older.contains_key(name) {
                     // Size and times may be those of what stood there.
-                    self.tell(change(path(), is.is_dir).with(Hint::content()));
+                    self.told
+                        .tell(change(path(), is.is_dir).with(Hint::content()));
                 }
             } else if is.is_dir && self.guide.enters(&path()) {
                 self.left.push_back(pair.join(name));
             } else if !is.is_dir && self.guide.differs(name, dirs)? {
-                self.tell(Change::entry(path()));
+                self.told.tell(Change::entry(path()));
             }
         }
         Ok(())
@@ -195,7 +196,7 @@ impl Between<'_> {
         self.keep()?;
         let (path, is_dir) = (pair.older.join(name), was.is_dir);
         self.gone.insert(was.inode, Gone { path, is_dir });
-        self.tell(change(pair.newer.join(name), is_dir));
+        self.told.tell(change(pair.newer.join(name), is_dir));
         Ok(())
     }
 
@@ -203,7 +204,7 @@ impl Between<'_> {
         self.keep()?;
         // All of a directory that is new is looked at with it.
         if !is_covered {
-            self.tell(change(path.clone(), is.is_dir));
+            self.told.tell(change(path.clone(), is.is_dir));
         }
         self.arrived.push(Arrived {
             inode: is.inode,
@@ -222,10 +223,6 @@ impl Between<'_> {
         }
     }
 
-    fn tell(&mut self, change: Change) {
-        self.told.tell(change);
-    }
-
     /// Of what has come, what has gone from elsewhere; whether there was any.
     fn find_moves(&mut self) -> Result<bool, SnapshotError> {
         let mut is_found = false;
@@ -236,7 +233,7 @@ impl Between<'_> {
                 continue;
             }
             let from = self.gone.remove(&one.inode).expect("it was just found");
-            self.tell(
+            self.told.tell(
                 change(one.path.clone(), one.is_dir).with(Hint::MovedFrom(from.path.clone())),
             );
             if one.is_dir && self.guide.enters(&one.path) {

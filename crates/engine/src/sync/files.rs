@@ -11,7 +11,8 @@ use driftless_model::{Action, Kind, RelPath, What};
 use driftless_mover::{Large, Opened, Patch, Spot, Trouble};
 use driftless_pool::{Stride, split_half};
 use driftless_reconcile::{Fingerprint, Ranges};
-use driftless_tree::shares_blocks;
+use driftless_tree::{ReadFile, shares_blocks};
+use std::cell::LazyCell;
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -107,26 +108,24 @@ impl Worker<'_> {
     /// a line, which only what differs by its hashes has to cross, and where the rest can share the
     /// old one's blocks.
     fn old_content(&self, spot: &Spot<'_>, opened: &Opened, action: Action) -> Option<Patch> {
-        let size = opened.meta.size;
-        if action != Action::Content || size < RANGES_BYTES_MIN {
+        let (size, is_far) = (opened.meta.size, is_far(spot));
+        let is_carried = self.mover.carrier.is_some() && !is_far;
+        if action != Action::Content || size < RANGES_BYTES_MIN || is_carried {
             return None;
         }
-        let replica = spot.replica.open_file(spot.name).ok()?;
-        let differs = match self
-            .run
-            .monitor
-            .differing(&opened.meta, &replica.meta().ok()?)
-        {
-            _ if self.mover.carrier.is_some() && !is_far(spot) => return None,
+        let open = || -> Option<Arc<dyn ReadFile>> {
+            Some(spot.replica.open_file(spot.name).ok()?.into())
+        };
+        let replica = LazyCell::new(open);
+        let meta = || replica.as_ref()?.meta().ok();
+        let differs = match self.run.monitor.differing(&opened.meta, &meta) {
             Differing::In(ranges) => Some(Ranges::from(ranges)),
-            _ if is_far(spot) => None,
+            _ if is_far => None,
             Differing::InPlaces if size >= LARGE_BYTES && is_sharing(spot) => None,
             Differing::InPlaces | Differing::Anywhere => return None,
         };
-        Some(Patch {
-            replica: replica.into(),
-            differs,
-        })
+        let replica = replica.clone()?;
+        Some(Patch { replica, differs })
     }
 
     /// Copies what is missing, at once: a large file starts when it is met, and idle threads take

@@ -309,7 +309,7 @@ impl Live {
         let name = cycle.snapshot.clone().expect("it was made");
         cycle.ask(Task::Finish { name });
         self.memory.equal_until(cycle.at);
-        self.hands.is_equal();
+        self.hands.became_equal();
         cycle.equal = Some(cycle.at);
     }
 

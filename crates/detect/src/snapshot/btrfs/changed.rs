@@ -3,9 +3,8 @@
 //! (`can_nocow_extent`, fs/btrfs/inode.c).
 
 use super::extents::{Extent, add, differing};
-use super::search::{SizeAndTime, Snapshot, Tree, open};
+use super::search::{Sequel, SizeAndTime, Tree};
 use driftless_model::Stamp;
-use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::ops::Range;
 use std::path::Path;
@@ -32,11 +31,10 @@ fn find(
     inode: u64,
     (size, time): (u64, Stamp),
 ) -> Result<Option<Vec<Range<u64>>>, Errno> {
-    let (older, newer) = (open(older)?, open(newer)?);
-    if !Snapshot::at(older.as_fd())?.is_followed_by(&Snapshot::at(newer.as_fd())?) {
+    let Some(sequel) = Sequel::open(older, newer)? else {
         return Ok(None);
-    }
-    let (mut older, mut newer) = (Tree::of(older.as_fd()), Tree::of(newer.as_fd()));
+    };
+    let (mut older, mut newer) = sequel.trees();
     let (was, is) = (older.known(inode)?, newer.known(inode)?);
     let is_same = was.made_in == is.made_in && was.size_and_time == Some(packed(size, time));
     let Some(size_now) = is.size().filter(|_| is_same) else {

@@ -9,7 +9,7 @@
 
 use super::extents::Extent;
 use super::sys::{self, FOUND_BYTES, ITEM_BYTES_MAX, Search, SearchHead, SearchKey, word};
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -34,7 +34,7 @@ const ENTRY_NAME: usize = 30;
 const ENTRY_KEY: Range<usize> = 0..17;
 /// `BTRFS_FT_DIR`: a directory, or the root of another subvolume.
 const KIND_DIR: u8 = 2;
-/// `BTRFS_EXTENT_DATA_KEY`, whose items begin with the transaction that has written them.
+/// `BTRFS_EXTENT_DATA_KEY`: an extent of a file, by where it begins.
 const EXTENT_DATA: u32 = 108;
 /// Where an inode's item, `btrfs_inode_item`, has the transaction that made it, the one that wrote it
 /// last, the number of its names and its mode.
@@ -68,24 +68,6 @@ struct ItemKey {
     offset: u64,
 }
 
-impl Changed {
-    /// Its size in bytes.
-    pub(super) fn size(&self) -> u64 {
-        size_of(&self.size_and_time)
-    }
-}
-
-impl Known {
-    /// Its size in bytes; none if it is not there.
-    pub(super) fn size(&self) -> Option<u64> {
-        self.size_and_time.as_ref().map(size_of)
-    }
-}
-
-fn size_of(size_and_time: &SizeAndTime) -> u64 {
-    word(&mut &size_and_time[..]).expect("it is long enough")
-}
-
 impl SearchKey {
     /// All items of one kind of an inode.
     fn of(inode: u64, kind: u32) -> SearchKey {
@@ -98,6 +80,16 @@ impl SearchKey {
             transaction_max: u64::MAX,
             ..SearchKey::default()
         }
+    }
+
+    /// What follows an item of the same inode; none if nothing can.
+    fn behind(self, last: ItemKey) -> Option<SearchKey> {
+        Some(SearchKey {
+            inode_min: last.inode,
+            kind_min: last.kind,
+            offset_min: last.offset.checked_add(1)?,
+            ..self
+        })
     }
 }
 
@@ -158,9 +150,27 @@ pub(super) struct Entry {
 /// The size of an inode and its time of modification, as they are kept.
 pub(super) type SizeAndTime = [u8; 20];
 
+impl Changed {
+    /// Its size in bytes.
+    pub(super) fn size(&self) -> u64 {
+        size_of(&self.size_and_time)
+    }
+}
+
+impl Known {
+    /// Its size in bytes; none if it is not there.
+    pub(super) fn size(&self) -> Option<u64> {
+        self.size_and_time.as_ref().map(size_of)
+    }
+}
+
+fn size_of(size_and_time: &SizeAndTime) -> u64 {
+    word(&mut &size_and_time[..]).expect("it is long enough")
+}
+
 impl Snapshot {
     /// The subvolume whose root directory is open.
-    pub(super) fn at(root: BorrowedFd<'_>) -> Result<Snapshot, Errno> {
+    fn at(root: BorrowedFd<'_>) -> Result<Snapshot, Errno> {
         let info = sys::subvolume(root)?;
         Ok(Snapshot {
             of: info.parent_uuid,
@@ -182,6 +192,33 @@ impl Snapshot {
     }
 }
 
+/// Two snapshots of one subvolume, both as they were made.
+pub(super) struct Sequel {
+    older: OwnedFd,
+    newer: OwnedFd,
+    /// The last transaction of the older one.
+    pub(super) since: u64,
+}
+
+impl Sequel {
+    /// Opens both; none if the second does not follow the first.
+    pub(super) fn open(older: &Path, newer: &Path) -> Result<Option<Sequel>, Errno> {
+        let (older, newer) = (open(older)?, open(newer)?);
+        let (was, is) = (Snapshot::at(older.as_fd())?, Snapshot::at(newer.as_fd())?);
+        let sequel = Sequel {
+            older,
+            newer,
+            since: was.made_in,
+        };
+        Ok(was.is_followed_by(&is).then_some(sequel))
+    }
+
+    /// The trees of both.
+    pub(super) fn trees(&self) -> (Tree<'_>, Tree<'_>) {
+        (Tree::of(self.older.as_fd()), Tree::of(self.newer.as_fd()))
+    }
+}
+
 /// Opens a directory, and no link to one.
 pub(super) fn open(dir: &Path) -> Result<OwnedFd, Errno> {
     openat(CWD, dir, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
@@ -195,7 +232,7 @@ pub(super) struct Tree<'a> {
 
 impl Tree<'_> {
     /// The subvolume whose root directory is open.
-    pub(super) fn of(root: BorrowedFd<'_>) -> Tree<'_> {
+    fn of(root: BorrowedFd<'_>) -> Tree<'_> {
         let head = SearchHead::default();
         Tree {
             root,
@@ -235,12 +272,14 @@ impl Tree<'_> {
             if changed.len() > max {
                 return Err(Errno::TOOBIG);
             }
-            let next = last.offset.checked_add(1);
-            (key.inode_min, key.kind_min, key.offset_min) = match next {
-                // An inode's own item and its names are its first; the others say nothing.
-                Some(offset) if last.kind <= INODE_EXTREF => (last.inode, last.kind, offset),
-                _ => (last.inode + 1, 0, 0),
-            };
+            // An inode's own item and its names are its first; the others say nothing.
+            let rest = key.behind(last).filter(|_| last.kind <= INODE_EXTREF);
+            key = rest.unwrap_or(SearchKey {
+                inode_min: last.inode + 1,
+                kind_min: 0,
+                offset_min: 0,
+                ..key
+            });
         }
         Ok(changed)
     }
@@ -273,10 +312,10 @@ impl Tree<'_> {
             }
             item.names(&mut known.names)
         })? {
-            let Some(next) = last.offset.checked_add(1) else {
+            let Some(rest) = key.behind(last) else {
                 break;
             };
-            (key.kind_min, key.offset_min) = (last.kind, next);
+            key = rest;
         }
         Ok(known)
     }
@@ -306,8 +345,7 @@ impl Tree<'_> {
                     Ok(last) => last,
                     Err(cause) => return Some(Err(cause)),
                 };
-                let next = last.and_then(|last| last.offset.checked_add(1));
-                key = next.map(|offset_min| SearchKey { offset_min, ..from });
+                key = last.and_then(|last| from.behind(last));
             }
             told.pop_front().map(Ok)
         })
@@ -397,8 +435,8 @@ impl<'a> Item<'a> {
         [size, time].concat().try_into().ok()
     }
 
-    /// Adds the names that it tells, if any: `btrfs_inode_ref` and `btrfs_inode_extref`, each with a name
-    /// behind it.
+    /// Adds the names that it tells, if any: `btrfs_inode_ref` and `btrfs_inode_extref`, each with a
+    /// name behind it.
     fn names(&self, names: &mut Vec<Name>) -> Option<()> {
         if !matches!(self.key.kind, INODE_REF | INODE_EXTREF) {
             return Some(());
@@ -516,6 +554,42 @@ mod tests {
         assert_eq!(entry(&bytes), Some(expected));
         for end in 0..bytes.len() {
             assert_eq!(entry(&bytes[..end]), None);
+        }
+    }
+
+    #[test]
+    fn transactions_tell_of_two_snapshots_of_one_subvolume_that_nobody_has_written_to() {
+        let snapshot = |made_in, changed_in| Snapshot {
+            of: [7; 16],
+            made_in,
+            changed_in,
+            is_read_only: true,
+        };
+        let was = snapshot(10, 9);
+        let writable = Snapshot {
+            is_read_only: false,
+            ..snapshot(12, 11)
+        };
+        let other = Snapshot {
+            of: [8; 16],
+            ..snapshot(12, 11)
+        };
+        let none = Snapshot {
+            of: [0; 16],
+            ..snapshot(10, 10)
+        };
+        for (was, is, tells) in [
+            (was, snapshot(12, 11), true),
+            (was, snapshot(10, 10), true),
+            (snapshot(12, 11), was, false),
+            (was, writable, false),
+            (writable, snapshot(13, 11), false),
+            (was, other, false),
+            (none, none, false),
+            // It was open to changes meanwhile.
+            (snapshot(10, 11), snapshot(12, 11), false),
+        ] {
+            assert_eq!(was.is_followed_by(&is), tells, "{was:?} {is:?}");
         }
     }
 }

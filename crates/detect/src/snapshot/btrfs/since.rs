@@ -2,11 +2,10 @@
 //! changed in. What has gone, come and moved shows in the names of the directories that were.
 
 use super::changed::ranges_of;
-use super::search::{Changed, Entry, Known, Name, ROOT_INODE, Snapshot, Tree, open};
+use super::search::{Changed, Entry, Known, Name, ROOT_INODE, Sequel, Tree};
 use crate::snapshot::provider::SnapshotError;
 use crate::snapshot::told::{Told, change};
 use driftless_model::{Change, Hint, RelPath};
-use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -35,13 +34,11 @@ pub fn changed_between(older: &Path, newer: &Path) -> Result<Option<Vec<Change>>
 }
 
 fn find(older: &Path, newer: &Path) -> Result<Option<Vec<Change>>, Errno> {
-    let (older, newer) = (open(older)?, open(newer)?);
-    let (was, is) = (Snapshot::at(older.as_fd())?, Snapshot::at(newer.as_fd())?);
-    if !was.is_followed_by(&is) {
+    let Some(sequel) = Sequel::open(older, newer)? else {
         return Ok(None);
-    }
-    let (older, mut newer) = (Tree::of(older.as_fd()), Tree::of(newer.as_fd()));
-    let changed = newer.changed_after(was.made_in, CHANGED_MAX)?;
+    };
+    let (older, mut newer) = sequel.trees();
+    let changed = newer.changed_after(sequel.since, CHANGED_MAX)?;
     let new_dirs = changed.iter().filter(|one| one.is_dir && one.is_new);
     let mut differences = Differences {
         new_dirs: new_dirs.map(|one| one.inode).collect(),
@@ -57,7 +54,7 @@ fn find(older: &Path, newer: &Path) -> Result<Option<Vec<Change>>, Errno> {
 
 /// What differs between two trees.
 struct Differences<'a> {
-    /// Directories that it has not.
+    /// Directories that the older one has not.
     new_dirs: HashSet<u64>,
     older: Places<'a>,
     newer: Places<'a>,
@@ -212,46 +209,5 @@ impl Places<'_> {
             self.known.insert(inode, path.clone());
         }
         Ok(path)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn transactions_tell_of_two_snapshots_of_one_subvolume_that_nobody_has_written_to() {
-        let snapshot = |made_in, changed_in| Snapshot {
-            of: [7; 16],
-            made_in,
-            changed_in,
-            is_read_only: true,
-        };
-        let was = snapshot(10, 9);
-        let writable = Snapshot {
-            is_read_only: false,
-            ..snapshot(12, 11)
-        };
-        let other = Snapshot {
-            of: [8; 16],
-            ..snapshot(12, 11)
-        };
-        let none = Snapshot {
-            of: [0; 16],
-            ..snapshot(10, 10)
-        };
-        for (was, is, tells) in [
-            (was, snapshot(12, 11), true),
-            (was, snapshot(10, 10), true),
-            (snapshot(12, 11), was, false),
-            (was, writable, false),
-            (writable, snapshot(13, 11), false),
-            (was, other, false),
-            (none, none, false),
-            // It was open to changes meanwhile.
-            (snapshot(10, 11), snapshot(12, 11), false),
-        ] {
-            assert_eq!(was.is_followed_by(&is), tells, "{was:?} {is:?}");
-        }
     }
 }
