@@ -56,6 +56,49 @@ fn a_source_that_is_replaced_is_followed() {
     check_heard(&mirror, "replaced");
 }
 
+/// Puts a copy in the place of a tree in which one file is another and one is missing.
+fn put_back_older(tree: &Path, aside: &Path) {
+    fs::rename(tree, aside).expect("renamed");
+    let copied = Command::new("cp").arg("-a").args([aside, tree]).status();
+    assert!(copied.expect("cp runs").success());
+    fs::write(tree.join("d7/file"), "older content").expect("a file");
+    fs::remove_file(tree.join("d8/file")).expect("removed");
+    fs::remove_dir_all(aside).expect("removed");
+}
+
+/// What both have of the files that are others in an older copy.
+fn check_files(source: &Path, replica: &Path, round: usize) {
+    for name in ["d7/file", "d8/file"] {
+        let [there, here] = [source, replica].map(|tree| fs::read(tree.join(name)).ok());
+        assert_eq!(here, there, "{name}, round {round}");
+    }
+}
+
+#[test]
+fn a_barrier_waits_for_what_becomes_of_a_tree_in_whose_place_an_older_copy_is_put() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, replica) = (scratch.dir("src"), scratch.dir("replica"));
+    for number in 0..300 {
+        let dir = source.join(format!("d{number}"));
+        fs::create_dir(&dir).expect("a directory");
+        fs::write(dir.join("file"), "content").expect("a file");
+    }
+    let mirror = Mirror::between(&source, &replica, KEYS);
+    let aside = scratch.path().join("aside");
+    for (round, tree) in [&replica, &source, &replica].into_iter().enumerate() {
+        mirror.barrier();
+        put_back_older(tree, &aside);
+        let began = Instant::now();
+        // It may begin anew, and answer nobody for that long.
+        while mirror.command("barrier").run().code() != 0 {
+            assert!(began.elapsed() < LIMIT, "{}", mirror.status());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        check_files(&source, &replica, round);
+        fs::write(source.join("d8/file"), "content").expect("a file");
+    }
+}
+
 #[test]
 fn a_source_that_is_mounted_later_is_followed() {
     let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);

@@ -15,7 +15,7 @@ mod work;
 use crate::alarm::{Alarms, Caller};
 use crate::ask::Reply;
 use crate::deletes::Deletes;
-use crate::dirty::{Circumstance, DirtyPaths, Lane};
+use crate::dirty::{Circumstance, Dirty, DirtyPaths, Lane};
 use crate::gaps::Gaps;
 use crate::hands::{Hands, Work};
 use crate::hearing::Hearing;
@@ -31,7 +31,7 @@ use crate::trash::Trash;
 use crate::waits::Waits;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use cycle::Cycle;
-use driftless_model::{Change, Hint, RelPath, SNAPSHOTS};
+use driftless_model::{Change, Hint, RelPath, SNAPSHOTS, Scope};
 use driftless_state::StateError;
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet};
@@ -289,7 +289,8 @@ impl Live {
     fn remember(&mut self) {
         let now = now();
         let is_live = !self.reads_snapshots();
-        if is_live && self.dirty.is_empty() && self.walked.ended.is_some() {
+        let is_sure = self.walked.ended.is_some() && self.doubt.is_none() && self.away.is_none();
+        if is_live && is_sure && self.dirty.is_empty() {
             self.memory.equal_until(self.heard_until);
         }
         if self.memory.is_due(now) {
@@ -326,6 +327,7 @@ impl Live {
                 for seen in seen {
                     let circumstance = Circumstance {
                         is_dir: seen.is_dir,
+                        is_gone: seen.is_gone,
                         is_written: seen.is_written,
                         is_open: seen.is_open,
                         size: seen.size,
@@ -383,9 +385,21 @@ impl Live {
 
     /// All of both trees is compared.
     fn walk(&mut self, now: Duration) {
+        self.walk_for(now, now);
+    }
+
+    /// The same, since something may be wrong since the trees were last known to be equal: whoever
+    /// waits, waits for that as well.
+    fn walk_in_doubt(&mut self, now: Duration) {
+        let equal = self.memory.is_equal_until();
+        self.walk_for(now, equal.unwrap_or(self.status.began).min(now));
+    }
+
+    /// The same for what may have happened since then.
+    fn walk_for(&mut self, now: Duration, since: Duration) {
         (self.walked.asked, self.doubt) = (Some(now), None);
-        let all = Change::subtree(RelPath::root());
-        self.dirty.add(now, all, Circumstance::default());
+        let all = Dirty::new(Scope::Subtree, since, now);
+        self.dirty.add_again(RelPath::root(), all);
     }
 
     /// What is in work is over soon, since it hears of the stop as well.

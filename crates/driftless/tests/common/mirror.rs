@@ -277,7 +277,13 @@ impl Mirror {
     pub fn wait_for(&self, name: &str, is_right: impl Fn(u64) -> bool) {
         let began = Instant::now();
         while !self.status()[name].as_u64().is_some_and(&is_right) {
-            assert!(began.elapsed() < LIMIT, "{name}: {}", self.status());
+            let problems = || self.command("problems").run().stdout_text();
+            assert!(
+                began.elapsed() < LIMIT,
+                "{name}: {}\n{}",
+                self.status(),
+                problems()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -102,7 +102,9 @@ impl Live {
         if now.saturating_sub(self.looked_at) >= LOOK_EVERY {
             self.look_at_roots(now);
         }
-        if self.next_walk().is_some_and(|due| due <= now) {
+        if self.doubt.is_some_and(|due| due <= now) {
+            self.walk_in_doubt(now);
+        } else if self.next_walk().is_some_and(|due| due <= now) {
             self.walk(now);
         }
         let is_away = self.away.as_ref().is_some_and(|away| away.again > now);
@@ -297,8 +299,8 @@ impl Live {
     fn come_back(&mut self, now: Duration) {
         if self.away.take().is_some() {
             tracing::info!("within reach again");
-            // Nobody knows what became of the replica meanwhile.
-            self.walk(now);
+            // Nobody knows what became of the trees meanwhile.
+            self.walk_in_doubt(now);
         }
     }
 }
