@@ -62,7 +62,7 @@ test-broker: packages
 	cargo test -p driftless-queue
 
 # Suites of a mirror that make test runs, with more rounds, kills and seeds.
-OF_MIRRORS = mirror cycles listed_cycles simulation
+OF_MIRRORS = mirror mirror_moves cycles listed_cycles simulation
 MIRROR_SEEDS = 200
 
 # Each campaign prints its figures and fails if one of its runs did; all are run, and all suites that go over ssh each way.

@@ -91,7 +91,10 @@ pub struct Seen {
     pub change: Change,
     /// It is a directory.
     pub is_dir: bool,
-    /// Its content was written.
+    /// The directory was removed. Nobody tells any more what was in it, and what stands at its path
+    /// by now is another one.
+    pub is_gone: bool,
+    /// Its content was written, or it is another entry than the one that was there.
     pub is_written: bool,
     /// Somebody still has the file open for writing.
     pub is_open: bool,
@@ -105,6 +108,7 @@ impl Seen {
         Seen {
             change,
             is_dir: false,
+            is_gone: false,
             is_written: false,
             is_open: false,
             size: 0,

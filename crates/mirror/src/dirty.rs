@@ -5,10 +5,12 @@
 //! is. Moments are durations since 1970-01-01 UTC.
 
 mod due;
+mod renames;
 
 use crate::pace::Pace;
 use driftless_model::{Change, Class, Hint, RelPath, Scope, Stamp, Work};
 use due::Due;
+use renames::Renames;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::time::Duration;
@@ -19,6 +21,9 @@ const FILE_MOVES_MAX: usize = 100;
 const DOUBTFUL_MAX: usize = 1000;
 /// A directory that the source lacks may have been renamed, which is heard of within this time.
 const GONE_WAIT: Duration = Duration::from_millis(100);
+/// A rename shows in the tree for no longer before the kernel makes its event, unless the thread
+/// that renames is held up in between.
+const UNSAID: Duration = Duration::from_millis(20);
 /// More paths than this are not told apart: whole directories are looked at in their place.
 pub const DIRTY_PATHS_MAX: usize = 200_000;
 /// So many dirty names of one directory make the directory dirty with all below it, when there are
@@ -71,10 +76,11 @@ impl Move {
     }
 
     /// Either name, where it is not known whether the rename was carried out. The replica may still
-    /// have a directory where the source had a file.
+    /// have a directory where the source had a file, and another file of the same size and times.
     fn end(&self) -> Dirty {
         Dirty {
             is_long: self.is_dir,
+            is_doubtful: true,
             ..Dirty::new(Scope::Subtree, self.since, self.since)
         }
     }
@@ -85,7 +91,9 @@ impl Move {
 pub struct Circumstance {
     /// It is a directory: to look at it costs little, however often it changes.
     pub is_dir: bool,
-    /// Its content was written, by a call that has ended.
+    /// The directory was removed: what is told with all below it takes no longer than its name.
+    pub is_gone: bool,
+    /// Its content was written, by a call that has ended, or it is another entry than was there.
     pub is_written: bool,
     /// Somebody has the file open for writing.
     pub is_open: bool,
@@ -192,6 +200,8 @@ pub struct DirtyPaths {
     /// What was done since the last moment until which everything is known to have been heard of;
     /// `due` is when.
     recent: BTreeMap<RelPath, Dirty>,
+    /// What was told since then.
+    renames: Renames,
     /// Changes that were heard of below what is worked on with all below it: it may have been
     /// looked at before them and be published after them.
     touched: BTreeMap<RelPath, Duration>,
@@ -212,6 +222,7 @@ impl DirtyPaths {
             work: BTreeMap::new(),
             whole: BTreeSet::new(),
             recent: BTreeMap::new(),
+            renames: Renames::default(),
             touched: BTreeMap::new(),
         }
     }
@@ -301,11 +312,12 @@ impl DirtyPaths {
         // A call that writes sets the time first: it may have been at it while the file was copied.
         let is_written = seen.is_written || matches!(change.hint, Some(Hint::Ranges(_)));
         let dirty = Dirty {
-            is_long: change.scope > Scope::Entry || seen.size >= LARGE_BYTES,
+            is_long: change.scope > Scope::Entry && !seen.is_gone || seen.size >= LARGE_BYTES,
             is_doubtful: is_written,
             ..Dirty::new(change.scope, now, due)
         };
         self.touch(&change.path, now);
+        self.renames.told(&change.path, &dirty);
         self.put(change.path, dirty, word);
         self.fold(now);
     }
@@ -350,6 +362,7 @@ impl DirtyPaths {
             let there = path.rebased(&from, &to);
             self.put(there, Dirty { due: now, ..dirty }, Word::Again);
         }
+        self.look_where_it_was_meant(&renamed);
         // What was to be looked at with all above it is to be looked at where it stands now, too.
         if let Some(is_doubtful) = whole {
             let dirty = Dirty {
@@ -358,11 +371,25 @@ impl DirtyPaths {
             };
             self.put(to.clone(), dirty, Word::Again);
         }
-        if renamed.is_dir || self.moves.len() < FILE_MOVES_MAX {
+        let is_followed = renamed.is_dir || self.moves.len() < FILE_MOVES_MAX;
+        if is_followed {
             self.moves.push_back(renamed);
         }
         for path in [from, to] {
-            self.put(path, Dirty::new(Scope::Entry, now, now), Word::Changed);
+            let dirty = Dirty {
+                // What stands there may look like what stood there.
+                is_doubtful: !is_followed,
+                ..Dirty::new(Scope::Entry, now, now)
+            };
+            self.put(path, dirty, Word::Changed);
+        }
+    }
+
+    /// What was told of the new place too early, is looked at wherever it may have been done.
+    fn look_where_it_was_meant(&mut self, renamed: &Move) {
+        for (path, dirty) in self.renames.renamed(renamed) {
+            let due = renamed.since;
+            self.put(path, Dirty { due, ..dirty }, Word::Again);
         }
     }
 
@@ -378,8 +405,11 @@ impl DirtyPaths {
 
     /// Everything that happened until `moment` has been heard of.
     pub fn heard_until(&mut self, moment: Duration) {
+        // Whoever renames is seen to have done so a moment before he says so.
+        let heard = moment.saturating_sub(UNSAID);
         // Of these, `due` says when they were done.
-        self.recent.retain(|_, dirty| dirty.due > moment);
+        self.recent.retain(|_, dirty| dirty.due > heard);
+        self.renames.forget_until(heard);
     }
 
     /// Takes what is due in a lane, the oldest first.
@@ -476,6 +506,13 @@ impl DirtyPaths {
     /// Nothing of what was taken was done: the trees were out of reach. What was taken first is given
     /// back first.
     pub fn give_back(&mut self, now: Duration, taken: Taken) {
+        for renamed in &taken.moves {
+            // What follows may have been carried out by now, and have taken what this one should.
+            let places = self.places_after(renamed);
+            let ends = [&renamed.from, &renamed.to];
+            let later = places.into_iter().filter(|place| !ends.contains(&place));
+            later.for_each(|place| self.put_in_doubt(place, renamed));
+        }
         self.moving.drain(..taken.moves.len());
         for (path, dirty) in taken.paths {
             self.let_go(now, &path);
@@ -492,33 +529,42 @@ impl DirtyPaths {
     /// Something new may stand at the old one by now, on what the rename has not taken away, and what
     /// stands there may have the sizes and times of what is to.
     pub fn not_moved(&mut self, renamed: &Move) {
+        for place in self.places_after(renamed) {
+            self.put_in_doubt(place, renamed);
+        }
+    }
+
+    /// Both names of a rename, and wherever those that were told after it take what is there.
+    fn places_after(&self, renamed: &Move) -> Vec<RelPath> {
         let later = self.moving.iter().skip_while(|one| *one != renamed).skip(1);
-        let mut doubtful = vec![renamed.from.clone(), renamed.to.clone()];
+        let mut places = vec![renamed.from.clone(), renamed.to.clone()];
         for one in later.chain(&self.moves) {
             let takes = |path: &RelPath| one.from.is_within(path) || path.is_within(&one.from);
-            if doubtful.iter().any(takes) {
+            if places.iter().any(takes) {
                 // It takes what is not what it should be; the old names stay in doubt as well.
-                let there = doubtful.iter().map(|path| path.rebased(&one.from, &one.to));
-                doubtful = doubtful
+                let there = places.iter().map(|path| path.rebased(&one.from, &one.to));
+                places = places
                     .iter()
                     .cloned()
                     .chain(there)
                     .chain([one.to.clone()])
                     .collect();
-                doubtful.sort();
-                doubtful.dedup();
-                if doubtful.len() > DOUBTFUL_MAX {
-                    doubtful = vec![RelPath::root()];
+                places.sort();
+                places.dedup();
+                if places.len() > DOUBTFUL_MAX {
+                    return vec![RelPath::root()];
                 }
             }
         }
-        for path in doubtful {
-            let dirty = Dirty {
-                is_doubtful: !path.is_root(),
-                ..renamed.end()
-            };
-            self.put(path, dirty, Word::Again);
-        }
+        places
+    }
+
+    fn put_in_doubt(&mut self, path: RelPath, renamed: &Move) {
+        let dirty = Dirty {
+            is_doubtful: !path.is_root(),
+            ..renamed.end()
+        };
+        self.put(path, dirty, Word::Again);
     }
 
     /// Everything is due: somebody waits for it.

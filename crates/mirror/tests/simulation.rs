@@ -7,8 +7,9 @@ use driftless_model::{Change, Class, Hint, RelPath, Scope};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-const SEEDS: u64 = 2000;
-const CHANGES: usize = 400;
+const SEEDS: u64 = 4000;
+const ROUNDS: usize = 20;
+const CHANGES: usize = 20;
 const LANES: [Lane; 3] = [Lane::Short, Lane::Long, Lane::Walk];
 const UNWRITTEN_MAX: usize = 4;
 const TICK: Duration = Duration::from_nanos(1);
@@ -62,6 +63,32 @@ struct Published {
     written: Duration,
 }
 
+/// An event on its way.
+struct Event {
+    heard: Duration,
+    happened: Duration,
+    /// How much had become of directories by then.
+    history: usize,
+    change: Change,
+    seen: Circumstance,
+}
+
+/// What became of a directory.
+enum Became {
+    Renamed(RelPath, RelPath),
+    Removed(RelPath),
+}
+
+impl Became {
+    /// Where the directory is after that, if there is one that was at `path`.
+    fn follow(&self, path: &RelPath) -> Option<RelPath> {
+        match self {
+            Became::Renamed(from, to) => Some(path.rebased(from, to)),
+            Became::Removed(gone) => (path != gone).then(|| path.clone()),
+        }
+    }
+}
+
 struct World {
     rng: fastrand::Rng,
     now: Duration,
@@ -70,12 +97,17 @@ struct World {
     replica: Tree,
     dirty: DirtyPaths,
     /// Events on their way.
-    events: VecDeque<(Duration, Change, Circumstance)>,
-    /// When the change happened of which each of them tells.
-    happened: VecDeque<Duration>,
+    events: VecDeque<Event>,
+    /// Whether events name directories by handles, which lead to where they are when somebody
+    /// hears of the event (fanotify(7)), or by the paths that they had.
+    by_handles: bool,
+    /// What became of the directories of the source.
+    history: Vec<Became>,
     lanes: [Option<Work>; 3],
     unwritten: VecDeque<Published>,
     fails: bool,
+    /// Whether all is looked at now and then, which mends whatever went wrong before.
+    is_mended: bool,
 }
 
 impl World {
@@ -88,10 +120,20 @@ impl World {
             replica: Tree::default(),
             dirty: DirtyPaths::new(Duration::from_secs(2)),
             events: VecDeque::new(),
-            happened: VecDeque::new(),
+            by_handles: seed % 2 == 1,
+            history: Vec::new(),
             lanes: [None, None, None],
             unwritten: VecDeque::new(),
             fails: true,
+            is_mended: seed.is_multiple_of(3),
+        }
+    }
+
+    fn burst(&mut self) -> usize {
+        if self.rng.u8(..) < 60 {
+            self.rng.usize(2..8)
+        } else {
+            1
         }
     }
 
@@ -102,27 +144,71 @@ impl World {
     }
 
     fn tell(&mut self, mut change: Change) {
-        if change == Change::entry(change.path.clone()) && self.rng.u8(..) < 30 {
+        let is_entry = change == Change::entry(change.path.clone());
+        if !self.by_handles && is_entry && self.rng.u8(..) < 30 {
             // Some detectors know no more than that it is in this directory.
             let dir = change.path.above().next().unwrap_or_default();
             change = Change::names(dir);
         }
         let seen = Circumstance {
             is_dir: self.rng.bool(),
-            is_written: self.rng.bool(),
+            is_gone: change.scope == Scope::Subtree && change.hint.is_none(),
+            is_written: self.by_handles && is_entry || self.rng.bool(),
             is_open: self.rng.u8(..) < 60,
             size: if self.rng.u8(..) < 60 { 1 << 30 } else { 0 },
         };
         let times = if self.rng.u8(..) < 30 { 2 } else { 1 };
         for _ in 0..times {
             let heard = self.now + Duration::from_millis(self.rng.u64(0..50));
-            let last = self
+            let heard = self
                 .events
                 .back()
-                .map_or(heard, |(last, ..)| heard.max(*last));
-            self.events.push_back((last, change.clone(), seen));
-            self.happened.push_back(self.now);
+                .map_or(heard, |last| heard.max(last.heard));
+            self.events.push_back(Event {
+                heard,
+                happened: self.now,
+                history: self.history.len(),
+                change: change.clone(),
+                seen,
+            });
         }
+    }
+
+    /// Where a directory is by now of which an event was made when it was at `path`.
+    fn dir_by_now(&self, path: RelPath, event: &Event) -> Option<RelPath> {
+        let mut later = self.history[event.history..].iter();
+        let is_path = !self.by_handles;
+        match is_path {
+            true => Some(path),
+            false => later.try_fold(path, |path, what| what.follow(&path)),
+        }
+    }
+
+    /// The path of an entry that was at `path` when an event was made of it, as it is told by now;
+    /// nothing if its directory is gone.
+    fn path_by_now(&self, path: &RelPath, event: &Event) -> Option<RelPath> {
+        let (dir, name) = path.split_last()?;
+        Some(self.dir_by_now(dir, event)?.join(name))
+    }
+
+    /// What is heard of an event by now.
+    fn heard(&self, event: &Event) -> Option<(Change, Circumstance)> {
+        let (Change { path, scope, hint }, mut seen) = (event.change.clone(), event.seen);
+        let (path, hint) = match hint {
+            _ if scope == Scope::Names => (self.dir_by_now(path, event)?, None),
+            Some(Hint::MovedFrom(from)) => {
+                let ends = [&path, &from].map(|end| self.path_by_now(end, event));
+                match ends {
+                    [Some(path), Some(from)] => (path, Some(Hint::MovedFrom(from))),
+                    [path, from] => {
+                        seen.is_written = true;
+                        (path.or(from)?, None)
+                    }
+                }
+            }
+            hint => (self.path_by_now(&path, event)?, hint),
+        };
+        Some((Change { path, scope, hint }, seen))
     }
 
     /// Somebody changes the source.
@@ -144,16 +230,88 @@ impl World {
             6 if self.source.0.contains_key(&path) => {
                 // Each entry goes by itself, what is below first.
                 for at in self.source.below(&path).into_iter().rev() {
-                    self.source.0.remove(&at);
-                    self.tell(Change::entry(at));
+                    if self.source.0.remove(&at) == Some(None) {
+                        self.history.push(Became::Removed(at.clone()));
+                        self.tell(Change::subtree(at));
+                    } else {
+                        self.tell(Change::entry(at));
+                    }
                 }
             }
-            _ => self.rename(path),
+            7 => self.swap(),
+            _ => {
+                let to = self.any_path();
+                self.rename(path, to);
+            }
         }
     }
 
-    fn rename(&mut self, from: RelPath) {
-        let to = self.any_path();
+    /// Two directories change places, a moment after something has changed in them.
+    fn swap(&mut self) {
+        let dirs = self.source.0.iter().filter(|(_, what)| what.is_none());
+        let dirs: Vec<RelPath> = dirs.map(|(path, _)| path.clone()).collect();
+        let [one, other, third] = [(); 3].map(|()| self.rng.choice(&dirs));
+        let (Some(one), Some(other), Some(third)) = (one, other, third) else {
+            return;
+        };
+        for dir in [one, other] {
+            let [from, to] = [self.rng.u8(b'a'..b'd'), self.rng.u8(b'a'..b'd')];
+            self.write(dir.join(&[from]));
+            self.rename(dir.join(&[from]), dir.join(&[to]));
+        }
+        if self.rng.bool() {
+            let [file, at] = [self.rng.u8(b'a'..b'd'), self.rng.u8(b'a'..b'd')];
+            self.swap_both(&one.join(&[file]), &third.join(&[at]));
+        }
+        self.swap_both(one, other);
+    }
+
+    fn swap_both(&mut self, one: &RelPath, other: &RelPath) {
+        let is_possible = !one.is_within(other) && !other.is_within(one);
+        let aside = RelPath::root().join(b"aside");
+        if is_possible && self.rng.bool() {
+            self.rename(one.clone(), aside.clone());
+            self.rename(other.clone(), one.clone());
+            self.rename(aside, other.clone());
+        } else if is_possible && self.has_both(one, other) {
+            self.exchange(one, other);
+        }
+    }
+
+    fn has_both(&self, one: &RelPath, other: &RelPath) -> bool {
+        [one, other]
+            .iter()
+            .all(|path| self.source.0.contains_key(path))
+    }
+
+    /// In one call: `RENAME_EXCHANGE` of renameat2(2), of which two renames are told.
+    fn exchange(&mut self, one: &RelPath, other: &RelPath) {
+        let between = &RelPath::root().join(b"between");
+        for (from, to) in [(one, between), (other, one), (between, other)] {
+            self.source.rename(from, to);
+            self.history.push(Became::Renamed(from.clone(), to.clone()));
+        }
+        for (from, to) in [(one, other), (other, one)] {
+            self.tell_rename(from.clone(), to.clone());
+        }
+    }
+
+    fn tell_rename(&mut self, from: RelPath, path: RelPath) {
+        let is_dir = self.source.is_dir(&path);
+        let scope = if is_dir { Scope::Subtree } else { Scope::Entry };
+        let hint = Some(Hint::MovedFrom(from));
+        self.tell(Change { path, scope, hint });
+    }
+
+    fn write(&mut self, path: RelPath) {
+        let is_possible = self.source.has_parent(&path) && !self.source.is_dir(&path);
+        if is_possible && self.rng.bool() {
+            self.source.0.insert(path.clone(), Some(self.version));
+            self.tell(Change::entry(path));
+        }
+    }
+
+    fn rename(&mut self, from: RelPath, to: RelPath) {
         let is_dir = self.source.is_dir(&from);
         let is_possible = self.source.0.contains_key(&from)
             && self.source.has_parent(&to)
@@ -163,23 +321,29 @@ impl World {
             && (!is_dir || self.source.below(&to).len() <= 1);
         if is_possible {
             self.source.rename(&from, &to);
-            let scope = if is_dir { Scope::Subtree } else { Scope::Entry };
-            let path = to;
-            let hint = Some(Hint::MovedFrom(from));
-            self.tell(Change { path, scope, hint });
+            if is_dir {
+                self.history.push(Became::Removed(to.clone()));
+                self.history.push(Became::Renamed(from.clone(), to.clone()));
+            }
+            self.tell_rename(from, to);
         }
     }
 
     fn hear(&mut self) {
-        while self.events.front().is_some_and(|(at, ..)| *at <= self.now) {
-            let (_, change, seen) = self.events.pop_front().expect("there is one");
-            self.happened.pop_front();
-            self.dirty.add(self.now, change, seen);
+        while self
+            .events
+            .front()
+            .is_some_and(|event| event.heard <= self.now)
+        {
+            let event = self.events.pop_front().expect("there is one");
+            if let Some((change, seen)) = self.heard(&event) {
+                self.dirty.add(self.now, change, seen);
+            }
         }
         let heard = self
-            .happened
+            .events
             .front()
-            .map_or(self.now, |at| at.saturating_sub(TICK));
+            .map_or(self.now, |event| event.happened.saturating_sub(TICK));
         self.dirty.heard_until(heard);
     }
 
@@ -217,12 +381,21 @@ impl World {
             && self.replica.has_parent(to)
             && !to.is_within(from)
             && !from.is_within(to)
-            && !self.replica.0.contains_key(to)
+            && (renamed.is_dir || self.is_right(from, to))
+            && (!self.replica.0.contains_key(to) || !renamed.is_dir && !self.replica.is_dir(to))
             && self.rng.u8(..) > 20;
         if is_possible {
             self.replica.rename(from, to);
         }
         is_possible
+    }
+
+    /// Whether a file of the replica looks like the source's at its new place, and not like the
+    /// one at the old.
+    fn is_right(&self, from: &RelPath, to: &RelPath) -> bool {
+        let file = self.replica.0.get(from);
+        self.are_alike(file, self.source.0.get(to))
+            && !self.are_alike(file, self.source.0.get(from))
     }
 
     /// What the source has at a path now, with its parents, and below it.
@@ -300,7 +473,7 @@ impl World {
 
     /// What was published is durable; or the replica goes away with all that is not.
     fn write_out(&mut self) {
-        if self.fails && self.rng.u16(..) < 200 {
+        if self.is_mended && self.fails && self.rng.u16(..) < 200 {
             let all: Vec<Published> = self.unwritten.drain(..).collect();
             for one in all {
                 self.dirty.give_back(self.now, one.taken);
@@ -338,6 +511,13 @@ impl World {
         let is_bad = self.fails && self.rng.u8(..) < 20 && taken.paths.contains_key(path);
         // The engine looks again before it publishes, and makes nothing of what has changed.
         let is_stale = self.source.0.get(path).copied() != what;
+        let is_doubtful = path.above().chain([path.clone()]).any(|at| {
+            let of = taken.paths.get(&at).filter(|dirty| dirty.is_doubtful);
+            of.is_some_and(|dirty| dirty.scope == Scope::Subtree || at == *path)
+        });
+        if !is_doubtful && !is_stale && self.is_taken_for(path, what) {
+            return None;
+        }
         let is_whole = path.above().chain([path.clone()]).any(|at| {
             let is_named = path.above().next().as_ref() == Some(&at);
             taken.paths.get(&at).is_some_and(|dirty| {
@@ -351,6 +531,22 @@ impl World {
         } else {
             None
         }
+    }
+
+    /// Whether two files have the same size and times.
+    fn are_alike(&self, one: Option<&Option<u64>>, other: Option<&Option<u64>>) -> bool {
+        let class = |version: u64| version % if self.by_handles { 3 } else { u64::MAX };
+        match (one, other) {
+            (Some(Some(one)), Some(Some(other))) => class(*one) == class(*other),
+            (one, other) => one == other,
+        }
+    }
+
+    /// Whether the replica's file looks like what was found, without a look at its content.
+    fn is_taken_for(&self, path: &RelPath, what: Option<Option<u64>>) -> bool {
+        self.by_handles
+            && what.is_some_and(|what| what.is_some())
+            && self.are_alike(self.replica.0.get(path), what.as_ref())
     }
 
     fn publish(&mut self, path: &RelPath, what: Option<Option<u64>>) -> bool {
@@ -397,28 +593,39 @@ impl World {
     }
 }
 
-fn simulate(seed: u64) {
-    let mut world = World::new(seed);
-    for _ in 0..CHANGES {
-        world.change();
-        world.step();
-        if world.rng.u16(..) < 400 {
-            // On schedule.
-            world.walk();
-        }
-        if world.rng.u16(..) < 200 {
-            world.crash();
-        }
-    }
+/// Nothing changes any more, and nothing fails, until the replica is equal.
+fn settle(world: &mut World, context: &str) {
     world.fails = false;
     let mut steps = 0;
     while !(world.dirty.is_empty() && world.events.is_empty()) {
         world.now += Duration::from_secs(1);
         world.step();
         steps += 1;
-        assert!(steps < 20_000, "seed {seed}: {:?}", world.dirty);
+        assert!(steps < 20_000, "{context}: {:?}", world.dirty);
     }
-    assert_eq!(world.replica, world.source, "seed {seed}");
+    assert_eq!(world.replica, world.source, "{context}");
+    world.fails = true;
+}
+
+fn simulate(seed: u64) {
+    let mut world = World::new(seed);
+    for round in 0..ROUNDS {
+        for _ in 0..CHANGES {
+            // Some come in a burst.
+            for _ in 0..world.burst() {
+                world.change();
+            }
+            world.step();
+            if world.is_mended && world.rng.u16(..) < 400 {
+                // On schedule.
+                world.walk();
+            }
+            if world.rng.u16(..) < 200 {
+                world.crash();
+            }
+        }
+        settle(&mut world, &format!("seed {seed}, round {round}"));
+    }
 }
 
 #[test]

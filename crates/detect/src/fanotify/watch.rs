@@ -3,7 +3,9 @@
 //!
 //! Events name directories by handles. A handle is opened when its event is read, and its path is
 //! the one that the directory has then: a rename that came after the event has an event of its own,
-//! which follows. So the path of an event may be newer than the event, and never misleads.
+//! which follows. So the path of an event may be newer than the renames that were told before it,
+//! and whoever follows renames has to mind that. What happened in a directory that is gone is not
+//! told: the event of its removal stands for it.
 
 use super::event::{Event, Handle, Place, parse};
 use super::sys;
@@ -318,12 +320,14 @@ impl<'a> Paths<'a> {
         let is_made = |file: &Stat| mask & libc::FAN_CREATE != 0 && file.st_nlink == 1;
         let writes = mask & libc::FAN_MODIFY != 0 || file.as_ref().is_some_and(is_made);
         let is_filled = is_dir && mask & libc::FAN_CREATE != 0 && dir.is_subvolume(place.name);
+        let is_gone = is_dir && mask & libc::FAN_DELETE != 0;
         seen.push(Seen {
-            change: match is_filled {
+            change: match is_filled || is_gone {
                 true => Change::subtree(path),
                 false => Change::entry(path),
             },
             is_dir,
+            is_gone,
             is_written: mask & libc::FAN_MODIFY != 0,
             is_open: writes && mask & libc::FAN_CLOSE_WRITE == 0,
             size: file.map_or(0, |file| u64::try_from(file.st_size).unwrap_or(0)),
@@ -344,9 +348,12 @@ impl<'a> Paths<'a> {
                 None => return,
             },
         };
-        let change = Change { path, scope, hint };
+        seen.push(Seen {
+            // Another file is there by now, or none.
+            is_written: hint.is_none(),
+            ..Seen::closed(Change { path, scope, hint })
+        });
         let (old, new) = ends;
-        seen.extend([change].into_iter().map(Seen::closed));
         // The times of both directories have changed.
         seen.extend([old, new].iter().flatten().filter_map(of_parent));
     }

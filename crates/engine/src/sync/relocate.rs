@@ -73,7 +73,27 @@ impl Trees {
             return Ok(false);
         }
         let to_dir = descend_mut(replica, &to.0)?;
+        if renamed.is_dir {
+            // In an exchange it would take the place of the other one.
+            if present(to_dir.look(&to.1))?.is_some() {
+                return Ok(false);
+            }
+        } else {
+            let left = descend(source, &from.0).and_then(|dir| dir.look(&from.1));
+            if present(left)?.is_some_and(|left| is_like(&left, &moved)) {
+                // It may be what has come to its old place.
+                return Ok(false);
+            }
+        }
         to_dir.take(&*from_dir, &from.1, &to.1).map(|()| true)
+    }
+}
+
+/// What was looked at, if it is there.
+fn present(looked_at: Done<Meta>) -> Done<Option<Meta>> {
+    match looked_at {
+        Err(fault) if fault.is_absent() => Ok(None),
+        looked_at => looked_at.map(Some),
     }
 }
 
