@@ -528,6 +528,29 @@ fn sizes_and_times_do_not_hide_from_live_changes_what_was_replaced_or_written() 
 }
 
 #[test]
+fn a_source_that_is_empty_for_a_moment_is_followed_when_it_is_filled() {
+    let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let source = subvolume(&scratch, "source");
+    for name in ["one", "other"] {
+        fs::write(source.join(name), "content").expect("a file");
+    }
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    for name in ["one", "other"] {
+        fs::remove_file(source.join(name)).expect("removed");
+    }
+    let late = mirror.command("barrier").arg("--timeout=3s").run();
+    assert_eq!(late.code(), 6, "{}", late.describe());
+    assert!(mirror.replica.join("one").exists(), "it was not emptied");
+    for name in ["one", "filled"] {
+        fs::write(source.join(name), "content").expect("a file");
+    }
+    mirror.barrier();
+    check_snapshot(&mirror, &mirror.replica, "filled");
+    assert!(mirror.replica.join("filled").exists());
+}
+
+#[test]
 fn what_is_no_subvolume_is_refused_with_what_to_do() {
     let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
     let source = subvolume(&scratch, "source");

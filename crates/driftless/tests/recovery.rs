@@ -530,6 +530,24 @@ fn a_failover_right_after_a_barrier_loses_nothing() {
 }
 
 #[test]
+fn what_was_done_after_a_clock_was_ahead_is_told_before_it_goes() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let (source, replica) = (scratch.dir("source"), scratch.dir("replica"));
+    write(&source, "file", "content");
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    mirror.stop();
+    done(&mirror, &["failover", "--yes", "--json"]);
+    let ahead = mirror.changed_state("UPDATE job SET equal_until_ms = equal_until_ms + 3600000");
+    assert!(ahead.success());
+    write(&source, "late", "late on the source");
+    let told = done(&mirror, &["failback", "--dry-run", "--json"]);
+    let lost = told["lost_paths"].as_array().expect("a list");
+    assert!(lost.contains(&"late".into()), "{told}");
+    assert_eq!(told["equal_until"], Value::Null);
+}
+
+#[test]
 fn a_failover_whose_snapshot_is_gone_can_come_to_another_end_and_opens_the_replica() {
     let near = Scratch::new(FsKind::Btrfs, SIZE_MIB);
     let far = Scratch::new(FsKind::Btrfs, SIZE_MIB);

@@ -183,6 +183,19 @@ fn post(mirror: &Mirror) -> Driftless {
 
 const POSTS: &str = "detect = [\"announcements\"]\ndelete = true\n";
 
+/// Anybody who may post can post such names.
+#[test]
+fn names_that_cannot_be_are_no_problem() {
+    let (_folder, source) = place();
+    put(&source, "file", b"content");
+    let mirror = Mirror::of(&source, POSTS);
+    mirror.barrier();
+    let long = source.join("x".repeat(300));
+    let _done = post(&mirror).arg(&long).run().expect(0);
+    mirror.check_equal("names that cannot be");
+    assert_eq!(mirror.status()["problems"], 0, "{}", mirror.status());
+}
+
 #[test]
 fn posts_of_any_user_are_followed() {
     let (folder, source) = place();

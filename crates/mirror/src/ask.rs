@@ -63,7 +63,7 @@ pub enum Answer {
         /// Paths that are left.
         left: u64,
     },
-    /// The question makes no sense.
+    /// The question makes no sense, or what was asked for does not last.
     Refused(String),
 }
 

@@ -52,11 +52,15 @@ const TICK: Duration = Duration::from_secs(1);
 /// What time it is, since 1970: as it was when the mirror began, and what has passed since. A clock
 /// that is set meanwhile makes no lag.
 pub fn now() -> Duration {
-    static BEGAN: LazyLock<(Duration, Instant)> = LazyLock::new(|| {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        (since.unwrap_or_default(), Instant::now())
-    });
+    static BEGAN: LazyLock<(Duration, Instant)> = LazyLock::new(|| (by_clock(), Instant::now()));
     BEGAN.0 + BEGAN.1.elapsed()
+}
+
+/// What the clock says, since 1970: it may have been set since the mirror began. Files have their
+/// times by it, and hours of the day are meant by it.
+pub fn by_clock() -> Duration {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default()
 }
 
 /// One replica that is kept equal.
@@ -247,7 +251,7 @@ impl Live {
     pub fn run(mut self) -> bool {
         while !self.stop.load(Relaxed) {
             self.pulse.beat(now());
-            self.interrupt(now());
+            self.interrupt();
             self.begin_work();
             self.close_after_purge();
             self.wait();
@@ -404,7 +408,7 @@ impl Live {
 
     /// What is in work is over soon, since it hears of the stop as well.
     fn end(mut self) {
-        self.interrupt(now());
+        self.interrupt();
         self.lanes.clear();
         self.hearing.stop();
         while self.is_busy() {

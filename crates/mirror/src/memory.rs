@@ -5,6 +5,7 @@
 //! that of fanotify is a moment, from which on times of change are looked at after an end.
 
 use crate::dirty::Dirty;
+use crate::live::by_clock;
 use crate::status::{Problems, Trouble};
 use driftless_engine::Counts;
 use driftless_model::{Lag, RelPath, Scope};
@@ -299,9 +300,10 @@ impl Memory {
         }];
     }
 
-    /// Everything that happened until then is on the replica.
+    /// Everything that happened until then is on the replica. Files that are written later have
+    /// times of the clock as it is, which may have been ahead when the mirror began.
     pub fn equal_until(&mut self, moment: Duration) {
-        self.is_equal = Some(moment);
+        self.is_equal = Some(moment.min(by_clock()));
     }
 
     /// Until when that is known; of an earlier life, too.

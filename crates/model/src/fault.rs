@@ -44,10 +44,12 @@ pub struct Fault {
 pub const LINE_LOST: i32 = 4096;
 
 impl Fault {
-    /// Whether the entry is known not to be there. No other error proves that, a stale handle of a
-    /// network file system neither.
+    /// Whether the entry is known not to be there: there is none, or its file system can have none
+    /// by a name that is so long, as long as it is looked for by that name alone. No other error
+    /// proves that, a stale handle of a network file system neither.
     pub fn is_missing(&self) -> bool {
-        self.errno == errno::ENOENT
+        let is_looked_for = matches!(self.act, Act::LookAt | Act::OpenDirectory);
+        self.errno == errno::ENOENT || is_looked_for && self.errno == errno::ENAMETOOLONG
     }
 
     /// Whether what should be a directory is none (`ENOTDIR`; `ELOOP` for a symbolic link).

@@ -265,6 +265,15 @@ impl Mirror {
         self.statuses().swap_remove(0)
     }
 
+    /// Changes its state behind its back, while it does not run.
+    pub fn changed_state(&self, sql: &str) -> std::process::ExitStatus {
+        let changed = std::process::Command::new("sqlite3")
+            .arg(self.state_file())
+            .arg(sql)
+            .status();
+        changed.expect("sqlite3 runs")
+    }
+
     /// How each replica is.
     pub fn statuses(&self) -> Vec<Value> {
         let told = self.command("status").arg("--json").run().expect(0);

@@ -1,6 +1,6 @@
 //! What a life answers when it is asked, and when those who wait have what they waited for.
 
-use super::{Live, now};
+use super::{Live, by_clock, now};
 use crate::ask::{Answer, Ask, Asked, Troubles};
 use crate::dirty::Lane;
 use crate::status::Status;
@@ -21,7 +21,7 @@ impl Live {
             }]),
             Ask::Pause => {
                 self.is_paused = true;
-                self.interrupt(now);
+                self.interrupt();
                 self.memory.pause(now, true);
                 self.pausing.push(asked.reply);
                 self.let_go(now);
@@ -29,9 +29,9 @@ impl Live {
             }
             Ask::Resume => {
                 self.is_paused = false;
-                self.interrupt(now);
+                self.interrupt();
                 self.memory.pause(now, false);
-                Answer::Done
+                self.kept()
             }
             Ask::Foreign => {
                 let replica = self.job.replicas[0].clone();
@@ -66,9 +66,17 @@ impl Live {
         }
         self.settle(now);
         self.hands.shut();
+        let answer = self.kept();
         for reply in self.pausing.drain(..) {
-            reply.give(Answer::Done);
+            reply.give(answer.clone());
         }
+    }
+
+    /// It was done, and the state knows of it, unless that cannot be written.
+    fn kept(&self) -> Answer {
+        let refused = |why| format!("done, but the next start will not know of it: {why}");
+        let failed = self.memory.failed().map(refused);
+        failed.map_or(Answer::Done, Answer::Refused)
     }
 
     fn retry(&mut self, now: Duration, path: Option<Vec<u8>>) -> Answer {
@@ -162,7 +170,7 @@ impl Live {
         status.walk = self.walked.clone();
         status.is_walking = self.busy[&Lane::Walk] > 0;
         status.is_paused = self.is_paused;
-        status.is_quiet = self.job.quiet.holds_at(now);
+        status.is_quiet = self.job.quiet.holds_at(by_clock());
         status.away = self.away.as_ref().map(|away| away.why.clone());
         if let Some(cycle) = &self.cycle {
             if self.reads_snapshots() {

@@ -217,6 +217,7 @@ impl Live {
     pub(super) fn turn_cycle(&mut self, now: Duration) -> bool {
         let is_busy = self.is_busy();
         let is_left = self.dirty.has_fresh();
+        let is_away = self.away.is_some();
         let is_equal = self.dirty.is_empty() && self.problems.count() == 0;
         if self.cycle.is_some() && !self.reads_snapshots() {
             return self.turn_beside(now);
@@ -228,6 +229,9 @@ impl Live {
             Stage::Idle if now >= cycle.next => cycle.begin(now),
             Stage::Made(_) if !is_busy => self.change_over(now),
             Stage::Saving => self.save_change_over(now),
+            // The trees are out of reach, or a source that is empty is not taken for one: by now it
+            // may be another.
+            Stage::Copying if is_away && !is_busy && now >= cycle.next => self.give_up_cycle(now),
             Stage::Copying if is_busy || is_left => {}
             // A name that nobody told of may differ.
             Stage::Copying if self.doubt.is_some() => self.doubt = Some(now),
@@ -254,6 +258,7 @@ impl Live {
         (cycle.snapshot, cycle.at) = (Some(made.name), made.at);
         (cycle.is_read, cycle.counts, cycle.failed) = (true, RunCounts::default(), None);
         self.hands.read_from(&made.path);
+        self.try_again(now);
         // What was done so far was done before any of it.
         self.dirty.heard_until(now);
         self.status.heard(made.changes.len(), 0);

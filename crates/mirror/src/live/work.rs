@@ -1,7 +1,7 @@
 //! What a life does next: which lane gets what, what became of it, and what is done when the trees
 //! are out of reach.
 
-use super::{Live, now};
+use super::{Live, by_clock, now};
 use crate::dirty::{Circumstance, Dirty, Lane};
 use crate::hands::{Ended, Outcome, Work, is_to_be_told};
 use crate::job::Detect;
@@ -41,24 +41,25 @@ pub(super) struct Away {
 
 impl Live {
     /// Nothing may be done at the moment.
-    fn is_at_rest(&self, now: Duration) -> bool {
-        self.is_paused || self.job.quiet.holds_at(now)
+    fn is_at_rest(&self) -> bool {
+        self.is_paused || self.job.quiet.holds_at(by_clock())
     }
 
     /// Has lanes give back what they are at when nothing may be done any more: a comparison of all
     /// may take hours.
-    pub(super) fn interrupt(&self, now: Duration) {
-        let is_over = self.stop.load(Relaxed) || self.is_at_rest(now);
+    pub(super) fn interrupt(&self) {
+        let is_over = self.stop.load(Relaxed) || self.is_at_rest();
         self.interrupt.store(is_over, Relaxed);
     }
 
     /// When there is something to do next, unless nothing may be done.
     pub(super) fn next_work(&self, now: Duration) -> Option<Duration> {
-        if self.is_at_rest(now) {
+        if self.is_at_rest() {
             return None;
         }
         if let Some(away) = &self.away {
-            return Some(away.again);
+            let next = self.next_cycle().into_iter().chain([away.again]);
+            return next.filter(|due| *due > now).min();
         }
         let walk = self.next_walk().into_iter().chain(self.next_cycle());
         let due = self
@@ -107,8 +108,10 @@ impl Live {
         } else if self.next_walk().is_some_and(|due| due <= now) {
             self.walk(now);
         }
-        let is_away = self.away.as_ref().is_some_and(|away| away.again > now);
-        if self.is_at_rest(now) || is_away || !self.turn_cycle(now) {
+        if self.is_at_rest() || !self.turn_cycle(now) {
+            return;
+        }
+        if self.away.as_ref().is_some_and(|away| away.again > now) {
             return;
         }
         for (lane, threads) in LANES {
@@ -293,6 +296,13 @@ impl Live {
         self.away = Some(Away { why, again, pause });
         if self.hands.is_deaf() {
             self.stop.store(true, Relaxed);
+        }
+    }
+
+    /// Something may be another tree by now: that is not waited for.
+    pub(super) fn try_again(&mut self, now: Duration) {
+        if let Some(away) = &mut self.away {
+            away.again = now;
         }
     }
 

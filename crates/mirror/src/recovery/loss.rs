@@ -1,6 +1,7 @@
 //! What is lost when a side is given up: what the state of the mirror says has not come to the
 //! replica, and what the other tree has that is newer than both were known to be equal.
 
+use crate::live::by_clock;
 use driftless_model::{Problem, RelPath, Stamp};
 use driftless_state::StateError;
 use driftless_state::mirror::{MirrorView, RoleRow};
@@ -45,7 +46,8 @@ impl Loss {
             role: job.role,
             replica: job.mark,
             shared: shared.collect(),
-            equal_until: job.equal_until,
+            // The clock was ahead, and no time of a file says what was changed since.
+            equal_until: job.equal_until.filter(|until| *until <= by_clock()),
             left: left.into_iter().map(|row| row.path).collect(),
             problems: problems.into_iter().map(|row| row.problem).collect(),
             common: common.map(|row| (row.replica, row.made)),
