@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods)]
 
 use driftless_detect::snapshot::btrfs::changed_ranges;
-use driftless_model::Stamp;
+use driftless_model::{RelPath, Stamp};
 use driftless_testkit::{FsKind, Scratch};
 use fastrand::Rng;
 use rustix::fs::{FallocateFlags, fallocate};
@@ -92,7 +92,8 @@ fn check(older: &Path, newer: &Path, name: &str, written: &[Range<u64>]) -> u64 
     let meta = fs::metadata(&was).expect("it is there");
     let time = time_of(&meta);
     let inode = fs::metadata(&is).expect("it is there").ino();
-    let told = changed_ranges((older, newer), inode, (meta.len(), time));
+    let path = RelPath::root().join(name.as_bytes());
+    let told = changed_ranges((older, newer), (&path, inode), (meta.len(), time));
     let told = told.unwrap_or_else(|| panic!("nothing is told of {name}"));
     let (was, is) = (fs::read(was).expect("read"), fs::read(is).expect("read"));
     let is_told = |at: u64| told.iter().any(|range| range.contains(&at));
@@ -112,7 +113,11 @@ fn check(older: &Path, newer: &Path, name: &str, written: &[Range<u64>]) -> u64 
         ..time
     };
     for other in [(meta.len() + 1, time), (meta.len(), other_time)] {
-        assert_eq!(changed_ranges((older, newer), inode, other), None, "{name}");
+        assert_eq!(
+            changed_ranges((older, newer), (&path, inode), other),
+            None,
+            "{name}"
+        );
     }
     bytes
 }
@@ -169,15 +174,47 @@ fn of_another_file_nothing_is_told() {
     let (was, is) = [&older, &newer]
         .map(|of| fs::metadata(of.join("one")).expect("there"))
         .into();
-    let time = time_of(&was);
+    let (time, path) = (time_of(&was), RelPath::root().join(b"one"));
     for inode in [was.ino(), is.ino(), 1, u64::MAX] {
-        assert_eq!(changed_ranges((&older, &newer), inode, (4, time)), None);
+        assert_eq!(
+            changed_ranges((&older, &newer), (&path, inode), (4, time)),
+            None
+        );
     }
     // Neither are two that do not follow each other, or what is no btrfs.
     let inode = is.ino();
-    assert_eq!(changed_ranges((&newer, &older), inode, (4, time)), None);
     assert_eq!(
-        changed_ranges((Path::new("/proc"), &older), inode, (4, time)),
+        changed_ranges((&newer, &older), (&path, inode), (4, time)),
         None
     );
+    assert_eq!(
+        changed_ranges((Path::new("/proc"), &older), (&path, inode), (4, time)),
+        None
+    );
+}
+
+#[test]
+fn of_a_file_that_stood_elsewhere_nothing_is_told() {
+    let scratch = Scratch::new(FsKind::Btrfs, 512);
+    let live = scratch.path().join("live");
+    run(&["btrfs", "subvolume", "create"], &[&live]);
+    for dir in ["one", "other"] {
+        fs::create_dir(live.join(dir)).expect("made");
+        fs::write(live.join(dir).join("file"), dir).expect("written");
+    }
+    std::os::unix::fs::symlink("other", live.join("link")).expect("made");
+    let older = take(&live, 0);
+    fs::remove_file(live.join("link")).expect("removed");
+    fs::rename(live.join("other"), live.join("link")).expect("renamed");
+    fs::rename(live.join("one"), live.join("other")).expect("renamed");
+    let newer = take(&live, 1);
+    for at in ["other/file", "link/file"] {
+        let is = fs::metadata(newer.join(at)).expect("there");
+        let (time, path) = (time_of(&is), RelPath::parse(at.as_bytes()).expect("a path"));
+        let file = (&path, is.ino());
+        assert_eq!(
+            changed_ranges((&older, &newer), file, (is.len(), time)),
+            None
+        );
+    }
 }

@@ -53,7 +53,12 @@ pub trait Monitor: Sync {
     fn look_again(&self) {}
     /// What is known of where a file, the source's, differs from the one that its replica has; to
     /// look at that costs a request or two.
-    fn differing(&self, _source: &Meta, _replica: &dyn Fn() -> Option<Meta>) -> Differing {
+    fn differing(
+        &self,
+        _path: &dyn Fn() -> RelPath,
+        _source: &Meta,
+        _replica: &dyn Fn() -> Option<Meta>,
+    ) -> Differing {
         Differing::Anywhere
     }
     /// A few times a second.

@@ -164,6 +164,11 @@ impl Taken {
         gaps.next()
     }
 
+    /// When the first change of it was heard of.
+    pub fn since(&self) -> Option<Duration> {
+        self.paths.values().map(|dirty| dirty.since).min()
+    }
+
     /// Whether all is compared.
     pub fn is_walk(&self) -> bool {
         self.lane == Lane::Walk && self.gap().is_none()
@@ -675,11 +680,11 @@ impl DirtyPaths {
 
     /// What changed below `path` while it was looked at is looked at once more.
     fn look_again_below(&mut self, path: &RelPath, now: Duration) {
-        let touched: Vec<RelPath> = below_of(&self.touched, path)
-            .map(|(touched, _)| touched.clone())
+        let touched: Vec<(RelPath, Duration)> = below_of(&self.touched, path)
+            .map(|(touched, since)| (touched.clone(), *since))
             .collect();
-        for touched in touched {
-            self.put(touched, Dirty::new(Scope::Entry, now, now), Word::Changed);
+        for (touched, since) in touched {
+            self.put(touched, Dirty::new(Scope::Entry, since, now), Word::Changed);
         }
         if self.whole.is_empty() {
             self.touched.clear();
@@ -688,11 +693,12 @@ impl DirtyPaths {
 
     fn touch(&mut self, path: &RelPath, now: Duration) {
         if self.whole.iter().any(|at| path.is_within(at)) {
-            self.touched.insert(path.clone(), now);
+            self.touched.entry(path.clone()).or_insert(now);
         }
         if self.touched.len() > DIRTY_PATHS_MAX {
+            let since = self.touched.values().min().copied().unwrap_or(now);
             self.touched.clear();
-            self.put_whole(RelPath::root(), now);
+            self.put_whole(RelPath::root(), since, now);
         }
     }
 
@@ -785,20 +791,18 @@ impl DirtyPaths {
             .map(|(dir, _)| dir)
             .collect();
         for dir in full {
-            self.put_whole(dir, now);
+            self.put_whole(dir, now, now);
         }
         if self.left.len() > DIRTY_PATHS_MAX {
-            self.put_whole(RelPath::root(), now);
+            self.put_whole(RelPath::root(), now, now);
         }
     }
 
-    /// All below a directory is left to do, in the place of what is known of it.
-    fn put_whole(&mut self, dir: RelPath, now: Duration) {
-        let since = self
-            .cut_below(&dir)
-            .into_iter()
-            .map(|(_, dirty)| dirty.since);
-        let since = since.min().unwrap_or(now);
+    /// All below a directory is left to do, in the place of what is known of it and what was heard
+    /// of since a moment.
+    fn put_whole(&mut self, dir: RelPath, since: Duration, now: Duration) {
+        let cut = self.cut_below(&dir).into_iter();
+        let since = cut.map(|(_, dirty)| dirty.since).fold(since, Duration::min);
         self.put(dir, Dirty::new(Scope::Subtree, since, now), Word::Changed);
     }
 }

@@ -93,11 +93,16 @@ impl Monitor for Gathered {
     }
 
     // What a mirror meets was written to since it was copied, as a rule.
-    fn differing(&self, source: &Meta, replica: &dyn Fn() -> Option<Meta>) -> Differing {
+    fn differing(
+        &self,
+        path: &dyn Fn() -> RelPath,
+        source: &Meta,
+        replica: &dyn Fn() -> Option<Meta>,
+    ) -> Differing {
         let known = self.between.as_ref().and_then(|(older, newer)| {
             let replica = replica()?;
             let was = (replica.size, replica.mtime);
-            changed_ranges((older, newer), source.ino, was)
+            changed_ranges((older, newer), (&path(), source.ino), was)
         });
         known.map_or(Differing::InPlaces, Differing::In)
     }

@@ -89,6 +89,13 @@ impl Became {
     }
 }
 
+/// Somebody who waits until everything that happened before is on the replica.
+struct Wait {
+    asked: Duration,
+    /// When all of that had been heard of.
+    heard: Option<Duration>,
+}
+
 struct World {
     rng: fastrand::Rng,
     now: Duration,
@@ -103,6 +110,9 @@ struct World {
     by_handles: bool,
     /// What became of the directories of the source.
     history: Vec<Became>,
+    /// When a path of the source was changed last, or renamed with all below it.
+    changed: BTreeMap<RelPath, Duration>,
+    wait: Option<Wait>,
     lanes: [Option<Work>; 3],
     unwritten: VecDeque<Published>,
     fails: bool,
@@ -122,6 +132,8 @@ impl World {
             events: VecDeque::new(),
             by_handles: seed % 2 == 1,
             history: Vec::new(),
+            changed: BTreeMap::new(),
+            wait: None,
             lanes: [None, None, None],
             unwritten: VecDeque::new(),
             fails: true,
@@ -144,6 +156,10 @@ impl World {
     }
 
     fn tell(&mut self, mut change: Change) {
+        self.changed.insert(change.path.clone(), self.now);
+        if let Some(Hint::MovedFrom(from)) = &change.hint {
+            self.changed.insert(from.clone(), self.now);
+        }
         let is_entry = change == Change::entry(change.path.clone());
         if !self.by_handles && is_entry && self.rng.u8(..) < 30 {
             // Some detectors know no more than that it is in this directory.
@@ -345,6 +361,31 @@ impl World {
             .front()
             .map_or(self.now, |event| event.happened.saturating_sub(TICK));
         self.dirty.heard_until(heard);
+        let is_heard = |asked| self.events.front().is_none_or(|one| one.happened > asked);
+        if let Some(wait) = self.wait.as_mut().filter(|wait| is_heard(wait.asked)) {
+            wait.heard.get_or_insert(self.now);
+        }
+    }
+
+    /// Lets go whoever waits for nothing any more: by then what has not changed since he asked is
+    /// on the replica, but for what fails all the time.
+    fn answer(&mut self, context: &str) {
+        let Some(asked) = self.wait.take_if(|wait| {
+            let heard = wait.heard;
+            heard.is_some_and(|heard| !self.dirty.waits_since(heard))
+        }) else {
+            return;
+        };
+        let is_near = |one: &RelPath, other: &RelPath| one.is_within(other) || other.is_within(one);
+        for path in self.source.0.keys().chain(self.replica.0.keys()) {
+            let mut here = path.above().chain([path.clone()]);
+            let is_new = here.any(|at| self.changed.get(&at).is_some_and(|at| *at >= asked.asked));
+            let fails = self.dirty.quarantined().any(|(at, _)| is_near(at, path));
+            if !is_new && !fails {
+                let both = [&self.source, &self.replica].map(|tree| tree.0.get(path));
+                assert_eq!(both[0], both[1], "{context}: {path:?} after a wait");
+            }
+        }
     }
 
     fn begin(&mut self, lane: usize) {
@@ -570,6 +611,7 @@ impl World {
 
     /// The process is killed: what is in work is cut off, and what is remembered is read again.
     fn crash(&mut self) {
+        self.wait = None;
         self.lanes = [None, None, None];
         self.unwritten.clear();
         let remembered = self.dirty.all();
@@ -622,6 +664,11 @@ fn simulate(seed: u64) {
             }
             if world.rng.u16(..) < 200 {
                 world.crash();
+            }
+            world.answer(&format!("seed {seed}, round {round}"));
+            if world.wait.is_none() && world.rng.bool() {
+                let (asked, heard) = (world.now, None);
+                world.wait = Some(Wait { asked, heard });
             }
         }
         settle(&mut world, &format!("seed {seed}, round {round}"));

@@ -16,6 +16,7 @@ mod fault;
 mod provider;
 mod ranges;
 mod search;
+mod sequel;
 mod since;
 mod stream;
 mod sys;

@@ -78,7 +78,7 @@ impl Worker<'_> {
             return Ok(Verdict::Submitted);
         }
         let was_compared = patch.is_some();
-        let patch = patch.or_else(|| self.old_content(&spot, &opened, intent.action));
+        let patch = patch.or_else(|| self.old_content(&met, &spot, &opened, intent.action));
         let by_ranges = patch.is_some() && !was_compared;
         let whole = opened.meta.size < LARGE_BYTES || self.mover.carrier.is_some();
         if whole && !by_ranges {
@@ -107,7 +107,13 @@ impl Worker<'_> {
     /// The replica's file, if it pays to copy only what differs from it: where that is known, over
     /// a line, which only what differs by its hashes has to cross, and where the rest can share the
     /// old one's blocks.
-    fn old_content(&self, spot: &Spot<'_>, opened: &Opened, action: Action) -> Option<Patch> {
+    fn old_content(
+        &self,
+        met: &Met<'_>,
+        spot: &Spot<'_>,
+        opened: &Opened,
+        action: Action,
+    ) -> Option<Patch> {
         let (size, is_far) = (opened.meta.size, is_far(spot));
         let is_carried = self.mover.carrier.is_some() && !is_far;
         if action != Action::Content || size < RANGES_BYTES_MIN || is_carried {
@@ -118,7 +124,8 @@ impl Worker<'_> {
         };
         let replica = LazyCell::new(open);
         let meta = || replica.as_ref()?.meta().ok();
-        let differs = match self.run.monitor.differing(&opened.meta, &meta) {
+        let path = || met.visit.path_of(met.name);
+        let differs = match self.run.monitor.differing(&path, &opened.meta, &meta) {
             Differing::In(ranges) => Some(Ranges::from(ranges)),
             _ if is_far => None,
             Differing::InPlaces if size >= LARGE_BYTES && is_sharing(spot) => None,

@@ -189,8 +189,13 @@ impl Live {
         outbox: &Sender<Message>,
     ) -> Result<(), BeginError> {
         let last = self.memory.snapshot()?;
-        let path = last.and_then(|(name, _)| snapshots.find(&name).ok().flatten());
-        let common = self.memory.common_snapshot()?;
+        let last = last.map(|(name, _)| name);
+        // Of a cycle that was cut off, some has come to the replica.
+        let common = self
+            .memory
+            .common_snapshot()?
+            .filter(|common| last.as_ref() == Some(common));
+        let path = last.and_then(|name| snapshots.find(&name).ok().flatten());
         let common = common.and_then(|name| snapshots.find(&name).ok().flatten());
         self.hands.was_equal_to(common);
         let every = self.job.cycle.every;
@@ -347,6 +352,8 @@ impl Live {
     }
 
     pub(super) fn give_up_cycle(&mut self, now: Duration) {
+        // Some of it has come to the replica.
+        self.hands.was_equal_to(None);
         let cycle = self.cycle.as_mut().expect("it has a stage");
         self.memory
             .end_run(RunKind::Cycle, now, &cycle.counts, "problems");

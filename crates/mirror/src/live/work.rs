@@ -234,9 +234,11 @@ impl Live {
         let looked_at = looked_at(outcome);
         let is_walk = outcome.taken.is_walk();
         let together = self.links.met(&looked_at, &outcome.linked, is_walk);
+        // Whoever waits for what was looked at waits for them as well.
+        let since = outcome.taken.since().unwrap_or(now);
         for name in together {
             // All at the same time: the pace of each would keep them apart.
-            let dirty = Dirty::new(Scope::Entry, now, now);
+            let dirty = Dirty::new(Scope::Entry, since, now);
             self.dirty.add_again(name, dirty);
         }
         if !self.links.is_in_doubt() {

@@ -3,8 +3,9 @@
 //! (`can_nocow_extent`, fs/btrfs/inode.c).
 
 use super::extents::{Extent, add, differing};
-use super::search::{Sequel, SizeAndTime, Tree};
-use driftless_model::Stamp;
+use super::search::{SizeAndTime, Tree};
+use super::sequel::Sequel;
+use driftless_model::{RelPath, Stamp};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::path::Path;
@@ -12,15 +13,15 @@ use std::path::Path;
 /// Of a file with more extents than this it is not told: each takes some 60 bytes.
 const EXTENTS_MAX: usize = 1 << 20;
 
-/// Where the content of a file, by its inode number, may differ in `newer` from what it was in
-/// `older`: ranges in bytes, in order. None where extents do not tell, or where `older` has no file
-/// of this number, size and time of modification.
+/// Where the content of a file, by its path and inode number in `newer`, may differ from what it was
+/// in `older`: ranges in bytes, in order. None where extents do not tell, or where `older` has no
+/// file of this number, size and time of modification at that path.
 pub fn changed_ranges(
     (older, newer): (&Path, &Path),
-    inode: u64,
+    file: (&RelPath, u64),
     was: (u64, Stamp),
 ) -> Option<Vec<Range<u64>>> {
-    find((older, newer), inode, was).unwrap_or_else(|cause| {
+    find((older, newer), file, was).unwrap_or_else(|cause| {
         tracing::debug!("btrfs does not tell where a file has changed: {cause}");
         None
     })
@@ -28,12 +29,16 @@ pub fn changed_ranges(
 
 fn find(
     (older, newer): (&Path, &Path),
-    inode: u64,
+    (path, inode): (&RelPath, u64),
     (size, time): (u64, Stamp),
 ) -> Result<Option<Vec<Range<u64>>>, Errno> {
     let Some(sequel) = Sequel::open(older, newer)? else {
         return Ok(None);
     };
+    // Another file may have the same size and time.
+    if sequel.inode_before(path)? != inode {
+        return Ok(None);
+    }
     let (mut older, mut newer) = sequel.trees();
     let (was, is) = (older.known(inode)?, newer.known(inode)?);
     let is_same = was.made_in == is.made_in && was.size_and_time == Some(packed(size, time));

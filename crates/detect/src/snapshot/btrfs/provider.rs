@@ -3,7 +3,8 @@
 //! A snapshot holds no other subvolume, so none of the snapshots: it has the empty folder alone.
 
 use super::changes;
-use super::search::{DIRECTORY, ROOT_INODE, open};
+use super::search::ROOT_INODE;
+use super::sequel::{DIRECTORY, open};
 use super::since::changed_between;
 use super::sys;
 use crate::snapshot::program::Program;

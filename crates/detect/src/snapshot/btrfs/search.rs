@@ -9,12 +9,11 @@
 
 use super::extents::Extent;
 use super::sys::{self, FOUND_BYTES, ITEM_BYTES_MAX, Search, SearchHead, SearchKey, word};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
+use rustix::fd::BorrowedFd;
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::path::Path;
 
 /// The root directory of each subvolume: `BTRFS_FIRST_FREE_OBJECTID`.
 pub(crate) const ROOT_INODE: u64 = 256;
@@ -45,14 +44,8 @@ const ITEM_MODE: usize = 52;
 /// Its size, and its time of modification.
 const ITEM_SIZE: Range<usize> = 16..24;
 const ITEM_MTIME: Range<usize> = 136..148;
-/// `BTRFS_ROOT_SUBVOL_RDONLY`.
-const READ_ONLY: u64 = 1;
 /// `btrfs_ioctl_search_header`.
 const HEADER_BYTES: usize = 32;
-
-pub(super) const DIRECTORY: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::CLOEXEC);
 
 /// What a search has found.
 struct Item<'a> {
@@ -91,18 +84,6 @@ impl SearchKey {
             ..self
         })
     }
-}
-
-/// What a snapshot is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Snapshot {
-    /// The subvolume that it was made of; all zero if it is none.
-    pub(super) of: [u8; 16],
-    /// The transaction that it was made in: it has all that was written in it or before.
-    pub(super) made_in: u64,
-    /// The last transaction that has changed an inode of it.
-    pub(super) changed_in: u64,
-    pub(super) is_read_only: bool,
 }
 
 /// An inode that has changed.
@@ -168,62 +149,6 @@ fn size_of(size_and_time: &SizeAndTime) -> u64 {
     word(&mut &size_and_time[..]).expect("it is long enough")
 }
 
-impl Snapshot {
-    /// The subvolume whose root directory is open.
-    fn at(root: BorrowedFd<'_>) -> Result<Snapshot, Errno> {
-        let info = sys::subvolume(root)?;
-        Ok(Snapshot {
-            of: info.parent_uuid,
-            made_in: info.made_in,
-            changed_in: info.changed_in,
-            is_read_only: info.flags & READ_ONLY != 0,
-        })
-    }
-
-    /// Whether another was made of the same subvolume later, and both are what they were then.
-    pub(super) fn is_followed_by(&self, later: &Snapshot) -> bool {
-        let is_later = self.of == later.of && self.made_in <= later.made_in;
-        is_later && self.is_as_made() && later.is_as_made()
-    }
-
-    /// Whether it still is what it was when it was made.
-    fn is_as_made(&self) -> bool {
-        self.is_read_only && self.of != [0; 16] && self.changed_in <= self.made_in
-    }
-}
-
-/// Two snapshots of one subvolume, both as they were made.
-pub(super) struct Sequel {
-    older: OwnedFd,
-    newer: OwnedFd,
-    /// The last transaction of the older one.
-    pub(super) since: u64,
-}
-
-impl Sequel {
-    /// Opens both; none if the second does not follow the first.
-    pub(super) fn open(older: &Path, newer: &Path) -> Result<Option<Sequel>, Errno> {
-        let (older, newer) = (open(older)?, open(newer)?);
-        let (was, is) = (Snapshot::at(older.as_fd())?, Snapshot::at(newer.as_fd())?);
-        let sequel = Sequel {
-            older,
-            newer,
-            since: was.made_in,
-        };
-        Ok(was.is_followed_by(&is).then_some(sequel))
-    }
-
-    /// The trees of both.
-    pub(super) fn trees(&self) -> (Tree<'_>, Tree<'_>) {
-        (Tree::of(self.older.as_fd()), Tree::of(self.newer.as_fd()))
-    }
-}
-
-/// Opens a directory, and no link to one.
-pub(super) fn open(dir: &Path) -> Result<OwnedFd, Errno> {
-    openat(CWD, dir, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
-}
-
 /// The tree of a subvolume that is searched.
 pub(super) struct Tree<'a> {
     root: BorrowedFd<'a>,
@@ -232,7 +157,7 @@ pub(super) struct Tree<'a> {
 
 impl Tree<'_> {
     /// The subvolume whose root directory is open.
-    fn of(root: BorrowedFd<'_>) -> Tree<'_> {
+    pub(super) fn of(root: BorrowedFd<'_>) -> Tree<'_> {
         let head = SearchHead::default();
         Tree {
             root,
@@ -554,42 +479,6 @@ mod tests {
         assert_eq!(entry(&bytes), Some(expected));
         for end in 0..bytes.len() {
             assert_eq!(entry(&bytes[..end]), None);
-        }
-    }
-
-    #[test]
-    fn transactions_tell_of_two_snapshots_of_one_subvolume_that_nobody_has_written_to() {
-        let snapshot = |made_in, changed_in| Snapshot {
-            of: [7; 16],
-            made_in,
-            changed_in,
-            is_read_only: true,
-        };
-        let was = snapshot(10, 9);
-        let writable = Snapshot {
-            is_read_only: false,
-            ..snapshot(12, 11)
-        };
-        let other = Snapshot {
-            of: [8; 16],
-            ..snapshot(12, 11)
-        };
-        let none = Snapshot {
-            of: [0; 16],
-            ..snapshot(10, 10)
-        };
-        for (was, is, tells) in [
-            (was, snapshot(12, 11), true),
-            (was, snapshot(10, 10), true),
-            (snapshot(12, 11), was, false),
-            (was, writable, false),
-            (writable, snapshot(13, 11), false),
-            (was, other, false),
-            (none, none, false),
-            // It was open to changes meanwhile.
-            (snapshot(10, 11), snapshot(12, 11), false),
-        ] {
-            assert_eq!(was.is_followed_by(&is), tells, "{was:?} {is:?}");
         }
     }
 }

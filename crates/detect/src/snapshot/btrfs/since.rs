@@ -2,7 +2,8 @@
 //! changed in. What has gone, come and moved shows in the names of the directories that were.
 
 use super::changed::ranges_of;
-use super::search::{Changed, Entry, Known, Name, ROOT_INODE, Sequel, Tree};
+use super::search::{Changed, Entry, Known, Name, ROOT_INODE, Tree};
+use super::sequel::Sequel;
 use crate::snapshot::provider::SnapshotError;
 use crate::snapshot::told::{Told, change};
 use driftless_model::{Change, Hint, RelPath};
