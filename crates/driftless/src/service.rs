@@ -4,8 +4,8 @@
 //! It is told by a thread that looks whether each life has had its turn lately, so that one which hangs
 //! is noticed. Without a service manager nothing of this is begun.
 
+use driftless_mirror::clock::now;
 use driftless_mirror::hub::statuses;
-use driftless_mirror::live::now;
 use driftless_mirror::message::Inboxes;
 use driftless_mirror::pulse::Pulse;
 use driftless_mirror::status::Status;

@@ -5,10 +5,15 @@
 //! is. Moments are durations since 1970-01-01 UTC.
 
 mod due;
+mod entry;
 mod renames;
+mod taken;
+
+pub use entry::{ATTEMPTS_BEFORE_QUARANTINE, Dirty, Lane};
+pub use taken::{Move, Taken};
 
 use crate::pace::Pace;
-use driftless_model::{Change, Class, Hint, RelPath, Scope, Stamp, Work};
+use driftless_model::{Change, Class, Hint, RelPath, Scope, Stamp};
 use due::Due;
 use renames::Renames;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,59 +38,6 @@ const NAMES_TO_FOLD: usize = 1000;
 pub const LARGE_BYTES: u64 = 8 << 20;
 /// A file that somebody keeps writing to is copied after so many times the time to settle.
 const SETTLE_AT_MOST: u32 = 10;
-/// A path that has failed so often in a row needs somebody's help.
-pub const ATTEMPTS_BEFORE_QUARANTINE: u32 = 6;
-
-/// One dirty path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dirty {
-    /// How far below.
-    pub scope: Scope,
-    /// When the first change was heard of that is not on the replica.
-    pub since: Duration,
-    /// When it is to be looked at.
-    pub due: Duration,
-    /// How often it has failed in a row.
-    pub attempts: u32,
-    /// It takes long: a large file, all below a directory, or its names.
-    pub is_long: bool,
-    /// With all below: only what has changed since that moment of the source's clock.
-    pub gap: Option<Stamp>,
-    /// Its content may differ although its size and times agree.
-    pub is_doubtful: bool,
-}
-
-/// An entry of the replica that is to be renamed, since its source was.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Move {
-    /// Where it stood.
-    pub from: RelPath,
-    /// Where it stands.
-    pub to: RelPath,
-    /// When that was heard of.
-    pub since: Duration,
-    /// It is a directory.
-    pub is_dir: bool,
-}
-
-impl Move {
-    /// Whether it concerns what is at `path`, above it or below it.
-    fn is_near(&self, path: &RelPath) -> bool {
-        let is_near = |end: &RelPath| end.is_within(path) || path.is_within(end);
-        is_near(&self.from) || is_near(&self.to)
-    }
-
-    /// Either name, where it is not known whether the rename was carried out. The replica may still
-    /// have a directory where the source had a file, and another file of the same size and times.
-    fn end(&self) -> Dirty {
-        Dirty {
-            is_long: self.is_dir,
-            is_doubtful: true,
-            ..Dirty::new(Scope::Subtree, self.since, self.since)
-        }
-    }
-}
-
 /// What is heard of a path beside the change itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Circumstance {
@@ -122,68 +74,6 @@ enum Word {
     Again,
     /// It was changed while it was looked at, and comes again at its own pace.
     Paced,
-}
-
-/// What is worked on at a time beside others, so that what is short never waits for what is long.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lane {
-    /// Renames and entries.
-    #[default]
-    Short,
-    /// Large files, all below a directory, and its names.
-    Long,
-    /// Everything.
-    Walk,
-}
-
-impl Lane {
-    /// All there are.
-    const ALL: [Lane; 3] = [Lane::Short, Lane::Long, Lane::Walk];
-}
-
-/// What is taken to be done at once.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Taken {
-    /// Where.
-    pub lane: Lane,
-    /// Renames, to be carried out first and in this order.
-    pub moves: Vec<Move>,
-    /// Paths with what is known of them.
-    pub paths: BTreeMap<RelPath, Dirty>,
-}
-
-impl Taken {
-    /// Whether there is nothing to do.
-    pub fn is_empty(&self) -> bool {
-        self.moves.is_empty() && self.paths.is_empty()
-    }
-
-    /// From when on changes may have been missed, if that is what it is about.
-    pub fn gap(&self) -> Option<Stamp> {
-        let mut gaps = self.paths.values().filter_map(|dirty| dirty.gap);
-        gaps.next()
-    }
-
-    /// When the first change of it was heard of.
-    pub fn since(&self) -> Option<Duration> {
-        self.paths.values().map(|dirty| dirty.since).min()
-    }
-
-    /// Whether all is compared.
-    pub fn is_walk(&self) -> bool {
-        self.lane == Lane::Walk && self.gap().is_none()
-    }
-
-    /// What may differ in its content although sizes and times agree.
-    pub fn doubtful(&self) -> impl Iterator<Item = Work> {
-        let paths = self.paths.iter();
-        paths.filter(|(_, dirty)| dirty.is_doubtful).map(work_of)
-    }
-
-    /// The paths as the engine takes them.
-    pub fn works(&self) -> Vec<Work> {
-        self.paths.iter().map(work_of).collect()
-    }
 }
 
 /// The paths that are left to do.
@@ -801,77 +691,12 @@ impl DirtyPaths {
     /// All below a directory is left to do, in the place of what is known of it and what was heard
     /// of since a moment.
     fn put_whole(&mut self, dir: RelPath, since: Duration, now: Duration) {
-        let cut = self.cut_below(&dir).into_iter();
-        let since = cut.map(|(_, dirty)| dirty.since).fold(since, Duration::min);
-        self.put(dir, Dirty::new(Scope::Subtree, since, now), Word::Changed);
-    }
-}
-
-impl Dirty {
-    /// A path that has not failed.
-    pub fn new(scope: Scope, since: Duration, due: Duration) -> Self {
-        Dirty {
-            scope,
-            since,
-            due,
-            attempts: 0,
-            is_long: scope > Scope::Entry,
-            gap: None,
-            is_doubtful: false,
+        let mut whole = Dirty::new(Scope::Subtree, since, now);
+        for (_, dirty) in self.cut_below(&dir) {
+            whole.since = whole.since.min(dirty.since);
+            whole.is_doubtful |= dirty.is_doubtful;
         }
-    }
-
-    /// As it is to be looked at when it was not done to its end. A directory that was new may be
-    /// there in part by then, and to compare the names around it would pass it by.
-    #[must_use]
-    pub fn repeated(&self) -> Self {
-        let scope = match self.scope {
-            Scope::Entry => Scope::Entry,
-            Scope::Names | Scope::Subtree => Scope::Subtree,
-        };
-        Dirty {
-            scope,
-            ..self.clone()
-        }
-    }
-
-    /// It and all below it is looked at.
-    fn is_whole(&self) -> bool {
-        self.scope == Scope::Subtree && self.gap.is_none()
-    }
-
-    /// It has failed too often to be tried soon.
-    pub fn is_in_quarantine(&self) -> bool {
-        self.attempts >= ATTEMPTS_BEFORE_QUARANTINE
-    }
-
-    /// Where the path is worked on.
-    fn lane(&self, path: &RelPath) -> Lane {
-        match self.is_long {
-            true if path.is_root() && self.scope == Scope::Subtree => Lane::Walk,
-            true => Lane::Long,
-            false => Lane::Short,
-        }
-    }
-
-    /// What is known of the same path from before.
-    fn join(&mut self, known: &Dirty) {
-        self.gap = match self.is_whole() || known.is_whole() {
-            true => None,
-            false => [self.gap, known.gap].into_iter().flatten().min(),
-        };
-        self.scope = self.scope.max(known.scope);
-        self.since = self.since.min(known.since);
-        self.attempts = self.attempts.max(known.attempts);
-        self.is_long |= known.is_long;
-        self.is_doubtful |= known.is_doubtful;
-    }
-}
-
-fn work_of((path, dirty): (&RelPath, &Dirty)) -> Work {
-    Work {
-        path: path.clone(),
-        scope: dirty.scope,
+        self.put(dir, whole, Word::Changed);
     }
 }
 

@@ -4,9 +4,10 @@
 //! up no other. What a detector has heard is told to all of them; whoever asks is answered for all.
 
 use crate::ask::{Answer, Ask};
+use crate::clock::now;
 use crate::hearing::{Hearing, Shared};
 use crate::listener::Listener;
-use crate::live::{BeginError, Beginning, Live, now};
+use crate::live::{BeginError, Beginning, Live};
 use crate::message::{Inbox, Inboxes};
 use crate::pulse::Pulse;
 use crate::status::Status;

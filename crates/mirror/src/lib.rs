@@ -3,6 +3,7 @@
 
 pub mod alarm;
 pub mod ask;
+pub mod clock;
 pub mod control;
 mod deletes;
 pub mod dirty;

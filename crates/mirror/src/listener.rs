@@ -3,8 +3,8 @@
 //! It goes on after a detector was deaf for a while, and says so to the replicas. What all of them
 //! are done with, it lets the detector let go of.
 
+use crate::clock::now;
 use crate::hearing::Shared;
-use crate::live::now;
 use crate::message::{Inboxes, Message};
 use driftless_detect::{Deaf, Detector};
 use std::sync::Arc;

@@ -14,6 +14,7 @@ mod work;
 
 use crate::alarm::{Alarms, Caller};
 use crate::ask::Reply;
+use crate::clock::now;
 use crate::deletes::Deletes;
 use crate::dirty::{Circumstance, Dirty, DirtyPaths, Lane};
 use crate::gaps::Gaps;
@@ -35,10 +36,10 @@ use driftless_model::{Change, Hint, RelPath, SNAPSHOTS, Scope};
 use driftless_state::StateError;
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 use work::Away;
 
 /// Messages of detectors that wait; a detector that is ahead waits, and the kernel keeps its
@@ -48,20 +49,6 @@ const HEARD_WAITING_MAX: usize = 64;
 const YOUNG: Duration = Duration::from_secs(1);
 /// The longest wait for a message: then it is looked whether the mirror is to stop.
 const TICK: Duration = Duration::from_secs(1);
-
-/// What time it is, since 1970: as it was when the mirror began, and what has passed since. A clock
-/// that is set meanwhile makes no lag.
-pub fn now() -> Duration {
-    static BEGAN: LazyLock<(Duration, Instant)> = LazyLock::new(|| (by_clock(), Instant::now()));
-    BEGAN.0 + BEGAN.1.elapsed()
-}
-
-/// What the clock says, since 1970: it may have been set since the mirror began. Files have their
-/// times by it, and hours of the day are meant by it.
-pub fn by_clock() -> Duration {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.unwrap_or_default()
-}
 
 /// One replica that is kept equal.
 pub struct Live {

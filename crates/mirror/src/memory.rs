@@ -4,8 +4,8 @@
 //! A detector whose position is kept must not be told to move on before what it told of is saved;
 //! that of fanotify is a moment, from which on times of change are looked at after an end.
 
+use crate::clock::by_clock;
 use crate::dirty::Dirty;
-use crate::live::by_clock;
 use crate::status::{Problems, Trouble};
 use driftless_engine::Counts;
 use driftless_model::{Lag, RelPath, Scope};

@@ -285,7 +285,7 @@ impl World {
     fn swap_both(&mut self, one: &RelPath, other: &RelPath) {
         let is_possible = !one.is_within(other) && !other.is_within(one);
         let aside = RelPath::root().join(b"aside");
-        if is_possible && self.rng.bool() {
+        if is_possible && (!self.by_handles || self.rng.bool()) {
             self.rename(one.clone(), aside.clone());
             self.rename(other.clone(), one.clone());
             self.rename(aside, other.clone());
@@ -565,7 +565,8 @@ impl World {
                 dirty.scope == Scope::Subtree || dirty.scope == Scope::Names && is_named
             })
         });
-        if what.is_none() && !is_whole && self.replica.below(path).len() > 1 {
+        let is_dir = what.is_some_and(|what| what.is_none());
+        if !is_dir && !is_whole && self.replica.below(path).len() > 1 {
             Some(Failed::Gone)
         } else if is_bad || is_stale || !self.publish(path, what) {
             Some(Failed::Problem(Class::Changing))
@@ -609,7 +610,8 @@ impl World {
         true
     }
 
-    /// The process is killed: what is in work is cut off, and what is remembered is read again.
+    /// The process is killed: what is in work is cut off, and what is remembered is read again. What
+    /// the kernel had to tell is lost with it, and all is looked at.
     fn crash(&mut self) {
         self.wait = None;
         self.lanes = [None, None, None];
@@ -618,6 +620,14 @@ impl World {
         self.dirty = DirtyPaths::new(Duration::from_secs(2));
         for (path, dirty) in remembered {
             self.dirty.add_again(path, dirty);
+        }
+        if self.by_handles {
+            self.events.clear();
+            let all = Dirty {
+                is_doubtful: true,
+                ..Dirty::new(Scope::Subtree, self.now, self.now)
+            };
+            self.dirty.add_again(RelPath::root(), all);
         }
     }
 

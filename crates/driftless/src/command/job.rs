@@ -127,7 +127,7 @@ pub fn state(job: &Job) -> Result<MirrorState, Failure> {
         replica: job.replicas[0].clone(),
     };
     let path = file(&format!("mirror-{}.db", job.own_name()))?;
-    let opened = MirrorState::open(&path, &about, driftless_mirror::live::now());
+    let opened = MirrorState::open(&path, &about, driftless_mirror::clock::now());
     let (state, _found) = opened.map_err(|error| record::refusal(&error))?;
     Ok(state)
 }

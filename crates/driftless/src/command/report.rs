@@ -11,7 +11,7 @@ use crate::command::{job, record};
 use crate::exit::Exit;
 use crate::output::product::Product;
 use crate::output::{html, mirror as say};
-use driftless_mirror::live::now;
+use driftless_mirror::clock::now;
 use facts::Facts;
 
 /// The exit code, and what to say.

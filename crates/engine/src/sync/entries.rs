@@ -247,6 +247,10 @@ impl Worker<'_> {
         let Some(there) = self.replica_meta(visit, name)? else {
             return self.create(met, opened);
         };
+        let is_no_dir = there.kind == Kind::Dir && meta.kind != Kind::Dir;
+        if is_no_dir && self.run.options.removes_chosen && self.keeps_unasked(visit, name) {
+            return Ok(Verdict::Reported);
+        }
         let pair = self.pair(visit, name, meta, there)?;
         let same_target = pair
             .targets

@@ -70,9 +70,9 @@ impl Worker<'_> {
     }
 
     /// Whether a directory that the source lacks stays, because only the directory itself was
-    /// chosen and the replica has something in it: the source may have renamed it, and the rename
-    /// is still to be heard of.
-    fn keeps_unasked(&mut self, visit: &Visit, name: &CStr) -> bool {
+    /// chosen, or something in it, and the replica has something in it: the source may have renamed
+    /// it, and the rename is still to be heard of.
+    pub fn keeps_unasked(&mut self, visit: &Visit, name: &CStr) -> bool {
         let chosen = visit.selection.children.get(name.to_bytes());
         let replica = visit.replica.as_ref().expect("it was looked at there");
         if chosen.is_none_or(|chosen| chosen.whole) {

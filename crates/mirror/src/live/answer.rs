@@ -1,7 +1,8 @@
 //! What a life answers when it is asked, and when those who wait have what they waited for.
 
-use super::{Live, by_clock, now};
+use super::Live;
 use crate::ask::{Answer, Ask, Asked, Troubles};
+use crate::clock::{by_clock, now};
 use crate::dirty::Lane;
 use crate::status::Status;
 use crate::trash::Trash;

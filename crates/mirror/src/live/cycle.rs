@@ -8,7 +8,8 @@
 
 use super::untold::Untold;
 use super::work::counts_of;
-use super::{BeginError, Live, now};
+use super::{BeginError, Live};
+use crate::clock::now;
 use crate::dirty::Circumstance;
 use crate::memory::Memory;
 use crate::message::Message;

@@ -1,7 +1,8 @@
 //! What a life does next: which lane gets what, what became of it, and what is done when the trees
 //! are out of reach.
 
-use super::{Live, by_clock, now};
+use super::Live;
+use crate::clock::{by_clock, now};
 use crate::dirty::{Circumstance, Dirty, Lane};
 use crate::hands::{Ended, Outcome, Work, is_to_be_told};
 use crate::job::Detect;

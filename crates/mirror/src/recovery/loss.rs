@@ -1,7 +1,7 @@
 //! What is lost when a side is given up: what the state of the mirror says has not come to the
 //! replica, and what the other tree has that is newer than both were known to be equal.
 
-use crate::live::by_clock;
+use crate::clock::by_clock;
 use driftless_model::{Problem, RelPath, Stamp};
 use driftless_state::StateError;
 use driftless_state::mirror::{MirrorView, RoleRow};

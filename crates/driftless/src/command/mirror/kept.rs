@@ -3,8 +3,8 @@
 use super::Failure;
 use crate::command::{job, record};
 use driftless_mirror::ask::Troubles;
+use driftless_mirror::clock::now;
 use driftless_mirror::kept;
-use driftless_mirror::live::now;
 use driftless_mirror::status::Status;
 use std::path::Path;
 

@@ -1,0 +1,18 @@
+//! What time it is: by the clock, and by what has passed since the mirror began.
+
+use std::sync::LazyLock;
+use std::time::{Duration, Instant, SystemTime};
+
+/// What time it is, since 1970: as it was when the mirror began, and what has passed since. A clock
+/// that is set meanwhile makes no lag.
+pub fn now() -> Duration {
+    static BEGAN: LazyLock<(Duration, Instant)> = LazyLock::new(|| (by_clock(), Instant::now()));
+    BEGAN.0 + BEGAN.1.elapsed()
+}
+
+/// What the clock says, since 1970: it may have been set since the mirror began. Files have their
+/// times by it, and hours of the day are meant by it.
+pub fn by_clock() -> Duration {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default()
+}
