@@ -452,6 +452,42 @@ fn prepare(source: &Path) {
         touch(&at(name));
     }
     fs::write(at("other"), vec![8; HIDDEN_BYTES]).expect("written");
+    for name in ["m/replaced", "m/written", "m/several", "n/several"] {
+        fs::create_dir_all(at(name).parent().expect("a directory")).expect("made");
+        write_then(&at(name), &format!("{:8}", &name[2..]));
+    }
+    for (name, other) in LINKS_OF_OLD {
+        fs::hard_link(at(name), at(other)).expect("linked");
+    }
+}
+
+const LINKS_OF_OLD: [(&str, &str); 3] = [
+    ("m/several", "one/a/several"),
+    ("m/several", "there/several"),
+    ("n/several", "m/later"),
+];
+/// Names that files get when they were replaced or written.
+const LINKS_OF_NEW: [(&str, &str); 6] = [
+    ("m/replaced", "m/a"),
+    ("m/replaced", "a"),
+    ("m/replaced", "z"),
+    ("m/written", "l/name"),
+    ("n/several", "l/several"),
+    ("m/several", "n/again"),
+];
+
+/// Replaces and writes files, and gives them further names.
+fn change_hidden_links(source: &Path) {
+    let at = |path: &str| source.join(path);
+    write_then(&at("new"), "anew    ");
+    fs::rename(at("new"), at("m/replaced")).expect("renamed");
+    for name in ["m/written", "there/several", "n/several"] {
+        write_then(&at(name), "written ");
+    }
+    fs::create_dir(at("l")).expect("a directory");
+    for (name, other) in LINKS_OF_NEW {
+        fs::hard_link(at(name), at(other)).expect("linked");
+    }
 }
 
 fn change_hidden(source: &Path) {
@@ -462,10 +498,11 @@ fn change_hidden(source: &Path) {
         rename(other, one);
         rename("aside", other);
     };
-    swap("here", "there");
     swap("one/a", "one/b");
     swap("one", "old");
     swap("swapped", "with");
+    change_hidden_links(source);
+    swap("here", "there");
     write_then(&at("new"), "anew    ");
     rename("new", "replaced");
     fs::remove_file(at("moved")).expect("removed");

@@ -1,5 +1,6 @@
 //! Directories and files that change places within milliseconds, while others are removed and made
-//! anew: files that all have the same size and times, so that only their content tells them apart.
+//! anew, and files get further names: files that all have the same size and times, so that only
+//! their content tells them apart.
 //! After each burst the replica has what the source has, wherever it is by then.
 #![allow(clippy::disallowed_methods)]
 
@@ -41,12 +42,13 @@ impl Source {
         source
     }
 
-    /// Makes a directory with two files, or writes them anew.
+    /// Makes a directory with two files, or makes these anew.
     fn make(&mut self, dir: &Path) {
         fs::create_dir_all(dir).expect("a directory");
         for name in ["file", "other"] {
             self.written += 1;
             let path = dir.join(name);
+            let _unless_it_is_new = fs::remove_file(&path);
             fs::write(&path, format!("{:8}", self.written)).expect("written");
             let file = fs::File::options().write(true).open(&path).expect("open");
             let then = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
@@ -81,7 +83,7 @@ impl Source {
         let names = ["file", "other"].map(|name| self.rng.choice([name, "file"]).expect("one"));
         let files = [one.join(names[0]), other.join(names[1])];
         let is_apart = !one.starts_with(&other) && !other.starts_with(&one);
-        match self.rng.u8(0..9) {
+        match self.rng.u8(0..10) {
             0 | 1 if is_apart => swap([&one, &other], &aside),
             2 if is_apart => exchange([&one, &other]),
             3 if one != other => swap([&files[0], &files[1]], &aside),
@@ -94,6 +96,11 @@ impl Source {
             7 if self.dirs().len() > 9 => {
                 fs::remove_dir_all(&one).expect("removed");
                 fs::create_dir(&one).expect("made anew");
+            }
+            8 if files[0].exists() && !aside.exists() => {
+                fs::hard_link(&files[0], &aside).expect("a further name");
+                fs::rename(&aside, other.join(names[1])).expect("in the place of another file");
+                let _unless_both_were_names_of_it = fs::remove_file(&aside);
             }
             _ => {}
         }

@@ -1,12 +1,12 @@
 //! What the engine tells of a piece of work, within bounds.
 
 use crate::dirty::Taken;
-use crate::link_names::Linked;
+use crate::link_names::{InodeId, Linked};
 use driftless_detect::snapshot::btrfs::changed_ranges;
 use driftless_engine::{Differing, Monitor, Progress};
 use driftless_lock::Mutex;
 use driftless_model::{Act, Action, Class, Meta, Problem, Receipt, RelPath, Side, Work};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,6 +33,24 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
+    /// Names that could not be made links, since the content under another name of the file is not
+    /// the source's. They are no problems any more: whoever asks compares the content of all names.
+    pub(crate) fn take_unlike(&self) -> BTreeSet<RelPath> {
+        let mut problems = self.problems.lock();
+        let unlike = problems.extract_if(.., |problem| problem.act == Act::LinkSame);
+        unlike.map(|problem| problem.path).collect()
+    }
+
+    /// All names that were met of the files that have one of those that `is_meant`: what is wrong
+    /// under one name is wrong under each that was made a link to it.
+    pub(crate) fn names_of_files(&self, is_meant: impl Fn(&RelPath) -> bool) -> Vec<RelPath> {
+        let linked = self.linked.lock();
+        let meant = linked.iter().filter(|one| is_meant(&one.path));
+        let files: HashSet<InodeId> = meant.map(|one| one.inode).collect();
+        let names = linked.iter().filter(|one| files.contains(&one.inode));
+        names.map(|one| one.path.clone()).collect()
+    }
+
     /// Of this work, where content was found equal: what was made there is as the source has it,
     /// with all below it.
     pub(crate) fn found_equal(&self, works: impl Iterator<Item = Work>) -> Vec<Work> {

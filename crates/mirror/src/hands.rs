@@ -4,7 +4,7 @@
 use crate::dirty::{Failed, Move, Taken};
 use crate::foreign::foreign;
 use crate::gathered::{Gathered, PROBLEMS_MAX, Silent};
-use crate::link_names::Linked;
+use crate::link_names::{InodeId, Linked};
 use driftless_detect::gap::{self, Found};
 use driftless_detect::snapshot::Provider;
 use driftless_engine::{
@@ -19,7 +19,7 @@ use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::fstat;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -121,6 +121,13 @@ impl Outcome {
     /// What was looked at.
     pub fn works(&self) -> Vec<model::Work> {
         self.narrowed.clone().unwrap_or_else(|| self.taken.works())
+    }
+
+    /// Files with several names of which one was in doubt.
+    pub fn doubtful_files(&self) -> HashSet<InodeId> {
+        let doubtful = self.linked.iter();
+        let doubtful = doubtful.filter(|one| self.taken.doubts(&one.path));
+        doubtful.map(|one| one.inode).collect()
     }
 
     /// Where what failed is to be tried again.
@@ -466,10 +473,18 @@ impl Hands {
         outcome: &mut Outcome,
         (gathered, stop): (&Gathered, &AtomicBool),
     ) -> Result<Ended, RunError> {
-        let works = gathered.found_equal(outcome.taken.doubtful());
-        if works.is_empty() {
+        let unlike = gathered.take_unlike();
+        let mut works = gathered.found_equal(outcome.taken.doubtful());
+        if works.is_empty() && unlike.is_empty() {
             return Ok(Ended::Done);
         }
+        let is_meant = |path: &RelPath| unlike.contains(path) || outcome.taken.doubts(path);
+        let names = gathered.names_of_files(is_meant);
+        let names = names.into_iter().chain(unlike.iter().cloned());
+        works.extend(names.map(|path| model::Work {
+            path,
+            scope: Scope::Entry,
+        }));
         let policy = Policy {
             level: policy.level.max(Level::Content),
             ..policy.clone()

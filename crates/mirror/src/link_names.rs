@@ -7,6 +7,7 @@
 use crate::dirty::reaches;
 use driftless_model::{RelPath, Scope};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 /// Names that are known at once. With more, each link that is met puts the rest in doubt.
 const NAMES_MAX: usize = 500_000;
@@ -29,8 +30,8 @@ pub struct Linked {
 #[derive(Debug, Default)]
 struct Group {
     names: BTreeSet<RelPath>,
-    /// How many it had when all was compared: then all were met that there are.
-    settled: u64,
+    /// How many more it had when all was compared: these are outside of the source.
+    outside: u64,
 }
 
 /// All names that are known.
@@ -38,9 +39,9 @@ struct Group {
 pub struct LinkNames {
     of: BTreeMap<RelPath, InodeId>,
     groups: HashMap<InodeId, Group>,
-    /// Files that have more names than are known. More may be learnt soon of what is looked at
-    /// beside.
-    incomplete: BTreeSet<InodeId>,
+    /// Files that have more names than are known, and when that was found. More may be learnt soon
+    /// of what is looked at beside.
+    incomplete: BTreeMap<InodeId, Duration>,
 }
 
 impl LinkNames {
@@ -50,6 +51,11 @@ impl LinkNames {
         group.into_iter().flat_map(|group| &group.names)
     }
 
+    /// The file that has this name; `None` if it is not known to have others.
+    pub fn file_at(&self, path: &RelPath) -> Option<InodeId> {
+        self.of.get(path).copied()
+    }
+
     /// An entry was renamed, with all below it.
     pub fn renamed(&mut self, from: &RelPath, to: &RelPath) {
         for (path, inode) in self.cut(from, Scope::Subtree) {
@@ -57,29 +63,34 @@ impl LinkNames {
         }
     }
 
-    /// Something was looked at, and these names were met there and no others; with all `walked`,
-    /// these are all that there are. Returns the names that are to be looked at together with
-    /// them.
+    /// Something was looked at, and these names were met there and no others; where all was, from
+    /// `walked` on, these are all that there are. Returns the names that are to be looked at
+    /// together with them.
     pub fn met(
         &mut self,
+        now: Duration,
         looked_at: &[(RelPath, Scope)],
         linked: &[Linked],
-        walked: bool,
+        walked: Option<Duration>,
     ) -> BTreeSet<RelPath> {
+        let before = walked.map(|began| (began, self.incomplete.clone()));
         for (path, scope) in looked_at {
             self.cut(path, *scope);
         }
         for one in linked {
             self.learn(one.path.clone(), one.inode);
         }
-        if walked {
-            self.incomplete.clear();
+        if let Some((began, mut incomplete)) = before {
+            // What was found meanwhile, the walk may have passed before.
+            incomplete.retain(|_, since| *since > began);
+            self.incomplete = incomplete;
         }
         let met: BTreeSet<&RelPath> = linked.iter().map(|one| &one.path).collect();
         let mut together = BTreeSet::new();
         for one in linked {
-            if !self.is_complete(one, walked) {
-                self.incomplete.insert(one.inode);
+            let is_all = walked.is_some() && !self.incomplete.contains_key(&one.inode);
+            if !self.is_complete(one, is_all) {
+                self.incomplete.insert(one.inode, now);
             } else {
                 self.incomplete.remove(&one.inode);
             }
@@ -92,6 +103,17 @@ impl LinkNames {
         together
     }
 
+    /// The file at a path has got names while all was looked at: they were not all met.
+    pub fn lacks_names(&mut self, now: Duration, path: &RelPath) {
+        let Some(inode) = self.file_at(path) else {
+            return;
+        };
+        if let Some(group) = self.groups.get_mut(&inode) {
+            group.outside = 0;
+        }
+        self.incomplete.insert(inode, now);
+    }
+
     /// Whether files have names that are not known here.
     pub fn is_in_doubt(&self) -> bool {
         !self.incomplete.is_empty()
@@ -102,10 +124,11 @@ impl LinkNames {
         let Some(group) = self.groups.get_mut(&one.inode) else {
             return walked;
         };
+        let known = group.names.len() as u64;
         if walked {
-            group.settled = one.names;
+            group.outside = one.names.saturating_sub(known);
         }
-        group.names.len() as u64 >= one.names || group.settled == one.names
+        known + group.outside >= one.names
     }
 
     fn learn(&mut self, path: RelPath, inode: InodeId) {
@@ -157,6 +180,8 @@ impl LinkNames {
 mod tests {
     use super::*;
 
+    const NOW: Duration = Duration::from_secs(7);
+
     fn path(text: &str) -> RelPath {
         RelPath::parse(text.as_bytes()).unwrap()
     }
@@ -186,14 +211,14 @@ mod tests {
         let mut known = LinkNames::default();
         let all = [(RelPath::root(), Scope::Subtree)];
         let found = linked(&[("a/x", 7, 2), ("b", 7, 2), ("c", 8, 2)]);
-        assert_eq!(known.met(&all, &found, true), BTreeSet::new());
+        assert_eq!(known.met(NOW, &all, &found, Some(NOW)), BTreeSet::new());
         assert!(!known.is_in_doubt());
         assert_eq!(of(&known, "b"), ["a/x", "b"]);
         known.renamed(&path("a"), &path("d/e"));
         assert_eq!(of(&known, "b"), ["b", "d/e/x"]);
         assert_eq!(of(&known, "a/x"), [""; 0]);
         // The other name of c is outside of the source.
-        let again = known.met(&entries(&["c"]), &linked(&[("c", 8, 2)]), false);
+        let again = known.met(NOW, &entries(&["c"]), &linked(&[("c", 8, 2)]), None);
         assert_eq!(again, BTreeSet::new());
         assert!(
             known.is_in_doubt(),
@@ -205,17 +230,35 @@ mod tests {
     fn one_name_brings_the_others_and_one_too_few_is_doubt() {
         let mut known = LinkNames::default();
         let all = [(RelPath::root(), Scope::Subtree)];
-        known.met(&all, &linked(&[("a", 7, 2), ("b", 7, 2)]), true);
-        let together = known.met(&entries(&["a"]), &linked(&[("a", 7, 2)]), false);
+        known.met(NOW, &all, &linked(&[("a", 7, 2), ("b", 7, 2)]), Some(NOW));
+        let together = known.met(NOW, &entries(&["a"]), &linked(&[("a", 7, 2)]), None);
         assert_eq!((together.len(), known.is_in_doubt()), (2, false));
         let both = linked(&[("a", 7, 2), ("b", 7, 2)]);
-        let together = known.met(&entries(&["a", "b"]), &both, false);
+        let together = known.met(NOW, &entries(&["a", "b"]), &both, None);
         assert!(together.is_empty(), "they were looked at together");
-        known.met(&entries(&["new"]), &linked(&[("new", 9, 2)]), false);
+        known.met(NOW, &entries(&["new"]), &linked(&[("new", 9, 2)]), None);
         assert!(known.is_in_doubt(), "its other name is not known");
-        known.met(&entries(&["late"]), &linked(&[("late", 9, 2)]), false);
+        known.met(NOW, &entries(&["late"]), &linked(&[("late", 9, 2)]), None);
         assert!(!known.is_in_doubt(), "it was looked at beside");
-        known.met(&entries(&["b"]), &[], false);
+        known.met(NOW, &entries(&["b"]), &[], None);
         assert_eq!(of(&known, "a"), ["a"], "b has gone");
+        known.met(NOW, &entries(&["a"]), &linked(&[("a", 7, 2)]), None);
+        assert!(known.is_in_doubt(), "or is somewhere else");
+    }
+
+    #[test]
+    fn what_gets_names_while_all_is_looked_at_stays_in_doubt() {
+        let mut known = LinkNames::default();
+        let all = [(RelPath::root(), Scope::Subtree)];
+        let late = NOW + Duration::from_secs(1);
+        known.met(late, &entries(&["b"]), &linked(&[("b", 8, 2)]), None);
+        known.met(late, &all, &[], Some(NOW));
+        assert!(known.is_in_doubt(), "it was passed before it got the name");
+        let one = linked(&[("a", 7, 2)]);
+        known.met(late, &all, &one, Some(late));
+        assert!(!known.is_in_doubt(), "the other is outside");
+        known.lacks_names(late, &path("a"));
+        known.met(late, &entries(&["a"]), &one, None);
+        assert!(known.is_in_doubt(), "the other was made meanwhile");
     }
 }

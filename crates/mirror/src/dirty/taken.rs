@@ -1,6 +1,6 @@
 //! What is taken to be done at once: renames, and paths.
 
-use super::{Dirty, Lane};
+use super::{Dirty, Lane, reaches};
 use driftless_model::{RelPath, Scope, Stamp, Work};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -73,6 +73,15 @@ impl Taken {
     pub fn doubtful(&self) -> impl Iterator<Item = Work> {
         let paths = self.paths.iter();
         paths.filter(|(_, dirty)| dirty.is_doubtful).map(work_of)
+    }
+
+    /// Whether the content of what is at a path may differ although sizes and times agree.
+    pub fn doubts(&self, path: &RelPath) -> bool {
+        let at = std::iter::once(path.clone()).chain(path.above());
+        let doubtful = at.filter_map(|at| self.paths.get_key_value(&at));
+        doubtful
+            .filter(|(_, dirty)| dirty.is_doubtful)
+            .any(|(at, dirty)| reaches((at, dirty.scope), path))
     }
 
     /// The paths as the engine takes them.

@@ -9,7 +9,7 @@ use crate::job::Detect;
 use crate::lanes::LANES;
 use crate::trash::Trash;
 use driftless_engine::Counts;
-use driftless_model::{Change, RelPath, Scope};
+use driftless_model::{Act, Change, RelPath, Scope};
 use driftless_state::mirror::{INTERRUPTED, RunCounts, RunKind};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -233,13 +233,26 @@ impl Live {
     /// not all are known, all is compared, though not all the time.
     fn learn_links(&mut self, now: Duration, outcome: &Outcome) {
         let looked_at = looked_at(outcome);
-        let is_walk = outcome.taken.is_walk();
-        let together = self.links.met(&looked_at, &outcome.linked, is_walk);
+        let walked = outcome.taken.is_walk().then_some(self.walked.begun);
+        let linked = &outcome.linked;
+        let together = self.links.met(now, &looked_at, linked, walked);
+        for problem in &outcome.problems {
+            if problem.act == Act::LinkAll {
+                self.links.lacks_names(now, &problem.path);
+            }
+        }
         // Whoever waits for what was looked at waits for them as well.
         let since = outcome.taken.since().unwrap_or(now);
+        let doubtful = outcome.doubtful_files();
         for name in together {
             // All at the same time: the pace of each would keep them apart.
-            let dirty = Dirty::new(Scope::Entry, since, now);
+            let dirty = Dirty {
+                is_doubtful: self
+                    .links
+                    .file_at(&name)
+                    .is_some_and(|file| doubtful.contains(&file)),
+                ..Dirty::new(Scope::Entry, since, now)
+            };
             self.dirty.add_again(name, dirty);
         }
         if !self.links.is_in_doubt() {
