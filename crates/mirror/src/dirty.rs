@@ -76,6 +76,28 @@ enum Word {
     Paced,
 }
 
+/// What became of a directory while it was worked on.
+#[derive(Debug, Default)]
+struct TakenAway {
+    /// Where it may be by now.
+    places: Vec<RelPath>,
+    /// Something else came to its path, whose files may look like those that it has.
+    is_doubtful: bool,
+}
+
+impl TakenAway {
+    /// What is to be looked at when the work is done.
+    fn again(&self, done: &Dirty, due: Duration) -> impl Iterator<Item = (RelPath, Dirty)> {
+        self.places.iter().map(move |place| {
+            let dirty = Dirty {
+                is_doubtful: !place.is_root() && (self.is_doubtful || done.is_doubtful),
+                ..Dirty::new(Scope::Subtree, done.since, due)
+            };
+            (place.clone(), dirty)
+        })
+    }
+}
+
 /// The paths that are left to do.
 #[derive(Debug)]
 pub struct DirtyPaths {
@@ -92,6 +114,8 @@ pub struct DirtyPaths {
     work: BTreeMap<RelPath, Dirty>,
     /// Of that, what is worked on with all below it.
     whole: BTreeSet<RelPath>,
+    /// Where renames have taken what is worked on: whoever works on it writes there.
+    taken_away: BTreeMap<RelPath, TakenAway>,
     /// What was done since the last moment until which everything is known to have been heard of;
     /// `due` is when.
     recent: BTreeMap<RelPath, Dirty>,
@@ -116,6 +140,7 @@ impl DirtyPaths {
             moving: VecDeque::new(),
             work: BTreeMap::new(),
             whole: BTreeSet::new(),
+            taken_away: BTreeMap::new(),
             recent: BTreeMap::new(),
             renames: Renames::default(),
             touched: BTreeMap::new(),
@@ -165,18 +190,19 @@ impl DirtyPaths {
             .map(|(path, dirty)| (path.clone(), dirty.clone()))
             .collect();
         for (path, dirty) in self.work.iter().filter(is_old) {
-            all.entry(path.clone())
-                .and_modify(|known| known.join(dirty))
-                .or_insert_with(|| dirty.clone());
+            join_at(&mut all, path, dirty);
         }
         all.retain(|_, dirty| dirty.gap.is_none());
+        for (path, away) in &self.taken_away {
+            let done = self.work.get(path).filter(|done| done.since <= moment);
+            let again = done.into_iter().flat_map(|done| away.again(done, done.due));
+            again.for_each(|(place, dirty)| join_at(&mut all, &place, &dirty));
+        }
         // One that was taken may not have been carried out.
         let moves = self.moves.iter().chain(&self.moving);
         for renamed in moves.filter(|renamed| renamed.since <= moment) {
             for path in [&renamed.from, &renamed.to] {
-                all.entry(path.clone())
-                    .and_modify(|known| known.join(&renamed.end()))
-                    .or_insert_with(|| renamed.end());
+                join_at(&mut all, path, &renamed.end());
             }
         }
         all
@@ -342,9 +368,12 @@ impl DirtyPaths {
 
     /// Nobody works on a path any more.
     fn let_go(&mut self, now: Duration, path: &RelPath) {
-        self.work.remove(path);
+        let done = self.work.remove(path);
         if self.whole.remove(path) {
             self.look_again_below(path, now);
+        }
+        if let Some(done) = done {
+            self.look_where_it_was_taken(now, path, &done);
         }
     }
 
@@ -359,10 +388,34 @@ impl DirtyPaths {
             .map(|(path, dirty)| (path.clone(), dirty.clone()))
             .collect();
         for (path, dirty) in near {
+            self.take_away(&path, &moves);
             self.put(path, dirty, Word::Again);
         }
         self.moving.extend(moves.iter().cloned());
         moves
+    }
+
+    /// Notes where renames take what is worked on at `path`. All of the tree is in its place.
+    fn take_away(&mut self, path: &RelPath, moves: &[Move]) {
+        if path.is_root() {
+            return;
+        }
+        let known = self.taken_away.entry(path.clone()).or_default();
+        let mut places = std::mem::take(&mut known.places);
+        places.push(path.clone());
+        known.places = places_after(places, moves.iter());
+        let comes = |one: &Move| one.to.is_within(path) || path.is_within(&one.to);
+        known.is_doubtful |= moves.iter().any(comes);
+    }
+
+    /// Work on `path` is over: wherever it may have been done is looked at.
+    fn look_where_it_was_taken(&mut self, now: Duration, path: &RelPath, done: &Dirty) {
+        let Some(away) = self.taken_away.remove(path) else {
+            return;
+        };
+        for (place, dirty) in away.again(done, now).filter(|(place, _)| place != path) {
+            self.put(place, dirty, Word::Again);
+        }
     }
 
     /// Whether a rename that may not have been carried out concerns what is at `path`, above it or
@@ -432,26 +485,8 @@ impl DirtyPaths {
     /// Both names of a rename, and wherever those that were told after it take what is there.
     fn places_after(&self, renamed: &Move) -> Vec<RelPath> {
         let later = self.moving.iter().skip_while(|one| *one != renamed).skip(1);
-        let mut places = vec![renamed.from.clone(), renamed.to.clone()];
-        for one in later.chain(&self.moves) {
-            let takes = |path: &RelPath| one.from.is_within(path) || path.is_within(&one.from);
-            if places.iter().any(takes) {
-                // It takes what is not what it should be; the old names stay in doubt as well.
-                let there = places.iter().map(|path| path.rebased(&one.from, &one.to));
-                places = places
-                    .iter()
-                    .cloned()
-                    .chain(there)
-                    .chain([one.to.clone()])
-                    .collect();
-                places.sort();
-                places.dedup();
-                if places.len() > DOUBTFUL_MAX {
-                    return vec![RelPath::root()];
-                }
-            }
-        }
-        places
+        let ends = vec![renamed.from.clone(), renamed.to.clone()];
+        places_after(ends, later.chain(&self.moves))
     }
 
     fn put_in_doubt(&mut self, path: RelPath, renamed: &Move) {
@@ -698,6 +733,36 @@ impl DirtyPaths {
         }
         self.put(dir, whole, Word::Changed);
     }
+}
+
+/// Adds to what is known of a path.
+fn join_at(all: &mut BTreeMap<RelPath, Dirty>, path: &RelPath, dirty: &Dirty) {
+    let known = all.entry(path.clone());
+    known
+        .and_modify(|known| known.join(dirty))
+        .or_insert_with(|| dirty.clone());
+}
+
+/// Paths, and wherever renames take what is there, in their order.
+fn places_after<'a>(
+    mut places: Vec<RelPath>,
+    moves: impl Iterator<Item = &'a Move>,
+) -> Vec<RelPath> {
+    for one in moves {
+        let takes = |path: &RelPath| one.from.is_within(path) || path.is_within(&one.from);
+        if places.iter().any(takes) {
+            // It takes what is not what it should be; the old names stay in doubt as well.
+            let there = places.iter().map(|path| path.rebased(&one.from, &one.to));
+            let there: Vec<RelPath> = there.chain([one.to.clone()]).collect();
+            places.extend(there);
+            places.sort();
+            places.dedup();
+            if places.len() > DOUBTFUL_MAX {
+                return vec![RelPath::root()];
+            }
+        }
+    }
+    places
 }
 
 /// Whether what reaches so far below a path includes what is at another.

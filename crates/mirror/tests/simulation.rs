@@ -4,13 +4,13 @@
 
 use driftless_mirror::dirty::{Circumstance, Dirty, DirtyPaths, Failed, Lane, Move, Taken};
 use driftless_model::{Change, Class, Hint, RelPath, Scope};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 const SEEDS: u64 = 4000;
 const ROUNDS: usize = 20;
 const CHANGES: usize = 20;
-const LANES: [Lane; 3] = [Lane::Short, Lane::Long, Lane::Walk];
+const LANES: [Lane; 4] = [Lane::Short, Lane::Long, Lane::Long, Lane::Walk];
 const UNWRITTEN_MAX: usize = 4;
 const TICK: Duration = Duration::from_nanos(1);
 
@@ -52,6 +52,11 @@ struct Work {
     taken: Taken,
     not_moved: Vec<Move>,
     found: BTreeMap<RelPath, Option<Option<u64>>>,
+    /// What has become of the directories that it holds open, in both trees; of neither where it
+    /// opens them in the end.
+    held: [Option<usize>; 2],
+    /// Directories that the replica had when it began.
+    dirs: BTreeSet<RelPath>,
     ends: Duration,
 }
 
@@ -110,10 +115,12 @@ struct World {
     by_handles: bool,
     /// What became of the directories of the source.
     history: Vec<Became>,
+    /// And of the replica.
+    history_there: Vec<Became>,
     /// When a path of the source was changed last, or renamed with all below it.
     changed: BTreeMap<RelPath, Duration>,
     wait: Option<Wait>,
-    lanes: [Option<Work>; 3],
+    lanes: [Option<Work>; LANES.len()],
     unwritten: VecDeque<Published>,
     fails: bool,
     /// Whether all is looked at now and then, which mends whatever went wrong before.
@@ -132,9 +139,10 @@ impl World {
             events: VecDeque::new(),
             by_handles: seed % 2 == 1,
             history: Vec::new(),
+            history_there: Vec::new(),
             changed: BTreeMap::new(),
             wait: None,
-            lanes: [None, None, None],
+            lanes: [const { None }; LANES.len()],
             unwritten: VecDeque::new(),
             fails: true,
             is_mended: seed.is_multiple_of(3),
@@ -402,11 +410,20 @@ impl World {
         for (path, Dirty { scope, .. }) in &taken.paths {
             self.look(path, *scope, &mut found);
         }
-        let ends = self.now + Duration::from_millis(self.rng.u64(0..100));
+        let is_slow = self.by_handles && lane > 0 && self.rng.bool();
+        let takes = self.rng.u64(0..if is_slow { 400 } else { 100 });
+        let ends = self.now + Duration::from_millis(takes);
+        let lengths = [self.history.len(), self.history_there.len()];
+        let is_long = self.by_handles && lane > 0;
+        let held = lengths.map(|length| Some(length).filter(|_| is_long && self.rng.bool()));
+        let dirs = found.keys().filter_map(|path| path.above().next());
+        let dirs = dirs.filter(|dir| self.replica.is_dir(dir)).collect();
         self.lanes[lane] = Some(Work {
             taken,
             not_moved,
             found,
+            held,
+            dirs,
             ends,
         });
     }
@@ -427,6 +444,10 @@ impl World {
             && self.rng.u8(..) > 20;
         if is_possible {
             self.replica.rename(from, to);
+            if renamed.is_dir {
+                let became = Became::Renamed(from.clone(), to.clone());
+                self.history_there.push(became);
+            }
         }
         is_possible
     }
@@ -489,9 +510,9 @@ impl World {
         }
         let work = self.lanes[lane].take().expect("it was just looked at");
         let mut failed = BTreeMap::new();
-        for (path, what) in work.found {
-            if let Some(why) = self.publish_if_current(&path, what, &work.taken) {
-                failed.insert(path, why);
+        for (path, what) in &work.found {
+            if let Some(why) = self.publish_if_current(path, *what, &work) {
+                failed.insert(path.clone(), why);
             }
         }
         let last = self.unwritten.back().map_or(self.now, |one| one.written);
@@ -547,16 +568,20 @@ impl World {
         &mut self,
         path: &RelPath,
         what: Option<Option<u64>>,
-        taken: &Taken,
+        work: &Work,
     ) -> Option<Failed> {
+        let taken = &work.taken;
         let is_bad = self.fails && self.rng.u8(..) < 20 && taken.paths.contains_key(path);
+        let Some([at_source, there]) = self.where_it_is(path, work) else {
+            return Some(Failed::Problem(Class::Changing));
+        };
         // The engine looks again before it publishes, and makes nothing of what has changed.
-        let is_stale = self.source.0.get(path).copied() != what;
+        let is_stale = self.source.0.get(&at_source).copied() != what;
         let is_doubtful = path.above().chain([path.clone()]).any(|at| {
             let of = taken.paths.get(&at).filter(|dirty| dirty.is_doubtful);
             of.is_some_and(|dirty| dirty.scope == Scope::Subtree || at == *path)
         });
-        if !is_doubtful && !is_stale && self.is_taken_for(path, what) {
+        if !is_doubtful && !is_stale && self.is_taken_for(&there, what) {
             return None;
         }
         let is_whole = path.above().chain([path.clone()]).any(|at| {
@@ -566,13 +591,29 @@ impl World {
             })
         });
         let is_dir = what.is_some_and(|what| what.is_none());
-        if !is_dir && !is_whole && self.replica.below(path).len() > 1 {
+        if !is_dir && !is_whole && self.replica.below(&there).len() > 1 {
             Some(Failed::Gone)
-        } else if is_bad || is_stale || !self.publish(path, what) {
+        } else if is_bad || is_stale || !self.publish(&there, what) {
             Some(Failed::Problem(Class::Changing))
         } else {
             None
         }
+    }
+
+    /// Where an entry of the directories that are held is by now, in both trees, if these are.
+    fn where_it_is(&self, path: &RelPath, work: &Work) -> Option<[RelPath; 2]> {
+        let Some((dir, name)) = path.split_last() else {
+            return Some([path.clone(), path.clone()]);
+        };
+        let follow = |since: Option<usize>, history: &[Became]| {
+            let since = since.unwrap_or(history.len());
+            let mut later = history[since..].iter();
+            later.try_fold(dir.clone(), |dir, what| what.follow(&dir))
+        };
+        let source = follow(work.held[0], &self.history)?;
+        let was_there = work.held[1].filter(|_| work.dirs.contains(&dir));
+        let replica = follow(was_there, &self.history_there)?;
+        Some([source.join(&name), replica.join(&name)])
     }
 
     /// Whether two files have the same size and times.
@@ -592,6 +633,11 @@ impl World {
     }
 
     fn publish(&mut self, path: &RelPath, what: Option<Option<u64>>) -> bool {
+        if self.replica.is_dir(path) && what != Some(None) {
+            for dir in self.replica.below(path) {
+                self.history_there.push(Became::Removed(dir));
+            }
+        }
         match what {
             None => self.replica.remove(path),
             Some(_) if !self.replica.has_parent(path) => return false,
@@ -614,7 +660,7 @@ impl World {
     /// the kernel had to tell is lost with it, and all is looked at.
     fn crash(&mut self) {
         self.wait = None;
-        self.lanes = [None, None, None];
+        self.lanes = [const { None }; LANES.len()];
         self.unwritten.clear();
         let remembered = self.dirty.all();
         self.dirty = DirtyPaths::new(Duration::from_secs(2));
