@@ -58,8 +58,11 @@ impl LinkNames {
 
     /// An entry was renamed, with all below it.
     pub fn renamed(&mut self, from: &RelPath, to: &RelPath) {
-        for (path, inode) in self.cut(from, Scope::Subtree) {
+        for (path, inode) in self.at(from, Scope::Subtree) {
+            // The new name comes first: what is known of a file goes with its last one.
             self.learn(path.rebased(from, to), inode);
+            self.of.remove(&path);
+            self.leave(&path, inode);
         }
     }
 
@@ -125,9 +128,12 @@ impl LinkNames {
             return walked;
         };
         let known = group.names.len() as u64;
-        if walked {
-            group.outside = one.names.saturating_sub(known);
-        }
+        let outside = one.names.saturating_sub(known);
+        group.outside = if walked {
+            outside
+        } else {
+            group.outside.min(outside)
+        };
         known + group.outside >= one.names
     }
 
@@ -149,19 +155,21 @@ impl LinkNames {
         }
     }
 
-    /// Forgets a name, or all at it and below.
-    fn cut(&mut self, path: &RelPath, scope: Scope) -> Vec<(RelPath, InodeId)> {
+    /// A name, or all at it and below.
+    fn at(&self, path: &RelPath, scope: Scope) -> Vec<(RelPath, InodeId)> {
         let found = self.of.range(path.clone()..);
         let found = found
             .take_while(|(at, _)| at.as_bytes().starts_with(path.as_bytes()))
             .filter(|(at, _)| reaches((path, scope), at));
-        let found: Vec<(RelPath, InodeId)> =
-            found.map(|(at, inode)| (at.clone(), *inode)).collect();
-        for (at, inode) in &found {
-            self.of.remove(at);
-            self.leave(at, *inode);
+        found.map(|(at, inode)| (at.clone(), *inode)).collect()
+    }
+
+    /// Forgets these.
+    fn cut(&mut self, path: &RelPath, scope: Scope) {
+        for (at, inode) in self.at(path, scope) {
+            self.of.remove(&at);
+            self.leave(&at, inode);
         }
-        found
     }
 
     fn leave(&mut self, path: &RelPath, inode: InodeId) {
@@ -260,5 +268,7 @@ mod tests {
         known.lacks_names(late, &path("a"));
         known.met(late, &entries(&["a"]), &one, None);
         assert!(known.is_in_doubt(), "the other was made meanwhile");
+        known.renamed(&path("a"), &path("d"));
+        assert!(known.is_in_doubt(), "it is so under its new name, too");
     }
 }

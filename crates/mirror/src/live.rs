@@ -363,6 +363,11 @@ impl Live {
         if let Some(Hint::MovedFrom(from)) = &change.hint {
             self.links.renamed(from, &change.path);
             self.problems.renamed(from);
+            if change.scope == Scope::Subtree && self.walk_may_miss() {
+                // What is renamed from where it was not yet to where it was already.
+                let all = Dirty::new(Scope::Subtree, now, now);
+                self.dirty.add_again(change.path.clone(), all);
+            }
         }
         let names = self
             .links
@@ -372,6 +377,12 @@ impl Live {
             self.dirty.add(now, Change::entry(name), circumstance);
         }
         self.dirty.add(now, change, circumstance);
+    }
+
+    /// Whether a rename that is told by now may have happened while all was compared.
+    fn walk_may_miss(&self) -> bool {
+        let last = self.walked.ended;
+        self.busy[&Lane::Walk] > 0 || last.is_some_and(|ended| self.heard_until <= ended)
     }
 
     /// All of both trees is compared.

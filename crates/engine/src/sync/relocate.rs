@@ -63,22 +63,22 @@ impl Trees {
         }
         let from_dir = descend_mut(replica, &from.0)?;
         let moved = from_dir.look(&from.1)?;
-        let stands = descend(source, &to.0).and_then(|dir| dir.look(&to.1));
-        let is_right = match stands {
-            Ok(stands) => is_like(&stands, &moved),
-            Err(fault) if fault.is_absent() => renamed.goes_on,
-            Err(fault) => return Err(fault),
+        let stands = present(descend(source, &to.0).and_then(|dir| dir.look(&to.1)))?;
+        let is_right = match &stands {
+            Some(stands) => is_like(stands, &moved),
+            None => renamed.goes_on,
         };
         if !is_right || renamed.is_dir != (moved.kind == Kind::Dir) {
             return Ok(false);
         }
         let to_dir = descend_mut(replica, &to.0)?;
-        if renamed.is_dir {
+        if renamed.is_dir || stands.is_none() {
             // In an exchange it would take the place of the other one.
             if present(to_dir.look(&to.1))?.is_some() {
                 return Ok(false);
             }
-        } else {
+        }
+        if !renamed.is_dir {
             let left = descend(source, &from.0).and_then(|dir| dir.look(&from.1));
             if present(left)?.is_some_and(|left| is_like(&left, &moved)) {
                 // It may be what has come to its old place.

@@ -27,6 +27,8 @@ const AWAY_MAX: Duration = Duration::from_secs(60);
 const DOUBT_PAUSES: u32 = 10;
 /// And no sooner than after this.
 const DOUBT_PAUSE_MIN: Duration = Duration::from_secs(5);
+/// Names of a file are looked at together after this: what is worked on at the moment may be one.
+const TOGETHER_WAIT: Duration = Duration::from_millis(10);
 /// How often the mark says that all is durable, while nothing is to be done.
 const SETTLE_EVERY: Duration = Duration::from_secs(300);
 
@@ -244,14 +246,15 @@ impl Live {
         // Whoever waits for what was looked at waits for them as well.
         let since = outcome.taken.since().unwrap_or(now);
         let doubtful = outcome.doubtful_files();
+        // All at the same time, when none of them is worked on any more.
+        let due = now + TOGETHER_WAIT;
         for name in together {
-            // All at the same time: the pace of each would keep them apart.
             let dirty = Dirty {
                 is_doubtful: self
                     .links
                     .file_at(&name)
                     .is_some_and(|file| doubtful.contains(&file)),
-                ..Dirty::new(Scope::Entry, since, now)
+                ..Dirty::new(Scope::Entry, since, due)
             };
             self.dirty.add_again(name, dirty);
         }
