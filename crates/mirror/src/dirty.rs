@@ -8,6 +8,7 @@ mod due;
 mod entry;
 mod renames;
 mod taken;
+mod together;
 
 pub use entry::{ATTEMPTS_BEFORE_QUARANTINE, Dirty, Lane};
 pub use taken::{Move, Taken};
@@ -19,6 +20,7 @@ use renames::Renames;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::time::Duration;
+use together::Together;
 
 /// With more renames that wait, one of a file is not followed: it is copied, and holds up nothing.
 const FILE_MOVES_MAX: usize = 100;
@@ -105,6 +107,7 @@ pub struct DirtyPaths {
     pace: Pace,
     left: BTreeMap<RelPath, Dirty>,
     due: Due,
+    together: Together,
     moves: VecDeque<Move>,
     /// Of these, how many from the front on were taken before and given back.
     given_back: usize,
@@ -135,6 +138,7 @@ impl DirtyPaths {
             pace: Pace::default(),
             left: BTreeMap::new(),
             due: Due::default(),
+            together: Together::default(),
             moves: VecDeque::new(),
             given_back: 0,
             moving: VecDeque::new(),
@@ -169,7 +173,7 @@ impl DirtyPaths {
     /// When there is something to do next.
     pub fn next_due(&self) -> Option<Duration> {
         let moves = self.moves.front().map(|renamed| renamed.since);
-        let is_free = |(_, path): &&(Duration, RelPath)| !self.is_in_work(path);
+        let is_free = |(_, path): &&(Duration, RelPath)| self.is_free(path);
         let paths = Lane::ALL
             .into_iter()
             .filter_map(|lane| self.due.of(lane).find(is_free));
@@ -269,6 +273,15 @@ impl DirtyPaths {
     /// An entry was renamed: what is left to do below it is left to do at its new place. So is
     /// what is in work, or was done a moment ago: it may have been looked at after the rename, at
     /// a place where something else stands.
+    /// Paths that are to be looked at together, once none of them is worked on.
+    pub fn add_together(&mut self, paths: BTreeMap<RelPath, Dirty>) {
+        let is_in_work = |path: &RelPath| self.work.contains_key(path);
+        self.together.add(paths.keys(), is_in_work);
+        for (path, dirty) in paths {
+            self.put(path, dirty, Word::Again);
+        }
+    }
+
     fn add_move(&mut self, renamed: Move) {
         let (from, to, now) = (renamed.from.clone(), renamed.to.clone(), renamed.since);
         for path in [&from, &to] {
@@ -344,7 +357,7 @@ impl DirtyPaths {
         }
         let fits = |(_, path): &&(Duration, RelPath)| {
             // What a rename is about is looked at when it has been carried out.
-            !self.is_in_work(path) && (lane == Lane::Short || !self.moves_near(path))
+            self.is_free(path) && (lane == Lane::Short || !self.moves_near(path))
         };
         let paths: Vec<(Duration, RelPath)> = self
             .due
@@ -357,6 +370,7 @@ impl DirtyPaths {
         for (_, path) in paths {
             let dirty = self.left.remove(&path).expect("what is due is left");
             self.due.remove(&path, &dirty);
+            self.together.take(&path);
             self.work.insert(path.clone(), dirty.clone());
             if dirty.scope > Scope::Entry {
                 self.whole.insert(path.clone());
@@ -369,6 +383,7 @@ impl DirtyPaths {
     /// Nobody works on a path any more.
     fn let_go(&mut self, now: Duration, path: &RelPath) {
         let done = self.work.remove(path);
+        self.together.done(path);
         if self.whole.remove(path) {
             self.look_again_below(path, now);
         }
@@ -627,8 +642,9 @@ impl DirtyPaths {
         }
     }
 
-    fn is_in_work(&self, path: &RelPath) -> bool {
-        self.work.contains_key(path)
+    /// Whether a path that is left may be looked at now.
+    fn is_free(&self, path: &RelPath) -> bool {
+        !self.work.contains_key(path) && self.together.is_free(path)
     }
 
     /// Adds a path to those that are left.

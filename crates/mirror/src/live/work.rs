@@ -27,8 +27,6 @@ const AWAY_MAX: Duration = Duration::from_secs(60);
 const DOUBT_PAUSES: u32 = 10;
 /// And no sooner than after this.
 const DOUBT_PAUSE_MIN: Duration = Duration::from_secs(5);
-/// Names of a file are looked at together after this: what is worked on at the moment may be one.
-const TOGETHER_WAIT: Duration = Duration::from_millis(10);
 /// How often the mark says that all is durable, while nothing is to be done.
 const SETTLE_EVERY: Duration = Duration::from_secs(300);
 
@@ -246,18 +244,15 @@ impl Live {
         // Whoever waits for what was looked at waits for them as well.
         let since = outcome.taken.since().unwrap_or(now);
         let doubtful = outcome.doubtful_files();
-        // All at the same time, when none of them is worked on any more.
-        let due = now + TOGETHER_WAIT;
-        for name in together {
+        let together = together.into_iter().map(|name| {
+            let file = self.links.file_at(&name);
             let dirty = Dirty {
-                is_doubtful: self
-                    .links
-                    .file_at(&name)
-                    .is_some_and(|file| doubtful.contains(&file)),
-                ..Dirty::new(Scope::Entry, since, due)
+                is_doubtful: file.is_some_and(|file| doubtful.contains(&file)),
+                ..Dirty::new(Scope::Entry, since, now)
             };
-            self.dirty.add_again(name, dirty);
-        }
+            (name, dirty)
+        });
+        self.dirty.add_together(together.collect());
         if !self.links.is_in_doubt() {
             self.doubt = None;
         } else if self.reads_snapshots() {
