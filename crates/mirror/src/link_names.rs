@@ -58,12 +58,18 @@ impl LinkNames {
 
     /// An entry was renamed, with all below it.
     pub fn renamed(&mut self, from: &RelPath, to: &RelPath) {
-        for (path, inode) in self.at(from, Scope::Subtree) {
-            // The new name comes first: what is known of a file goes with its last one.
-            self.learn(path.rebased(from, to), inode);
-            self.of.remove(&path);
-            self.leave(&path, inode);
+        let found = self.at(from, Scope::Subtree);
+        for (path, inode) in &found {
+            self.of.remove(path);
+            self.lose(path, *inode);
         }
+        for (path, inode) in &found {
+            self.learn(path.rebased(from, to), *inode);
+        }
+        // What is known of a file goes with its last name, which it may have got just now.
+        found
+            .iter()
+            .for_each(|(_, inode)| self.forget_nameless(*inode));
     }
 
     /// Something was looked at, and these names were met there and no others; where all was, from
@@ -173,11 +179,19 @@ impl LinkNames {
     }
 
     fn leave(&mut self, path: &RelPath, inode: InodeId) {
-        let Some(group) = self.groups.get_mut(&inode) else {
-            return;
-        };
-        group.names.remove(path);
-        if group.names.is_empty() {
+        self.lose(path, inode);
+        self.forget_nameless(inode);
+    }
+
+    fn lose(&mut self, path: &RelPath, inode: InodeId) {
+        if let Some(group) = self.groups.get_mut(&inode) {
+            group.names.remove(path);
+        }
+    }
+
+    fn forget_nameless(&mut self, inode: InodeId) {
+        let group = self.groups.get(&inode);
+        if group.is_some_and(|group| group.names.is_empty()) {
             self.groups.remove(&inode);
             self.incomplete.remove(&inode);
         }
@@ -270,5 +284,18 @@ mod tests {
         assert!(known.is_in_doubt(), "the other was made meanwhile");
         known.renamed(&path("a"), &path("d"));
         assert!(known.is_in_doubt(), "it is so under its new name, too");
+    }
+
+    #[test]
+    fn names_follow_a_rename_into_the_place_of_others() {
+        let mut known = LinkNames::default();
+        let all = [(RelPath::root(), Scope::Subtree)];
+        let found = linked(&[("a/x", 7, 2), ("b", 7, 2), ("a/a/x", 8, 2), ("c", 8, 2)]);
+        known.met(NOW, &all, &found, Some(NOW));
+        known.renamed(&path("a"), &path("a/a"));
+        assert_eq!(of(&known, "a/a/x"), ["a/a/x", "b"]);
+        assert_eq!(of(&known, "a/a/a/x"), ["a/a/a/x", "c"]);
+        known.met(NOW, &entries(&["a/a/x"]), &[], None);
+        assert_eq!(of(&known, "b"), ["b"]);
     }
 }
