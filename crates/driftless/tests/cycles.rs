@@ -564,6 +564,60 @@ fn sizes_and_times_do_not_hide_from_live_changes_what_was_replaced_or_written() 
     assert_eq!(mirror.status()["problems"], 0);
 }
 
+/// Puts an older state in the replica's place: by its mark it is the replica.
+fn roll_back(replica: &Path, older: &Path) {
+    let aside = replica.with_extension(format!("aside-{}", older.file_name().unwrap().len()));
+    fs::rename(replica, aside).expect("out of the way");
+    btrfs(&["subvolume", "snapshot"], &[older, replica]);
+}
+
+#[test]
+fn a_replica_that_is_rolled_back_is_compared_whether_the_mirror_runs_or_not() {
+    let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let source = subvolume(&scratch, "source");
+    let replica = subvolume(&scratch, "replica");
+    fs::write(source.join("old"), "old").expect("written");
+    let mut mirror = Mirror::between(&source, &replica, KEYS);
+    mirror.barrier();
+    let older = ["one", "other"].map(|name| scratch.path().join(name));
+    for path in &older {
+        btrfs(&["subvolume", "snapshot"], &[&replica, path]);
+    }
+    fs::write(source.join("new"), "new").expect("written");
+    mirror.barrier();
+    snapshot(&mirror);
+    roll_back(&replica, &older[0]);
+    assert!(!replica.join("new").exists());
+    mirror.barrier();
+    check_snapshot(&mirror, &replica, "while it runs");
+    mirror.stop();
+    roll_back(&replica, &older[1]);
+    mirror.start();
+    mirror.barrier();
+    check_snapshot(&mirror, &replica, "while it did not run");
+}
+
+#[test]
+fn a_copy_in_the_place_of_a_replica_without_snapshots_is_compared() {
+    let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let source = subvolume(&scratch, "source");
+    fs::write(source.join("old"), "old").expect("written");
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    let copy = mirror.replica.with_extension("copy");
+    let mut copied = Command::new("cp");
+    copied.arg("-a").args([&mirror.replica, &copy]);
+    assert!(copied.status().expect("cp").success());
+    fs::write(source.join("new"), "new").expect("written");
+    mirror.barrier();
+    snapshot(&mirror);
+    let aside = mirror.replica.with_extension("aside");
+    fs::rename(&mirror.replica, aside).expect("out of the way");
+    fs::rename(&copy, &mirror.replica).expect("in its place");
+    mirror.barrier();
+    check_snapshot(&mirror, &mirror.replica, "a copy");
+}
+
 #[test]
 fn a_source_that_is_empty_for_a_moment_is_followed_when_it_is_filled() {
     let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);

@@ -41,6 +41,9 @@ pub struct Hands {
     reach: Reach,
     /// The replica that was filled before, by its mark: no other one is.
     known: Mutex<Option<u128>>,
+    /// The directory that the replica was when it was opened last, by device and inode, and whether
+    /// it was another before.
+    last_replica: Mutex<(Option<(u64, u64)>, bool)>,
     /// The snapshot that is read in the source's place.
     snapshot: RwLock<Option<PathBuf>>,
     /// The snapshot that the replica was made equal to.
@@ -171,6 +174,7 @@ impl Hands {
             options: RwLock::new(None),
             reach,
             known: Mutex::new(None),
+            last_replica: Mutex::default(),
             snapshot: RwLock::new(None),
             equal_to: RwLock::new(None),
             watched: None,
@@ -273,6 +277,7 @@ impl Hands {
             .map_err(|error| RunError::CutOff(error.to_string()))?;
         let trees = Trees::open(&options, &Silent, &MachineClock)?;
         self.refuse_unwatched(&trees)?;
+        self.notice_replica(trees.replica_id());
         let new = Arc::new(Open {
             trees,
             places: options,
@@ -280,6 +285,18 @@ impl Hands {
         });
         *open = Some(new.clone());
         Ok(new)
+    }
+
+    /// A copy that somebody has put in the replica's place has its mark, too.
+    fn notice_replica(&self, replica: Option<(u64, u64)>) {
+        let mut last = self.last_replica.lock();
+        let is_other = last.0.is_some() && replica != last.0;
+        *last = (replica.or(last.0), last.1 || is_other);
+    }
+
+    /// Whether another directory was found at the replica's path since this was asked last.
+    pub fn took_another_replica(&self) -> bool {
+        std::mem::take(&mut self.last_replica.lock().1)
     }
 
     /// The kernel tells of the directory that was at the source's path when it was asked to.

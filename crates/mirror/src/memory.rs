@@ -264,6 +264,15 @@ impl Memory {
         Ok(self.newest_common()?.map(|row| row.source))
     }
 
+    /// The replica's own snapshot of that.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn snapshot_on_replica(&self) -> Result<Option<String>, StateError> {
+        let replica = self.newest_common()?.map(|row| row.replica);
+        Ok(replica.filter(|name| !name.is_empty()))
+    }
+
     fn newest_common(&self) -> Result<Option<CommonRow>, StateError> {
         Ok(self.state.common()?.into_iter().find(|row| row.is_newest))
     }

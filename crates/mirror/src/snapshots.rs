@@ -30,10 +30,13 @@ pub struct Made {
 /// What is asked of who makes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
-    /// A snapshot of the source, and what differs from an older one; all, without that.
+    /// A snapshot of the source, and what differs from an older one; all, without that, and on
+    /// another replica than the one that was made equal to it.
     Make {
         /// The older one.
         older: Option<String>,
+        /// The last snapshot of the replica.
+        on_replica: Option<String>,
         /// What time it is.
         now: Duration,
     },
@@ -88,13 +91,25 @@ impl Snapshots {
     /// Does what is asked.
     pub fn carry_out(&self, task: Task) -> Told {
         let done = match task {
-            Task::Make { older, now } => self.make(older.as_deref(), now).map(Told::Made),
+            Task::Make {
+                older,
+                on_replica,
+                now,
+            } => {
+                let made = self.make(older.as_deref(), on_replica.as_deref(), now);
+                made.map(Told::Made)
+            }
             Task::Finish { name } => self.finish(&name),
         };
         done.unwrap_or_else(|error| Told::Failed(error.to_string()))
     }
 
-    fn make(&self, older: Option<&str>, now: Duration) -> Result<Made, SnapshotError> {
+    fn make(
+        &self,
+        older: Option<&str>,
+        on_replica: Option<&str>,
+        now: Duration,
+    ) -> Result<Made, SnapshotError> {
         for provider in self.replica.iter().chain([&self.source]) {
             provider.prepare()?;
         }
@@ -103,7 +118,7 @@ impl Snapshots {
         let path = self.source.list()?.remove(&name);
         let path = path.ok_or_else(|| SnapshotError::Absent(name.clone()))?;
         let all = || vec![Change::subtree(RelPath::root())];
-        let changes = match older {
+        let changes = match older.filter(|_| self.is_known(on_replica)) {
             None => all(),
             // Whatever is wrong with the older one: a comparison of all does without it.
             Some(older) => self.source.diff(older, &name).unwrap_or_else(|error| {
@@ -117,6 +132,19 @@ impl Snapshots {
             name,
             changes,
         })
+    }
+
+    /// Whether the replica has its last snapshot: an older state of it that was put in its place has
+    /// not, whatever its mark says. One of which nobody can say that is compared.
+    fn is_known(&self, on_replica: Option<&str>) -> bool {
+        let Some((replica, name)) = self.replica.as_ref().zip(on_replica) else {
+            return true;
+        };
+        let is_there = replica.list().is_ok_and(|names| names.contains_key(name));
+        if !is_there {
+            tracing::warn!("the replica lacks its snapshot {name}: all is compared");
+        }
+        is_there
     }
 
     fn finish(&self, name: &str) -> Result<Told, SnapshotError> {
@@ -232,6 +260,7 @@ mod tests {
     fn made(snapshots: &Snapshots, older: Option<&str>, seconds: u64) -> Made {
         let task = Task::Make {
             older: older.map(str::to_owned),
+            on_replica: None,
             now: Duration::from_secs(seconds),
         };
         match snapshots.carry_out(task) {
@@ -267,6 +296,26 @@ mod tests {
         assert!(matches!(told, Told::Finished { deleted, .. } if deleted == names[..2]));
         assert_eq!(source.list().unwrap().len(), 4);
         assert_eq!(replica.list().unwrap().len(), 4);
+    }
+
+    #[test]
+    fn on_a_replica_without_its_last_snapshot_all_is_compared() {
+        let (source, replica) = (Names::default(), Names::default());
+        let of = |names: &Names| Box::new(names.clone());
+        let snapshots = Snapshots::of("a", 2, of(&source), Some(of(&replica)));
+        let name = made(&snapshots, None, 1_000_000_000).name;
+        let make = |seconds| Task::Make {
+            older: Some(name.clone()),
+            on_replica: Some(name.clone()),
+            now: Duration::from_secs(seconds),
+        };
+        let changes = |seconds| match snapshots.carry_out(make(seconds)) {
+            Told::Made(made) => made.changes,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(changes(1_000_003_600), [Change::subtree(RelPath::root())]);
+        replica.create(&name).unwrap();
+        assert_eq!(changes(1_000_007_200), []);
     }
 
     #[test]

@@ -191,6 +191,12 @@ impl Trees {
         self.ground.roots.0.first_meta().id()
     }
 
+    /// The device and inode number of the replica's root; `None` if there is none yet.
+    pub fn replica_id(&self) -> Option<(u64, u64)> {
+        let replica = self.ground.roots.1.as_ref();
+        replica.map(|replica| replica.first_meta().id())
+    }
+
     /// Whether only one call may be under way at a time.
     fn takes_turns(&self) -> bool {
         let (source, replica) = &self.ground.roots;

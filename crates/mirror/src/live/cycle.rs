@@ -62,6 +62,8 @@ pub(super) struct Cycle {
     /// It holds everything that happened before.
     pub(super) at: Duration,
     equal: Option<Duration>,
+    /// The last snapshot of the replica.
+    on_replica: Option<String>,
     every: Duration,
     pub(super) next: Duration,
     pub(super) counts: RunCounts,
@@ -99,6 +101,7 @@ impl Cycle {
             is_read: false,
             at: at.unwrap_or_default(),
             equal: memory.common()?,
+            on_replica: memory.snapshot_on_replica()?,
             every: every.unwrap_or_default().max(EVERY_MIN),
             next: now(),
             counts: RunCounts::default(),
@@ -145,6 +148,7 @@ impl Cycle {
         self.next = now + self.every;
         self.ask(Task::Make {
             older: self.snapshot.clone(),
+            on_replica: self.on_replica.clone(),
             now,
         });
     }
@@ -177,6 +181,7 @@ impl Live {
         self.cycle = Some(Cycle {
             is_beside: true,
             snapshot: None,
+            on_replica: None,
             equal: None,
             ..cycle
         });
@@ -275,6 +280,12 @@ impl Live {
                 self.add(made.at, change, Circumstance::default());
             }
         }
+        // The replica may be another by now, too.
+        let is_dir = Circumstance {
+            is_dir: true,
+            ..Circumstance::default()
+        };
+        self.add(made.at, Change::entry(RelPath::root()), is_dir);
         self.dirty.hurry(now);
         self.heard_until = made.at;
         self.waits.heard_until(made.at, now);
@@ -374,6 +385,7 @@ impl Live {
             } => {
                 let name = cycle.snapshot.as_deref().expect("it is finished");
                 if !cycle.is_beside {
+                    cycle.on_replica.clone_from(&on_replica);
                     self.memory.share(name, cycle.at, on_replica, deleted);
                 }
                 self.memory

@@ -205,6 +205,10 @@ impl Live {
             return;
         }
         self.come_back(now);
+        if self.hands.took_another_replica() {
+            tracing::warn!("another directory stands at the replica's path: all is compared");
+            self.walk_in_doubt(now);
+        }
         self.memory.know(self.hands.known());
         if outcome.taken.is_walk() {
             self.end_walk(now, &outcome);
