@@ -1,10 +1,14 @@
 //! What a mirror does between its two trees: it opens them, keeps them open, and makes equal what
 //! it is given. When they are out of reach it says why, and opens them anew when it is asked again.
 
+mod chosen;
+mod last_replica;
+
 use crate::dirty::{Failed, Move, Taken};
 use crate::foreign::foreign;
 use crate::gathered::{Gathered, PROBLEMS_MAX, Silent};
 use crate::link_names::{InodeId, Linked};
+use chosen::{selection, with_names_around};
 use driftless_detect::gap::{self, Found};
 use driftless_detect::snapshot::Provider;
 use driftless_engine::{
@@ -17,9 +21,10 @@ use driftless_model::{
 };
 use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
+use last_replica::LastReplica;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::fstat;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -41,9 +46,7 @@ pub struct Hands {
     reach: Reach,
     /// The replica that was filled before, by its mark: no other one is.
     known: Mutex<Option<u128>>,
-    /// The directory that the replica was when it was opened last, by device and inode, and whether
-    /// it was another before.
-    last_replica: Mutex<(Option<(u64, u64)>, bool)>,
+    last_replica: LastReplica,
     /// The snapshot that is read in the source's place.
     snapshot: RwLock<Option<PathBuf>>,
     /// The snapshot that the replica was made equal to.
@@ -174,7 +177,7 @@ impl Hands {
             options: RwLock::new(None),
             reach,
             known: Mutex::new(None),
-            last_replica: Mutex::default(),
+            last_replica: LastReplica::default(),
             snapshot: RwLock::new(None),
             equal_to: RwLock::new(None),
             watched: None,
@@ -277,7 +280,7 @@ impl Hands {
             .map_err(|error| RunError::CutOff(error.to_string()))?;
         let trees = Trees::open(&options, &Silent, &MachineClock)?;
         self.refuse_unwatched(&trees)?;
-        self.notice_replica(trees.replica_id());
+        self.last_replica.notice(trees.replica_id());
         let new = Arc::new(Open {
             trees,
             places: options,
@@ -287,16 +290,16 @@ impl Hands {
         Ok(new)
     }
 
-    /// A copy that somebody has put in the replica's place has its mark, too.
-    fn notice_replica(&self, replica: Option<(u64, u64)>) {
-        let mut last = self.last_replica.lock();
-        let is_other = last.0.is_some() && replica != last.0;
-        *last = (replica.or(last.0), last.1 || is_other);
-    }
-
     /// Whether another directory was found at the replica's path since this was asked last.
     pub fn took_another_replica(&self) -> bool {
-        std::mem::take(&mut self.last_replica.lock().1)
+        self.last_replica.take_other()
+    }
+
+    /// Whether another one stands there by now, as far as that is seen without opening it.
+    pub fn has_another_replica(&self) -> bool {
+        let options = self.options.read();
+        let replica = options.as_ref().map(|options| &options.replica);
+        replica.is_some_and(|one| one.host.is_none() && self.last_replica.is_other_at(&one.path))
     }
 
     /// The kernel tells of the directory that was at the source's path when it was asked to.
@@ -473,7 +476,7 @@ impl Hands {
             if let Some(end) = self.narrow(outcome, stop) {
                 return Ok(end);
             }
-            let selection = Arc::new(selection(outcome));
+            let selection = Arc::new(selection(&outcome.works()));
             let summary = trees.reconcile(&selection, policy, gathered, stop)?;
             outcome.counts = summary.counts;
             if let Some(end) = Self::not_done(&summary, outcome, gathered) {
@@ -593,33 +596,5 @@ impl Hands {
                 None
             }
         }
-    }
-}
-
-/// The same with the names of each directory that holds some of it: whoever was cut off in the gap
-/// may have left unfinished entries there.
-fn with_names_around(mut works: Vec<model::Work>) -> Vec<model::Work> {
-    let dirs: BTreeSet<RelPath> = works
-        .iter()
-        .filter_map(|work| work.path.above().next())
-        .collect();
-    let names = |path| model::Work {
-        path,
-        scope: Scope::Names,
-    };
-    works.extend(dirs.into_iter().map(names));
-    works
-}
-
-/// All that was taken, or the whole tree.
-fn selection(outcome: &Outcome) -> Selection {
-    let works = outcome.works();
-    let is_all = works
-        .iter()
-        .any(|work| work.path.is_root() && work.scope == Scope::Subtree);
-    if is_all {
-        Selection::all()
-    } else {
-        Selection::of(&works)
     }
 }

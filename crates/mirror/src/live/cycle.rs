@@ -280,12 +280,10 @@ impl Live {
                 self.add(made.at, change, Circumstance::default());
             }
         }
-        // The replica may be another by now, too.
-        let is_dir = Circumstance {
-            is_dir: true,
-            ..Circumstance::default()
-        };
-        self.add(made.at, Change::entry(RelPath::root()), is_dir);
+        if self.hands.has_another_replica() {
+            // Nothing else may be there to be looked at.
+            self.look_at_root(now);
+        }
         self.dirty.hurry(now);
         self.heard_until = made.at;
         self.waits.heard_until(made.at, now);

@@ -88,9 +88,13 @@ impl Live {
     /// before the roots are.
     pub(super) fn look_at_roots(&mut self, now: Duration) {
         self.looked_at = now;
-        if self.reads_snapshots() {
-            return;
+        if !self.reads_snapshots() {
+            self.look_at_root(now);
         }
+    }
+
+    /// Has the root looked at, as an entry: both trees are opened for that.
+    pub(super) fn look_at_root(&mut self, now: Duration) {
         let circumstance = Circumstance {
             is_dir: true,
             ..Circumstance::default()
