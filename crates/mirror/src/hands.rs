@@ -8,7 +8,6 @@ use crate::dirty::{Failed, Move, Taken};
 use crate::foreign::foreign;
 use crate::gathered::{Gathered, PROBLEMS_MAX, Silent};
 use crate::link_names::{InodeId, Linked};
-use chosen::{selection, with_names_around};
 use driftless_detect::gap::{self, Found};
 use driftless_detect::snapshot::Provider;
 use driftless_engine::{
@@ -21,7 +20,7 @@ use driftless_model::{
 };
 use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
-use last_replica::LastReplica;
+pub use last_replica::ReplicaHere;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::fstat;
 use std::collections::{BTreeMap, HashSet};
@@ -46,7 +45,7 @@ pub struct Hands {
     reach: Reach,
     /// The replica that was filled before, by its mark: no other one is.
     known: Mutex<Option<u128>>,
-    last_replica: LastReplica,
+    last_replica: last_replica::LastReplica,
     /// The snapshot that is read in the source's place.
     snapshot: RwLock<Option<PathBuf>>,
     /// The snapshot that the replica was made equal to.
@@ -177,7 +176,7 @@ impl Hands {
             options: RwLock::new(None),
             reach,
             known: Mutex::new(None),
-            last_replica: LastReplica::default(),
+            last_replica: Default::default(),
             snapshot: RwLock::new(None),
             equal_to: RwLock::new(None),
             watched: None,
@@ -295,11 +294,12 @@ impl Hands {
         self.last_replica.take_other()
     }
 
-    /// Whether another one stands there by now, as far as that is seen without opening it.
-    pub fn has_another_replica(&self) -> bool {
+    /// The replica as it was opened last, if it is on this host.
+    pub fn replica_here(&self) -> Option<ReplicaHere> {
         let options = self.options.read();
-        let replica = options.as_ref().map(|options| &options.replica);
-        replica.is_some_and(|one| one.host.is_none() && self.last_replica.is_other_at(&one.path))
+        let replica = &options.as_ref()?.replica;
+        let path = replica.host.is_none().then_some(&replica.path)?;
+        self.last_replica.at(path)
     }
 
     /// The kernel tells of the directory that was at the source's path when it was asked to.
@@ -476,7 +476,7 @@ impl Hands {
             if let Some(end) = self.narrow(outcome, stop) {
                 return Ok(end);
             }
-            let selection = Arc::new(selection(&outcome.works()));
+            let selection = Arc::new(chosen::selection(&outcome.works()));
             let summary = trees.reconcile(&selection, policy, gathered, stop)?;
             outcome.counts = summary.counts;
             if let Some(end) = Self::not_done(&summary, outcome, gathered) {
@@ -527,7 +527,7 @@ impl Hands {
         match found {
             Found::Changes(changes) => {
                 let works = changes.into_iter().map(model::Work::from);
-                outcome.narrowed = Some(with_names_around(works.collect()));
+                outcome.narrowed = Some(chosen::with_names_around(works.collect()));
                 None
             }
             Found::All => Some(Ended::Wide),

@@ -1,6 +1,7 @@
 //! The snapshots that a mirror makes: of its source, to read from and to compare, and of its
 //! replica, where that can be.
 
+use crate::hands::ReplicaHere;
 use driftless_detect::snapshot::{Provider, SnapshotError};
 use driftless_model::{Change, RelPath, date_and_time};
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ pub struct Made {
     pub at: Duration,
     /// What makes one of the snapshot before.
     pub changes: Vec<Change>,
+    /// Another directory stands at the replica's path than was made equal to the one before.
+    pub is_of_another_replica: bool,
 }
 
 /// What is asked of who makes them.
@@ -37,6 +40,8 @@ pub enum Task {
         older: Option<String>,
         /// The last snapshot of the replica.
         on_replica: Option<String>,
+        /// The replica as it was.
+        replica: Option<ReplicaHere>,
         /// What time it is.
         now: Duration,
     },
@@ -94,10 +99,16 @@ impl Snapshots {
             Task::Make {
                 older,
                 on_replica,
+                replica,
                 now,
             } => {
                 let made = self.make(older.as_deref(), on_replica.as_deref(), now);
-                made.map(Told::Made)
+                let is_replaced = replica.is_some_and(|one| one.is_replaced());
+                made.map(|made| Made {
+                    is_of_another_replica: is_replaced,
+                    ..made
+                })
+                .map(Told::Made)
             }
             Task::Finish { name } => self.finish(&name),
         };
@@ -131,6 +142,7 @@ impl Snapshots {
             at: now,
             name,
             changes,
+            is_of_another_replica: false,
         })
     }
 
@@ -261,6 +273,7 @@ mod tests {
         let task = Task::Make {
             older: older.map(str::to_owned),
             on_replica: None,
+            replica: None,
             now: Duration::from_secs(seconds),
         };
         match snapshots.carry_out(task) {
@@ -307,6 +320,7 @@ mod tests {
         let make = |seconds| Task::Make {
             older: Some(name.clone()),
             on_replica: Some(name.clone()),
+            replica: None,
             now: Duration::from_secs(seconds),
         };
         let changes = |seconds| match snapshots.carry_out(make(seconds)) {

@@ -613,7 +613,7 @@ impl World {
         let source = follow(work.held[0], &self.history)?;
         let was_there = work.held[1].filter(|_| work.dirs.contains(&dir));
         let replica = follow(was_there, &self.history_there)?;
-        Some([source.join(&name), replica.join(&name)])
+        Some([source.join(name), replica.join(name)])
     }
 
     /// Whether two files have the same size and times.

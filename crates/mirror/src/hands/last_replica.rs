@@ -2,11 +2,26 @@
 //! has its mark, too.
 
 use driftless_lock::Mutex;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use rustix::fs::stat;
+use std::path::{Path, PathBuf};
 
 /// Device and inode.
 type DirId = (u64, u64);
+
+/// A replica on this host, as it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaHere {
+    path: PathBuf,
+    last: DirId,
+}
+
+impl ReplicaHere {
+    /// Whether another directory stands at its path by now. That may take as long as the file
+    /// system wants.
+    pub fn is_replaced(&self) -> bool {
+        stat(&self.path).is_ok_and(|now| (now.st_dev, now.st_ino) != self.last)
+    }
+}
 
 /// The directory at the replica's path.
 #[derive(Debug, Default)]
@@ -32,10 +47,9 @@ impl LastReplica {
         std::mem::take(&mut self.0.lock().is_other)
     }
 
-    /// Whether another one stands at its path on this host.
-    pub(super) fn is_other_at(&self, path: &Path) -> bool {
-        let last = self.0.lock().last;
-        let stands = std::fs::metadata(path).map(|now| (now.dev(), now.ino()));
-        last.zip(stands.ok()).is_some_and(|(last, now)| last != now)
+    /// What it was, if its path on this host is `path`.
+    pub(super) fn at(&self, path: &Path) -> Option<ReplicaHere> {
+        let path = path.to_owned();
+        self.0.lock().last.map(|last| ReplicaHere { path, last })
     }
 }

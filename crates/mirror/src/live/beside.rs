@@ -22,7 +22,7 @@ impl Live {
         let cycle = self.cycle.as_mut().expect("it is beside");
         let is_left = self.dirty.waits_since(cycle.found_at);
         match cycle.stage {
-            Stage::Idle if now >= cycle.next => cycle.begin(now),
+            Stage::Idle if now >= cycle.next => cycle.begin(now, None),
             Stage::Made(_) => self.take_found(now),
             Stage::Copying if !is_left => {
                 cycle.stage = Stage::Finishing;

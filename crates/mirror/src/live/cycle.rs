@@ -11,6 +11,7 @@ use super::work::counts_of;
 use super::{BeginError, Live};
 use crate::clock::now;
 use crate::dirty::Circumstance;
+use crate::hands::ReplicaHere;
 use crate::memory::Memory;
 use crate::message::Message;
 use crate::snapshots::{Made, Snapshots, Task, Told};
@@ -143,12 +144,13 @@ impl Cycle {
         self.tasks.send(task).expect("it ends after this thread");
     }
 
-    pub(super) fn begin(&mut self, now: Duration) {
+    pub(super) fn begin(&mut self, now: Duration, replica: Option<ReplicaHere>) {
         self.stage = Stage::Making;
         self.next = now + self.every;
         self.ask(Task::Make {
             older: self.snapshot.clone(),
             on_replica: self.on_replica.clone(),
+            replica,
             now,
         });
     }
@@ -237,7 +239,7 @@ impl Live {
             return true;
         };
         match &mut cycle.stage {
-            Stage::Idle if now >= cycle.next => cycle.begin(now),
+            Stage::Idle if now >= cycle.next => cycle.begin(now, self.hands.replica_here()),
             Stage::Made(_) if !is_busy => self.change_over(now),
             Stage::Saving => self.save_change_over(now),
             // The trees are out of reach, or a source that is empty is not taken for one: by now it
@@ -280,7 +282,7 @@ impl Live {
                 self.add(made.at, change, Circumstance::default());
             }
         }
-        if self.hands.has_another_replica() {
+        if made.is_of_another_replica {
             // Nothing else may be there to be looked at.
             self.look_at_root(now);
         }
@@ -367,7 +369,7 @@ impl Live {
         let cycle = self.cycle.as_mut().expect("it has a stage");
         self.memory
             .end_run(RunKind::Cycle, now, &cycle.counts, "problems");
-        cycle.begin(now);
+        cycle.begin(now, self.hands.replica_here());
     }
 
     /// Who makes snapshots has done what was asked.
