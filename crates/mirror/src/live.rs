@@ -382,7 +382,9 @@ impl Live {
     /// Whether a rename that is told by now may have happened while all was compared.
     fn walk_may_miss(&self) -> bool {
         let last = self.walked.ended;
-        self.busy[&Lane::Walk] > 0 || last.is_some_and(|ended| self.heard_until <= ended)
+        let is_beside = last.is_some_and(|ended| self.heard_until <= ended);
+        // A snapshot does not change while it is compared.
+        !self.reads_snapshots() && (self.busy[&Lane::Walk] > 0 || is_beside)
     }
 
     /// All of both trees is compared.
