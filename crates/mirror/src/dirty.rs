@@ -40,6 +40,7 @@ const NAMES_TO_FOLD: usize = 1000;
 pub const LARGE_BYTES: u64 = 8 << 20;
 /// A file that somebody keeps writing to is copied after so many times the time to settle.
 const SETTLE_AT_MOST: u32 = 10;
+
 /// What is heard of a path beside the change itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Circumstance {
@@ -419,8 +420,7 @@ impl DirtyPaths {
         let mut places = std::mem::take(&mut known.places);
         places.push(path.clone());
         known.places = places_after(places, moves.iter());
-        let comes = |one: &Move| one.to.is_within(path) || path.is_within(&one.to);
-        known.is_doubtful |= moves.iter().any(comes);
+        known.is_doubtful |= moves.iter().any(|one| one.to.is_near(path));
     }
 
     /// Work on `path` is over: wherever it may have been done is looked at.
@@ -765,8 +765,7 @@ fn places_after<'a>(
     moves: impl Iterator<Item = &'a Move>,
 ) -> Vec<RelPath> {
     for one in moves {
-        let takes = |path: &RelPath| one.from.is_within(path) || path.is_within(&one.from);
-        if places.iter().any(takes) {
+        if places.iter().any(|path| path.is_near(&one.from)) {
             // It takes what is not what it should be; the old names stay in doubt as well.
             let there = places.iter().map(|path| path.rebased(&one.from, &one.to));
             let there: Vec<RelPath> = there.chain([one.to.clone()]).collect();

@@ -1,12 +1,12 @@
 //! What the engine tells of a piece of work, within bounds.
 
 use crate::dirty::Taken;
-use crate::link_names::{InodeId, Linked};
+use crate::link_names::{Linked, files_of};
 use driftless_detect::snapshot::btrfs::changed_ranges;
 use driftless_engine::{Differing, Monitor, Progress};
 use driftless_lock::Mutex;
 use driftless_model::{Act, Action, Class, Meta, Problem, Receipt, RelPath, Side, Work};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -45,8 +45,7 @@ impl Gathered {
     /// under one name is wrong under each that was made a link to it.
     pub(crate) fn names_of_files(&self, is_meant: impl Fn(&RelPath) -> bool) -> Vec<RelPath> {
         let linked = self.linked.lock();
-        let meant = linked.iter().filter(|one| is_meant(&one.path));
-        let files: HashSet<InodeId> = meant.map(|one| one.inode).collect();
+        let files = files_of(&linked, is_meant);
         let names = linked.iter().filter(|one| files.contains(&one.inode));
         names.map(|one| one.path.clone()).collect()
     }

@@ -7,7 +7,7 @@ mod last_replica;
 use crate::dirty::{Failed, Move, Taken};
 use crate::foreign::foreign;
 use crate::gathered::{Gathered, PROBLEMS_MAX, Silent};
-use crate::link_names::{InodeId, Linked};
+use crate::link_names::{InodeId, Linked, files_of};
 use driftless_detect::gap::{self, Found};
 use driftless_detect::snapshot::Provider;
 use driftless_engine::{
@@ -20,7 +20,7 @@ use driftless_model::{
 };
 use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
-pub use last_replica::ReplicaHere;
+pub use last_replica::{LastReplica, ReplicaHere};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::fstat;
 use std::collections::{BTreeMap, HashSet};
@@ -45,7 +45,8 @@ pub struct Hands {
     reach: Reach,
     /// The replica that was filled before, by its mark: no other one is.
     known: Mutex<Option<u128>>,
-    last_replica: last_replica::LastReplica,
+    /// Which directory the replica was when it was opened last.
+    pub last_replica: LastReplica,
     /// The snapshot that is read in the source's place.
     snapshot: RwLock<Option<PathBuf>>,
     /// The snapshot that the replica was made equal to.
@@ -130,9 +131,7 @@ impl Outcome {
 
     /// Files with several names of which one was in doubt.
     pub fn doubtful_files(&self) -> HashSet<InodeId> {
-        let doubtful = self.linked.iter();
-        let doubtful = doubtful.filter(|one| self.taken.doubts(&one.path));
-        doubtful.map(|one| one.inode).collect()
+        files_of(&self.linked, |path| self.taken.doubts(path))
     }
 
     /// Where what failed is to be tried again.
@@ -287,11 +286,6 @@ impl Hands {
         });
         *open = Some(new.clone());
         Ok(new)
-    }
-
-    /// Whether another directory was found at the replica's path since this was asked last.
-    pub fn took_another_replica(&self) -> bool {
-        self.last_replica.take_other()
     }
 
     /// The replica as it was opened last, if it is on this host.

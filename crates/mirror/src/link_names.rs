@@ -6,7 +6,7 @@
 
 use crate::dirty::reaches;
 use driftless_model::{RelPath, Scope};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 /// Names that are known at once. With more, each link that is met puts the rest in doubt.
@@ -24,6 +24,12 @@ pub struct Linked {
     pub inode: InodeId,
     /// How many names it has, those outside of the source too.
     pub names: u64,
+}
+
+/// The files of which one of the names that were met `is_meant`.
+pub(crate) fn files_of(linked: &[Linked], is_meant: impl Fn(&RelPath) -> bool) -> HashSet<InodeId> {
+    let meant = linked.iter().filter(|one| is_meant(&one.path));
+    meant.map(|one| one.inode).collect()
 }
 
 /// A file with several names.

@@ -26,8 +26,6 @@ pub struct Made {
     pub at: Duration,
     /// What makes one of the snapshot before.
     pub changes: Vec<Change>,
-    /// Another directory stands at the replica's path than was made equal to the one before.
-    pub is_of_another_replica: bool,
 }
 
 /// What is asked of who makes them.
@@ -102,23 +100,20 @@ impl Snapshots {
                 replica,
                 now,
             } => {
-                let made = self.make(older.as_deref(), on_replica.as_deref(), now);
-                let is_replaced = replica.is_some_and(|one| one.is_replaced());
-                made.map(|made| Made {
-                    is_of_another_replica: is_replaced,
-                    ..made
-                })
-                .map(Told::Made)
+                let is_same = || !is_replaced(replica) && self.is_known(on_replica.as_deref());
+                self.make(older.as_deref(), is_same, now).map(Told::Made)
             }
             Task::Finish { name } => self.finish(&name),
         };
         done.unwrap_or_else(|error| Told::Failed(error.to_string()))
     }
 
+    /// What differs from the older one is of use where the replica `is_same`, and was made equal to
+    /// it.
     fn make(
         &self,
         older: Option<&str>,
-        on_replica: Option<&str>,
+        is_same: impl FnOnce() -> bool,
         now: Duration,
     ) -> Result<Made, SnapshotError> {
         for provider in self.replica.iter().chain([&self.source]) {
@@ -129,7 +124,7 @@ impl Snapshots {
         let path = self.source.list()?.remove(&name);
         let path = path.ok_or_else(|| SnapshotError::Absent(name.clone()))?;
         let all = || vec![Change::subtree(RelPath::root())];
-        let changes = match older.filter(|_| self.is_known(on_replica)) {
+        let changes = match older.filter(|_| is_same()) {
             None => all(),
             // Whatever is wrong with the older one: a comparison of all does without it.
             Some(older) => self.source.diff(older, &name).unwrap_or_else(|error| {
@@ -142,7 +137,6 @@ impl Snapshots {
             at: now,
             name,
             changes,
-            is_of_another_replica: false,
         })
     }
 
@@ -212,6 +206,14 @@ impl Snapshots {
         };
         moment.len() == FORM.len() && moment.chars().zip(FORM.chars()).all(fits)
     }
+}
+
+fn is_replaced(replica: Option<ReplicaHere>) -> bool {
+    let is_replaced = replica.is_some_and(|replica| replica.is_replaced());
+    if is_replaced {
+        tracing::warn!("another directory stands at the replica's path: all is compared");
+    }
+    is_replaced
 }
 
 /// The name of a snapshot that is made now. What begins with more than the name of a job is none of

@@ -384,11 +384,10 @@ impl World {
         }) else {
             return;
         };
-        let is_near = |one: &RelPath, other: &RelPath| one.is_within(other) || other.is_within(one);
         for path in self.source.0.keys().chain(self.replica.0.keys()) {
             let mut here = path.above().chain([path.clone()]);
             let is_new = here.any(|at| self.changed.get(&at).is_some_and(|at| *at >= asked.asked));
-            let fails = self.dirty.quarantined().any(|(at, _)| is_near(at, path));
+            let fails = self.dirty.quarantined().any(|(at, _)| at.is_near(path));
             if !is_new && !fails {
                 let both = [&self.source, &self.replica].map(|tree| tree.0.get(path));
                 assert_eq!(both[0], both[1], "{context}: {path:?} after a wait");

@@ -173,6 +173,11 @@ impl RelPath {
                 .is_some_and(|rest| rest.first().is_none_or(|byte| *byte == b'/'))
     }
 
+    /// Whether one of both is the other, or stands below it.
+    pub fn is_near(&self, other: &RelPath) -> bool {
+        self.is_within(other) || other.is_within(self)
+    }
+
     /// The directories that this stands in, the nearest first and the root last.
     pub fn above(&self) -> impl Iterator<Item = RelPath> {
         std::iter::successors(self.split_last(), |(dir, _)| {

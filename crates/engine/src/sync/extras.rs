@@ -69,7 +69,7 @@ impl Worker<'_> {
         true
     }
 
-    /// Whether a directory that the source lacks stays, because only the directory itself was
+    /// Whether a directory that is none on the source stays, because only the directory itself was
     /// chosen, or something in it, and the replica has something in it: the source may have renamed
     /// it, and the rename is still to be heard of.
     pub fn keeps_unasked(&mut self, visit: &Visit, name: &CStr) -> bool {

@@ -63,7 +63,10 @@ impl Trees {
         }
         let from_dir = descend_mut(replica, &from.0)?;
         let moved = from_dir.look(&from.1)?;
-        let stands = present(descend(source, &to.0).and_then(|dir| dir.look(&to.1)))?;
+        let at_source = |(dir, name): &(RelPath, CString)| {
+            present(descend(source, dir).and_then(|dir| dir.look(name)))
+        };
+        let stands = at_source(&to)?;
         let is_right = match &stands {
             Some(stands) => is_like(stands, &moved),
             None => renamed.goes_on,
@@ -78,12 +81,9 @@ impl Trees {
                 return Ok(false);
             }
         }
-        if !renamed.is_dir {
-            let left = descend(source, &from.0).and_then(|dir| dir.look(&from.1));
-            if present(left)?.is_some_and(|left| is_like(&left, &moved)) {
-                // It may be what has come to its old place.
-                return Ok(false);
-            }
+        // It may be what has come to its old place.
+        if !renamed.is_dir && at_source(&from)?.is_some_and(|left| is_like(&left, &moved)) {
+            return Ok(false);
         }
         to_dir.take(&*from_dir, &from.1, &to.1).map(|()| true)
     }

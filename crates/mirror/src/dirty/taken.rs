@@ -21,8 +21,7 @@ pub struct Move {
 impl Move {
     /// Whether it concerns what is at `path`, above it or below it.
     pub(super) fn is_near(&self, path: &RelPath) -> bool {
-        let is_near = |end: &RelPath| end.is_within(path) || path.is_within(end);
-        is_near(&self.from) || is_near(&self.to)
+        self.from.is_near(path) || self.to.is_near(path)
     }
 
     /// Either name, where it is not known whether the rename was carried out. The replica may still

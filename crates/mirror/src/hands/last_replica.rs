@@ -25,7 +25,7 @@ impl ReplicaHere {
 
 /// The directory at the replica's path.
 #[derive(Debug, Default)]
-pub(super) struct LastReplica(Mutex<Seen>);
+pub struct LastReplica(Mutex<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -43,8 +43,13 @@ impl LastReplica {
     }
 
     /// Whether it was found to be another one since this was asked last.
-    pub(super) fn take_other(&self) -> bool {
+    pub fn take_other(&self) -> bool {
         std::mem::take(&mut self.0.lock().is_other)
+    }
+
+    /// All is compared with whichever is opened next: it is no other one.
+    pub fn forget(&self) {
+        *self.0.lock() = Seen::default();
     }
 
     /// What it was, if its path on this host is `path`.

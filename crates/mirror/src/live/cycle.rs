@@ -276,15 +276,13 @@ impl Live {
         self.dirty.heard_until(now);
         self.status.heard(made.changes.len(), 0);
         if made.changes == [Change::subtree(RelPath::root())] {
+            // Whichever directory the replica is by now.
+            self.hands.last_replica.forget();
             self.walk(now);
         } else {
             for change in made.changes {
                 self.add(made.at, change, Circumstance::default());
             }
-        }
-        if made.is_of_another_replica {
-            // Nothing else may be there to be looked at.
-            self.look_at_root(now);
         }
         self.dirty.hurry(now);
         self.heard_until = made.at;

@@ -88,13 +88,9 @@ impl Live {
     /// before the roots are.
     pub(super) fn look_at_roots(&mut self, now: Duration) {
         self.looked_at = now;
-        if !self.reads_snapshots() {
-            self.look_at_root(now);
+        if self.reads_snapshots() {
+            return;
         }
-    }
-
-    /// Has the root looked at, as an entry: both trees are opened for that.
-    pub(super) fn look_at_root(&mut self, now: Duration) {
         let circumstance = Circumstance {
             is_dir: true,
             ..Circumstance::default()
@@ -209,7 +205,7 @@ impl Live {
             return;
         }
         self.come_back(now);
-        if self.hands.took_another_replica() {
+        if self.hands.last_replica.take_other() {
             tracing::warn!("another directory stands at the replica's path: all is compared");
             self.walk_in_doubt(now);
         }

@@ -93,10 +93,7 @@ impl About<'_> {
     fn list(&self, path: Option<&Path>, json: bool) -> Result<Exit, Failure> {
         let path = path.map(|path| self.below(path)).transpose()?;
         let (bin, _connections) = self.bin()?;
-        let is_meant = |gone: &RelPath| {
-            path.as_ref()
-                .is_none_or(|path| gone.is_within(path) || path.is_within(gone))
-        };
+        let is_meant = |gone: &RelPath| path.as_ref().is_none_or(|path| gone.is_near(path));
         bin.for_each(&mut |gone| {
             if is_meant(&gone.path) {
                 show::gone(&self.job.replicas[0], &gone, json);
