@@ -502,7 +502,7 @@ fn a_directory_that_is_gone_stays_for_what_is_in_it_until_all_of_it_is_asked_for
 }
 
 #[test]
-fn what_stood_below_what_is_no_directory_any_more_is_gone_with_it() {
+fn what_stood_below_what_is_no_directory_any_more_stays_until_all_of_it_is_asked_for() {
     let pair = Pair::of(&FILES);
     pair.source.advance(std::time::Duration::from_secs(5));
     pair.source.discard("a");
@@ -512,9 +512,17 @@ fn what_stood_below_what_is_no_directory_any_more_is_gone_with_it() {
         scope: Scope::Entry,
     });
     for selection in [Selection::of(&works[..1]), Selection::of(&works)] {
-        let (summary, told) = pair.reconcile(selection).expect("it goes on");
-        assert_eq!(summary.end, End::Complete);
-        assert_eq!(told.problems.into_inner().expect("no panic"), [""; 0]);
+        let (_, told) = pair.reconcile(selection).expect("it goes on");
+        let problems = told.problems.into_inner().expect("no panic");
+        assert!(
+            problems.len() == 1 && problems[0].contains("\"a\""),
+            "{problems:?}"
+        );
+        assert!(
+            pair.replica.content("a/two").is_some(),
+            "nobody asked for it"
+        );
     }
+    pair.look_at("a", Scope::Subtree);
     pair.check_equal();
 }
