@@ -3,6 +3,7 @@
 //!
 //! Nothing here knows what the work is.
 
+mod adapt;
 mod concurrency;
 mod descriptors;
 mod ordered;
