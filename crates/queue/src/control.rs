@@ -170,20 +170,6 @@ impl Control {
         })
     }
 
-    /// Removes all messages that wait, the parked ones included; returns how many. Those that were
-    /// handed out stay.
-    ///
-    /// # Errors
-    /// A queue is not there; or the broker does not answer.
-    pub fn purge(&mut self) -> Result<u64, Error> {
-        let purged = self.each_queue(async |channel, queue| {
-            answer(channel.queue_purge(queue.as_str().into(), QueuePurgeOptions::default()))
-                .await
-                .map(u64::from)
-        })?;
-        Ok(purged.into_iter().sum())
-    }
-
     /// Deletes the job's queues with all that is in them; it makes no difference if they are gone.
     /// A publisher or consumer of the job that is still at work declares them anew when it next
     /// connects.
