@@ -10,7 +10,7 @@ use crate::inspect::{Found, Seen, inspect};
 use crate::monitor::{AuditMonitor, AuditStage, Watch};
 use crate::survey::{Surveyed, survey};
 use driftless_engine::{
-    End, Monitor, Options, Progress, Replica, Roots, RunError, open_roots, sync,
+    End, Mode, Monitor, Options, Progress, Replica, Roots, RunError, open_roots, sync,
 };
 use driftless_lock::Mutex;
 use driftless_model::{
@@ -200,8 +200,7 @@ fn compare(
     let options = Options {
         selection,
         policy,
-        dry_run: true,
-        report_only: true,
+        mode: Mode::Compare,
         ..options.clone()
     };
     let collector = Collector {

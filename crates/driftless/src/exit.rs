@@ -107,7 +107,7 @@ impl Exit {
             End::Refused(_) => Exit::Refused,
             End::Complete if !counts.adds_up() => Exit::Bug,
             End::Complete
-                if options.report_only && counts.changed + counts.deleted + counts.respelt > 0 =>
+                if options.compares() && counts.changed + counts.deleted + counts.respelt > 0 =>
             {
                 Exit::Different
             }

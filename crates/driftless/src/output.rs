@@ -158,7 +158,7 @@ impl Output {
         let roots = json::roots(&options.source, &options.replica);
         self.tell(&Event::Start(Start {
             roots,
-            dry_run: options.dry_run,
+            dry_run: !options.applies(),
             level: options.policy.level,
         }));
     }

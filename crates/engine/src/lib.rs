@@ -19,9 +19,9 @@ mod underway;
 
 pub use clock::now;
 pub use clock::{Clock, MachineClock};
-pub use driftless_mover::{Carrier, Undone};
+pub use driftless_mover::{Carrier, Undone, Unusable};
 pub use monitor::{Differing, Monitor, Progress};
-pub use options::{MountNotes, Notes, Options, Throttle};
+pub use options::{Mode, MountNotes, Notes, Options, Throttle};
 pub use sample::Sample;
 pub use shared::batch::{Batch, Outcome, Piece, Route};
 pub use shared::brief::Brief;
@@ -30,7 +30,9 @@ pub use shared::exchange::{Alive, Exchange, PartOfOutcome, Word};
 pub use shared::handed::{Misspelt, Namesake};
 pub use shared::lease::{Lease, LeaseClock, Moment, Over};
 pub use shared::message;
-pub use shared::serve::{ATTEMPTS_MAX, Carrying, Delivered, Desk, Failure, carried, serve};
+pub use shared::serve::{
+    ATTEMPTS_MAX, Carrying, Delivered, Desk, Failure, MoverFailed, carried, serve,
+};
 pub use shared::settled::Settled;
 pub use shared::watcher::{Line, Seen, Watched, Watcher};
 pub use shared::work_off::{Ends, Known, work_off};
@@ -46,7 +48,7 @@ pub use sync::trash::restore::{RestoreError, Wanted, restore};
 pub use sync::{sync, sync_by};
 pub use tally::{Counts, Reason, WHOLE_WALK};
 pub use trees::alone::{Alone, look_alone, refuse_busy};
-pub use trees::error::RunError;
+pub use trees::error::{RunError, Unreachable};
 pub use trees::folding::folds;
 pub use trees::held::Held;
 pub use trees::mounts::{MOUNTS_MAX, not_gone};

@@ -21,6 +21,18 @@ pub struct Notes {
     pub age_max: Duration,
 }
 
+/// What a run does about what differs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It makes the replica equal.
+    #[default]
+    Apply,
+    /// It tells what it would do, and changes nothing.
+    Preview,
+    /// It tells of each difference, what the replica alone has included, and changes nothing.
+    Compare,
+}
+
 /// A run: which trees, what of them, and how.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -32,8 +44,8 @@ pub struct Options {
     pub link_dest: Option<PathBuf>,
     /// What is kept, compared, taken and deleted.
     pub policy: Policy,
-    /// Differences are only reported: those of the replica that the source lacks, too.
-    pub report_only: bool,
+    /// What is done about what differs.
+    pub mode: Mode,
     /// Where it is noted which content was found equal, so that an interrupted run can go on.
     pub ledger: Option<Notes>,
     /// Paths below the source on which file systems were mounted in earlier runs of the same two
@@ -48,8 +60,6 @@ pub struct Options {
     /// A chosen path that the source lacks goes from the replica, where entries are deleted:
     /// somebody knows that it was there. Otherwise it is told, since it may have been mistyped.
     pub removes_chosen: bool,
-    /// Nothing is changed.
-    pub dry_run: bool,
     /// How hard this process works.
     pub throttle: Throttle,
     /// Moves the content of files in the run's place; both trees are on this machine then.
@@ -77,6 +87,16 @@ pub struct Throttle {
 }
 
 impl Options {
+    /// Whether the replica is changed.
+    pub fn applies(&self) -> bool {
+        self.mode == Mode::Apply
+    }
+
+    /// Whether differences are what the user wants to hear of, rather than what would be done.
+    pub fn compares(&self) -> bool {
+        self.mode == Mode::Compare
+    }
+
     /// How entries are compared.
     pub fn rules(&self) -> Rules {
         Rules {

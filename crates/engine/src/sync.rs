@@ -104,7 +104,7 @@ pub fn sync_by(
 fn try_sync(options: &Options, outside: &Outside<'_>) -> Result<Summary, RunError> {
     let (directories, mut threads_max) = descriptors();
     if let Some(carrier) = &options.carrier {
-        carrier.check().map_err(RunError::NoCarrier)?;
+        carrier.check()?;
         // A program's standard error and its private directory want descriptors, too.
         threads_max = threads_max.div_ceil(2);
     }
@@ -134,7 +134,7 @@ fn sync_trees(
 ) -> Result<Summary, RunError> {
     let monitor = outside.monitor;
     let above = match &replica {
-        Replica::Missing(above, _) if options.dry_run => Some(above.clone()),
+        Replica::Missing(above, _) if !options.applies() => Some(above.clone()),
         _ => None,
     };
     let trees = Trees::between(
@@ -151,7 +151,7 @@ fn sync_trees(
     tell_source(options, (&source, false), monitor);
     if let Some(replica) = replica
         .as_ref()
-        .filter(|_| !trees.is_made() && !options.report_only)
+        .filter(|_| !trees.is_made() && !options.compares())
     {
         tell_root(&run, source.first_meta(), replica);
     }
@@ -182,7 +182,7 @@ fn sync_entry(
     threads_max: usize,
 ) -> Result<Summary, RunError> {
     let (monitor, (source_dir, name)) = (outside.monitor, source);
-    let locks = if options.dry_run {
+    let locks = if !options.applies() {
         Locks::default()
     } else {
         hold(options, &replica.0, Some(&replica.1))?

@@ -7,7 +7,7 @@
 use driftless_engine::message::{Report, encode, reports};
 use driftless_engine::{
     Alive, Batch, Brief, By, Clock, Counts, End, Ends, Exchange, Known, Monitor, Options, Outcome,
-    PartOfOutcome, Progress, RunError, Summary, Word, coordinate, work_off,
+    PartOfOutcome, Progress, RunError, Summary, Unreachable, Word, coordinate, work_off,
 };
 use driftless_model::{Meta, Policy, Problem, Receipt};
 use driftless_state::Record;
@@ -538,7 +538,7 @@ struct Connection<'w> {
 }
 
 impl Connection<'_> {
-    fn call(&mut self) -> Result<(), String> {
+    fn call(&mut self) -> Result<(), Unreachable> {
         self.calls += 1;
         let at = self.calls;
         self.world.clock.millis.set(self.clock.millis.get());
@@ -551,7 +551,7 @@ impl Connection<'_> {
             }
         }
         if self.world.happens(Accident::Unreachable { at }) {
-            return Err("the movers cannot be reached".into());
+            return Err(Unreachable::new("the movers cannot be reached"));
         }
         if self.world.happens(Accident::Unwritable { at }) {
             self.world.allow_writing(false);
@@ -564,7 +564,7 @@ impl Connection<'_> {
 }
 
 impl Exchange for Connection<'_> {
-    fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), String> {
+    fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), Unreachable> {
         self.call()?;
         assert!(
             !self.world.settled.contains(&(run, id)),
@@ -580,7 +580,7 @@ impl Exchange for Connection<'_> {
         Ok(())
     }
 
-    fn next(&mut self, limit: Duration) -> Result<Option<Word>, String> {
+    fn next(&mut self, limit: Duration) -> Result<Option<Word>, Unreachable> {
         self.call()?;
         if let Some(word) = self.world.arrived() {
             self.clock.pass(Duration::from_millis(1));
@@ -602,7 +602,7 @@ impl Exchange for Connection<'_> {
         }
     }
 
-    fn waits(&mut self) -> Result<bool, String> {
+    fn waits(&mut self) -> Result<bool, Unreachable> {
         self.call()?;
         Ok(!self.world.waiting.is_empty())
     }
@@ -615,7 +615,7 @@ impl Exchange for Connection<'_> {
         self.world.words.len()
     }
 
-    fn call_back(&mut self) -> Result<(), String> {
+    fn call_back(&mut self) -> Result<(), Unreachable> {
         self.clear(false)
     }
 
@@ -623,14 +623,14 @@ impl Exchange for Connection<'_> {
         panic!("{mover} is dismissed: {why}");
     }
 
-    fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String> {
+    fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, Unreachable> {
         let ours = self.world.parked.iter().filter(|(of, _)| *of == run);
         Ok(ours
             .map(|(_, id)| (*id, "no mover has the rights".to_owned()))
             .collect())
     }
 
-    fn clear(&mut self, words: bool) -> Result<(), String> {
+    fn clear(&mut self, words: bool) -> Result<(), Unreachable> {
         self.call()?;
         self.world.waiting.clear();
         if words {

@@ -83,7 +83,7 @@ impl Executor {
                 counts: seen.counts,
             })
         };
-        let open = self.open(brief).map_err(Failure::Here)?;
+        let open = self.open(brief)?;
         let care = Care::new(leave);
         line.begin(&care.lease);
         let watcher = Watcher::new(care.watched(batch), Instant::now());
@@ -100,7 +100,7 @@ impl Executor {
     }
 
     /// The trees of a run, opened once as long as batches of the same run follow each other.
-    fn open(&mut self, brief: &Brief) -> Result<&mut Open, String> {
+    fn open(&mut self, brief: &Brief) -> Result<&mut Open, Failure> {
         if !self
             .open
             .as_ref()
@@ -111,7 +111,7 @@ impl Executor {
             let mut options = brief.options(source.into(), replica.into());
             options.throttle = self.throttle;
             let connections = connect(&mut options, &self.ways.reach, self.ways.patience)
-                .map_err(|error| error.to_string())?;
+                .map_err(|error| Failure::Here(error.to_string()))?;
             self.open = Some(Open {
                 brief: brief.clone(),
                 options,

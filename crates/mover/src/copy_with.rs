@@ -6,8 +6,11 @@ use std::path::Path;
 
 /// Moves the content of files by means of its own.
 pub trait Carrier: Debug + Send + Sync {
-    /// Whether it can be used at all; if not, why. Asked before anything is touched.
-    fn check(&self) -> Result<(), String>;
+    /// Asked before anything is touched.
+    ///
+    /// # Errors
+    /// It cannot be used at all.
+    fn check(&self) -> Result<(), Unusable>;
     /// Makes the file `replica`, which is not there, with the content of the file `source`. Nothing
     /// that it started goes on when this returns, which it does soon after `stopped` says so.
     fn carry(
@@ -17,6 +20,11 @@ pub trait Carrier: Debug + Send + Sync {
         stopped: &dyn Fn() -> bool,
     ) -> Result<(), Undone>;
 }
+
+/// A carrier cannot be used: what it is, and why not.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}; nothing was touched")]
+pub struct Unusable(pub String);
 
 /// Why a carrier did not do its work.
 #[derive(Debug, Clone, PartialEq, Eq)]

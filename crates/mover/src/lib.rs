@@ -15,7 +15,7 @@ mod new_entry;
 mod spot;
 
 pub use comparison::{Compared, Comparison};
-pub use copy_with::{Carrier, Undone};
+pub use copy_with::{Carrier, Undone, Unusable};
 pub use large::{Large, Patch};
 pub use mover::{Made, Mover, Terms};
 pub use spot::{Moved, Opened, Spot, Trouble, kind_changed};

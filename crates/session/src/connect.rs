@@ -59,7 +59,7 @@ pub fn connect(
     };
     let link_dest = options.link_dest.clone();
     refuse_host_in(link_dest.as_deref())?;
-    let (dry_run, delete) = (options.dry_run, options.policy.delete);
+    let (applies, delete) = (options.applies(), options.policy.delete);
     let sides = [
         (&mut options.source, Side::Source, None),
         (&mut options.replica, Side::Replica, link_dest.as_deref()),
@@ -77,7 +77,7 @@ pub fn connect(
                 .map(root)
                 .collect();
             let host = SshHost::connect(&name, roots, &reach)?;
-            if side == Side::Replica && !dry_run {
+            if side == Side::Replica && applies {
                 refuse_limited(&host, delete)?;
             }
             *connection = Some(host.clone());

@@ -121,8 +121,11 @@ pub fn sync(
     witness: &dyn Witness,
     stop: &AtomicBool,
 ) -> Result<(Summary, Earlier), RunError> {
-    let (mut earlier, acts, deleted_before) =
-        (Earlier::default(), !options.dry_run, options.deleted_before);
+    let (mut earlier, acts, deleted_before) = (
+        Earlier::default(),
+        options.applies(),
+        options.deleted_before,
+    );
     let pass = |options: &mut Options, before: &Before<'_>| {
         options.deleted_before = deleted_before + before.earlier.deleted();
         let pass = Pass { monitor, before };

@@ -22,5 +22,7 @@ pub use list::{BadLine, Line, parse_line, push_line};
 pub use manifest::Manifest;
 pub use sample::Sampler;
 pub use subtree::{Merge, PIECE_BYTES_MIN, Pieces, is_piece_size, pieces_of};
-pub use sum::{Expected, Found, Sum, SumMonitor, SumOptions, Target, Targets, What, sum};
+pub use sum::{
+    BadTarget, Expected, Found, Sum, SumMonitor, SumOptions, Target, Targets, What, sum,
+};
 pub use treefile::{BadTreeFile, TreeReader, TreeWriter};

@@ -14,7 +14,7 @@ mod run;
 mod task;
 mod walk;
 
-pub use found::{Expected, Found, Sum, Target, What};
+pub use found::{BadTarget, Expected, Found, Sum, Target, What};
 pub use run::{SumMonitor, SumOptions, Targets};
 
 use crate::sum::hands::Hands;

@@ -15,7 +15,7 @@ use crate::signals::{self, Signals};
 use clap::ArgMatches;
 use console::Console;
 use driftless_audit::{Audit, AuditOptions};
-use driftless_engine::{Counts, End, Options, RunError, now};
+use driftless_engine::{Counts, End, Mode, Options, RunError, now};
 use driftless_session::{Before, Connections, Earlier, Passed, repeat};
 use driftless_verify::{samples_needed, upper_bound};
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl AuditArgs {
     fn options(&self, matches: &ArgMatches) -> Result<AuditOptions, String> {
         // It changes nothing.
         let run = Options {
-            dry_run: true,
+            mode: Mode::Compare,
             ..config::audit(self, matches)?
         };
         let seed = self.seed.unwrap_or_else(|| fastrand::u32(..).into());

@@ -9,7 +9,7 @@ use crate::command::program::Program;
 use crate::output::files::rules_for_state;
 use crate::own;
 use clap::ArgMatches;
-use driftless_engine::{Carrier, Notes, Options};
+use driftless_engine::{Carrier, Mode, Notes, Options};
 use driftless_model::{
     Cache, Durability, Filter, Keep, Level, Policy, RelPath, Rule, Scope, Selection, Work, cause,
     quote,
@@ -56,7 +56,11 @@ pub fn sync(args: &SyncArgs, matches: &ArgMatches) -> Result<Options, String> {
     checked(Options {
         link_dest: args.link_dest.clone(),
         policy,
-        dry_run: args.dry_run,
+        mode: if args.dry_run {
+            Mode::Preview
+        } else {
+            Mode::Apply
+        },
         carrier: args
             .copy_with
             .clone()
@@ -84,8 +88,11 @@ pub fn verify(args: &VerifyArgs, matches: &ArgMatches) -> Result<Options, String
     };
     checked(Options {
         policy,
-        report_only: !args.repair,
-        dry_run: !args.repair,
+        mode: if args.repair {
+            Mode::Apply
+        } else {
+            Mode::Compare
+        },
         ledger: if level == Level::Meta {
             None
         } else {

@@ -6,7 +6,7 @@
 //! says on standard error the end is kept.
 
 use crate::own;
-use driftless_engine::{Carrier, Undone};
+use driftless_engine::{Carrier, Undone, Unusable};
 use driftless_model::{cause, escape};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Access;
@@ -150,15 +150,14 @@ impl Program {
 }
 
 impl Carrier for Program {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), Unusable> {
         let program = &self.template.program;
         let shown = escape(program.as_bytes());
-        let tried = found(program).ok_or_else(|| {
-            format!("--copy-with: \"{shown}\" cannot be found; nothing was touched")
-        })?;
+        let tried = found(program)
+            .ok_or_else(|| Unusable(format!("--copy-with: \"{shown}\" cannot be found")))?;
         rustix::fs::access(&tried, Access::EXEC_OK).map_err(|errno| {
             let why = cause(&errno.into());
-            format!("--copy-with: \"{shown}\" cannot be started: {why}; nothing was touched")
+            Unusable(format!("--copy-with: \"{shown}\" cannot be started: {why}"))
         })
     }
 

@@ -67,7 +67,7 @@ fn go(
         return failed(Exit::Refused, &why);
     }
     options.known_mounts = notes.known();
-    if !options.dry_run {
+    if options.applies() {
         options.mount_notes = Some(notes.clone());
     }
     if guard.forget_mounts {
@@ -76,7 +76,7 @@ fn go(
     output.start(options);
     match work(options, &mut connections, output, &signals) {
         Ok(done) => {
-            if !options.dry_run {
+            if options.applies() {
                 notes
                     .keep(&done.0, options)
                     .unwrap_or_else(|why| output.note(&why));

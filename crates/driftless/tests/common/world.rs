@@ -14,7 +14,7 @@ mod state;
 mod turn;
 
 use driftless_engine::message::{Order, decode, encode};
-use driftless_engine::{Batch, Brief, Clock, Exchange, Options, Over, Word};
+use driftless_engine::{Batch, Brief, Clock, Exchange, Options, Over, Unreachable, Word};
 use mover::Place;
 use state::{Act, CLASSES};
 pub use state::{Holder, JOBS, Link, Message, State};
@@ -252,7 +252,7 @@ impl Life<'_> {
 }
 
 impl Exchange for Life<'_> {
-    fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), String> {
+    fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), Unreachable> {
         self.call();
         let body = encode(&Order::Batch {
             brief: Box::new(brief.clone()),
@@ -281,7 +281,7 @@ impl Exchange for Life<'_> {
         Ok(())
     }
 
-    fn next(&mut self, limit: Duration) -> Result<Option<Word>, String> {
+    fn next(&mut self, limit: Duration) -> Result<Option<Word>, Unreachable> {
         self.call();
         let (word, passes) = {
             let mut state = self.world.state();
@@ -302,7 +302,7 @@ impl Exchange for Life<'_> {
         self.world.state().unacknowledged[self.job].remove(&ticket);
     }
 
-    fn waits(&mut self) -> Result<bool, String> {
+    fn waits(&mut self) -> Result<bool, Unreachable> {
         self.call();
         Ok(self.world.state().work[self.job]
             .iter()
@@ -317,7 +317,7 @@ impl Exchange for Life<'_> {
         self.world.state().count(self.job, true)
     }
 
-    fn call_back(&mut self) -> Result<(), String> {
+    fn call_back(&mut self) -> Result<(), Unreachable> {
         // They look at the mark of the replica, and at whether somebody listens.
         self.clear(false)
     }
@@ -328,7 +328,7 @@ impl Exchange for Life<'_> {
             .tell(format!("{mover} is not believed any more"));
     }
 
-    fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String> {
+    fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, Unreachable> {
         let state = self.world.state();
         let ours = state.parked[self.job]
             .iter()
@@ -339,7 +339,7 @@ impl Exchange for Life<'_> {
         Ok(ours.collect())
     }
 
-    fn clear(&mut self, words: bool) -> Result<(), String> {
+    fn clear(&mut self, words: bool) -> Result<(), Unreachable> {
         self.call();
         let mut state = self.world.state();
         state.tell(format!(

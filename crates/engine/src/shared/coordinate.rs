@@ -314,7 +314,7 @@ impl Coordinator<'_> {
     }
 
     fn clear(&mut self, words: bool) -> Result<(), RunError> {
-        self.exchange.clear(words).map_err(RunError::NoMovers)
+        Ok(self.exchange.clear(words)?)
     }
 
     /// Until all batches are settled, those of the links, too, and all was looked at in this life.
@@ -342,7 +342,7 @@ impl Coordinator<'_> {
                 self.clear(false)?;
                 return Ok(End::Stopped);
             }
-            if let Some(word) = self.exchange.next(WAIT).map_err(RunError::NoMovers)? {
+            if let Some(word) = self.exchange.next(WAIT)? {
                 self.hear(word)?;
             }
             self.look_at_held()?;
@@ -379,11 +379,7 @@ impl Coordinator<'_> {
             && !self.stop.load(Relaxed)
             && self.exchange.at_work() > 0
         {
-            if let Some(word) = self
-                .exchange
-                .next(REST_INTERVAL)
-                .map_err(RunError::NoMovers)?
-            {
+            if let Some(word) = self.exchange.next(REST_INTERVAL)? {
                 heard = self.clock.now();
                 self.hear(word)?;
             }

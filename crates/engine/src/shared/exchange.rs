@@ -4,6 +4,7 @@ use crate::shared::batch::{Batch, Outcome};
 use crate::shared::brief::Brief;
 use crate::shared::encoding::decoded;
 use crate::tally::Counts;
+use crate::trees::error::Unreachable;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ pub trait Exchange {
     ///
     /// # Errors
     /// The movers cannot be reached for longer than they may be away.
-    fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), String>;
+    fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), Unreachable>;
     /// Has movers that take a batch from now on know the run by this brief, where a batch is not on
     /// its way before one takes it.
     fn renew(&mut self, _brief: &Brief) {}
@@ -22,14 +23,14 @@ pub trait Exchange {
     ///
     /// # Errors
     /// As with [`Exchange::send`].
-    fn next(&mut self, limit: Duration) -> Result<Option<Word>, String>;
+    fn next(&mut self, limit: Duration) -> Result<Option<Word>, Unreachable>;
     /// The word with this ticket was noted and need not come again.
     fn accept(&mut self, ticket: u64);
     /// Whether batches wait for a mover to take them.
     ///
     /// # Errors
     /// As with [`Exchange::send`].
-    fn waits(&mut self) -> Result<bool, String>;
+    fn waits(&mut self) -> Result<bool, Unreachable>;
     /// How many movers have nothing to do, as far as is known.
     fn idle(&mut self) -> usize;
     /// How many movers are at work, or about to say that they are not, as far as is known.
@@ -39,7 +40,7 @@ pub trait Exchange {
     ///
     /// # Errors
     /// As with [`Exchange::send`].
-    fn call_back(&mut self) -> Result<(), String>;
+    fn call_back(&mut self) -> Result<(), Unreachable>;
     /// Gives a mover that is not believed any more no further batches, where it does not refuse
     /// them itself by what the brief says.
     fn dismiss(&mut self, mover: &str, why: &str);
@@ -48,13 +49,13 @@ pub trait Exchange {
     ///
     /// # Errors
     /// As with [`Exchange::send`].
-    fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String>;
+    fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, Unreachable>;
     /// Forgets all batches that wait for movers, and with `words`, all that was said of earlier
     /// runs.
     ///
     /// # Errors
     /// As with [`Exchange::send`].
-    fn clear(&mut self, words: bool) -> Result<(), String>;
+    fn clear(&mut self, words: bool) -> Result<(), Unreachable>;
 }
 
 /// A sign of life: a mover is at work on a batch, and has done so much of it.

@@ -8,7 +8,7 @@ use crate::shared::brief::Brief;
 use crate::shared::lease::Over;
 use crate::shared::message::{Order, Report, Unclear, decode, encode, reports};
 use crate::sync::ending::End;
-use crate::trees::error::RunError;
+use crate::trees::error::{RunError, Unreachable};
 use driftless_tree::random_id;
 
 /// Tries after which a batch is parked.
@@ -26,6 +26,17 @@ pub enum Failure {
     Here(String),
     /// The user of this mover cannot carry out any batch of the run, and why.
     Misfit(String),
+}
+
+/// This mover did not carry out a batch, which is for another one: why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MoverFailed(String);
+
+impl From<Unreachable> for MoverFailed {
+    fn from(cause: Unreachable) -> Self {
+        MoverFailed(cause.to_string())
+    }
 }
 
 /// What came of a batch that was worked off. `over` says why it ended before its time, if it did.
@@ -84,17 +95,17 @@ pub trait Desk {
     ///
     /// # Errors
     /// The queue takes no messages.
-    fn park(&mut self, delivery: Self::Delivery, reason: &str) -> Result<(), String>;
+    fn park(&mut self, delivery: Self::Delivery, reason: &str) -> Result<(), Unreachable>;
     /// Sends a report to the coordinator.
     ///
     /// # Errors
     /// The queue takes no messages.
-    fn report(&mut self, body: &[u8]) -> Result<(), String>;
+    fn report(&mut self, body: &[u8]) -> Result<(), Unreachable>;
     /// Waits until the queue has all reports.
     ///
     /// # Errors
     /// It takes no messages.
-    fn flush(&mut self) -> Result<(), String>;
+    fn flush(&mut self) -> Result<(), Unreachable>;
     /// Tells the reader of the mover's log.
     fn note(&mut self, text: &str);
 }
@@ -123,7 +134,7 @@ pub fn serve<D: Desk>(
     delivery: D::Delivery,
     desk: &mut D,
     crew: &mut dyn Carrying<D>,
-) -> Result<(), String> {
+) -> Result<(), MoverFailed> {
     let (brief, run, id, batch) = match decode(delivery.body()) {
         Ok(Order::Batch {
             brief,
@@ -135,7 +146,7 @@ pub fn serve<D: Desk>(
         // Another mover may be of that version.
         Err(unclear @ Unclear::Version(_)) if delivery.attempts() < ATTEMPTS_MAX => {
             desk.try_again(delivery);
-            return Err(unclear.to_string());
+            return Err(MoverFailed(unclear.to_string()));
         }
         Err(unclear) => return park(delivery, &unclear.to_string(), desk),
     };
@@ -154,7 +165,7 @@ pub fn serve<D: Desk>(
     if let Some(why) = brief.distrusts(crew.name()) {
         let why = format!("the coordinator does not believe this mover: {why}");
         desk.try_again(delivery);
-        return Err(why);
+        return Err(MoverFailed(why));
     }
     let done = crew.carry_out((run, id), (&brief, &batch), desk);
     let mover = crew.name();
@@ -185,7 +196,7 @@ fn settle<D: Desk>(
         done,
     }: Tried<'_>,
     desk: &mut D,
-) -> Result<(), String> {
+) -> Result<(), MoverFailed> {
     match done {
         Ok(outcome) => {
             report((run, id), (mover, outcome), desk)?;
@@ -209,30 +220,30 @@ fn settle<D: Desk>(
                 is_misfit: true,
             }));
             desk.sit_out(delivery);
-            said
+            Ok(said?)
         }
         Err(Failure::Here(reason)) if delivery.attempts() + 1 >= ATTEMPTS_MAX => {
-            park(delivery, &format!("{mover}: {reason}"), desk).and(Err(reason))
+            park(delivery, &format!("{mover}: {reason}"), desk).and(Err(MoverFailed(reason)))
         }
         Err(Failure::Here(reason)) => {
             desk.try_again(delivery);
-            Err(reason)
+            Err(MoverFailed(reason))
         }
     }
 }
 
-fn park<D: Desk>(delivery: D::Delivery, reason: &str, desk: &mut D) -> Result<(), String> {
+fn park<D: Desk>(delivery: D::Delivery, reason: &str, desk: &mut D) -> Result<(), MoverFailed> {
     desk.note(&format!("a batch is parked: {reason}"));
-    desk.park(delivery, reason)
+    Ok(desk.park(delivery, reason)?)
 }
 
 fn report<D: Desk>(
     batch: (u64, u64),
     (mover, outcome): (&str, Outcome),
     desk: &mut D,
-) -> Result<(), String> {
+) -> Result<(), MoverFailed> {
     for report in reports(batch, random_id() as u64, mover, outcome) {
         desk.report(&encode(&report))?;
     }
-    desk.flush()
+    Ok(desk.flush()?)
 }

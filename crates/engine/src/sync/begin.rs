@@ -23,15 +23,13 @@ pub fn prepare_replica(
 ) -> Result<(Option<DirMutRef>, bool, Locks), RunError> {
     refuse_other(options, &replica)?;
     let mut locks = match &replica {
-        _ if options.dry_run || options.report_only && matches!(replica, Replica::Missing(..)) => {
-            Locks::default()
-        }
+        _ if !options.applies() => Locks::default(),
         Replica::There(dir) => hold(options, dir, None)?,
         // Who works on a tree that it would lie in is found before it is made.
         Replica::Missing(parent, name) => hold(options, parent, Some(name))?,
     };
     if let (true, Replica::There(replica)) =
-        (options.policy.delete && !options.report_only, &replica)
+        (options.policy.delete && !options.compares(), &replica)
     {
         refuse_doubt(options, source, replica)?;
     }
@@ -104,10 +102,10 @@ fn open_replica(
 ) -> Result<(Option<DirMutRef>, bool), RunError> {
     match replica {
         Replica::There(dir) => Ok((Some(dir), false)),
-        Replica::Missing(..) if options.report_only => {
+        Replica::Missing(..) if options.compares() => {
             Err(RunError::NoReplica(options.replica.to_string()))
         }
-        Replica::Missing(..) if options.dry_run => Ok((None, true)),
+        Replica::Missing(..) if !options.applies() => Ok((None, true)),
         Replica::Missing(parent, name) => {
             // A source that cannot be listed leaves no empty replica behind.
             source.list().map_err(|fault| RunError::Unusable {

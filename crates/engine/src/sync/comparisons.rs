@@ -82,7 +82,7 @@ impl Worker<'_> {
     /// Opens a source file. A run that may call it equal waits until what is written from now on
     /// gets another time; a run that only reports differences reports those of this moment.
     fn open_to_compare(&self, spot: &Spot<'_>) -> Result<Opened, Trouble> {
-        if self.run.options.dry_run {
+        if !self.run.options.applies() {
             return spot.open();
         }
         let source = self.mover.open(spot)?;

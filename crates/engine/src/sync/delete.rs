@@ -37,7 +37,7 @@ impl Worker<'_> {
             Ok(stored) => stored,
             Err(fault) => return self.run.problem(path.clone(), fault, Class::Skip),
         };
-        if !self.run.options.dry_run {
+        if self.run.options.applies() {
             replica.make_writable();
         }
         for name in names {
@@ -47,7 +47,7 @@ impl Worker<'_> {
             self.run.pace_request();
             self.delete_one((path, name), (&source, &replica), &stored);
         }
-        if self.run.options.dry_run {
+        if !self.run.options.applies() {
             return;
         }
         if let (Ok(meta), Ok(there)) = (source.meta(), replica.meta()) {
@@ -163,7 +163,7 @@ impl Worker<'_> {
 
     fn remove_extra(&mut self, path: &RelPath, name: &CStr, replica: &DirMutRef, meta: &Meta) {
         let place = || path.join(name.to_bytes());
-        let dry = self.run.options.dry_run;
+        let dry = !self.run.options.applies();
         let removed = match dry || !self.run.options.policy.trash {
             true => self.run.with_spared(path, |spared| match dry {
                 true => replica.count_tree(name, u64::MAX, spared),

@@ -74,7 +74,7 @@ pub fn end_run(run: &Run<'_>, end: End) -> Summary {
     if let Some(changes) = &run.changes {
         let ending = ending(run, changes.scope(), (&summary.end, &summary.counts));
         changes.end(run.options, &ending, run.monitor);
-        if !run.options.dry_run && !changes.is_refused() {
+        if run.options.applies() && !changes.is_refused() {
             run.settle_nested(&ending);
         }
     }
@@ -141,7 +141,7 @@ fn is_complete(end: &End, counts: &Counts) -> bool {
 /// earlier one may have been killed before its own. A failure means that nothing is known of what
 /// was written.
 pub fn make_durable(run: &Run<'_>) {
-    if run.options.dry_run || run.options.policy.durability == Durability::None {
+    if !run.options.applies() || run.options.policy.durability == Durability::None {
         return;
     }
     let others = run.file_systems.lock();

@@ -117,7 +117,7 @@ impl Worker<'_> {
                 return Err(Trouble::Barred(Side::Source, UNMOUNTED));
             }
             Some(Kind::File)
-                if visit.is_fresh() && !self.run.options.dry_run && !has_listed(visit, name) =>
+                if visit.is_fresh() && self.run.options.applies() && !has_listed(visit, name) =>
             {
                 return self.new_file(visit, name, weight);
             }
@@ -552,7 +552,7 @@ impl Worker<'_> {
         pair: &Pair,
         intent: Intent,
     ) -> Reconciled {
-        if self.run.options.dry_run {
+        if !self.run.options.applies() {
             return Ok(Verdict::Changed(intent, Moved::default()));
         }
         let moved = self

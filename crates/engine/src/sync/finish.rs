@@ -113,7 +113,7 @@ impl Worker<'_> {
             intent.values = values(&source, there, what);
         }
         let faults = match &visit.replica {
-            Some(replica) if !self.run.options.dry_run && (!equal || visit.is_touched()) => {
+            Some(replica) if self.run.options.applies() && (!equal || visit.is_touched()) => {
                 let (known, mut attributes) = self.wanted(visit, replica, source)?;
                 attributes.mtime = attributes.mtime.filter(|_| timed);
                 self.run.unmark_closed(visit)?;
@@ -190,7 +190,11 @@ impl Worker<'_> {
 
     /// Removes unfinished entries that an earlier run left and this one did not go on with.
     fn remove_leftovers(&mut self, visit: &Visit) {
-        let Some(replica) = visit.replica.as_ref().filter(|_| !self.run.options.dry_run) else {
+        let Some(replica) = visit
+            .replica
+            .as_ref()
+            .filter(|_| self.run.options.applies())
+        else {
             return;
         };
         let leftovers = std::mem::take(&mut *visit.leftovers.lock());

@@ -165,13 +165,13 @@ impl Worker<'_> {
             || matches!(verdict, Verdict::Changed(intent, _) if intent.action == Action::Meta);
         let id = match &self.run.options {
             // The other names are compared with this inode, whatever else differs in it.
-            options if options.report_only && met.visit.replica.is_some() => {
+            options if options.compares() && met.visit.replica.is_some() => {
                 match self.look_at(met) {
                     Err(fault) if fault.is_missing() => NOT_MADE,
                     there => there?.id(),
                 }
             }
-            options if options.dry_run && !in_place => NOT_MADE,
+            options if !options.applies() && !in_place => NOT_MADE,
             _ => made.map_or_else(|| self.look_at_equal(met, verdict), Ok)?,
         };
         let linked =
@@ -212,7 +212,7 @@ impl Worker<'_> {
                 let attainable = self
                     .run
                     .attainable(met.meta, &there, met.visit.replica.as_ref());
-                self.run.options.dry_run
+                !self.run.options.applies()
                     || differences(&entry(&attainable), &entry(&there), &keep).is_empty()
             }
         };
@@ -252,7 +252,7 @@ impl Worker<'_> {
             room,
             ..self.intent_to_follow(meta, there.is_some())
         };
-        if self.run.options.dry_run {
+        if !self.run.options.applies() {
             return Ok(Verdict::Changed(intent, Moved::default()));
         }
         if there.is_some_and(|there| self.is_alike(meta, &there)) && !leader.proven {
@@ -282,7 +282,7 @@ impl Worker<'_> {
     /// What is reported of a further name. A run that only compares calls a name that the replica
     /// lacks missing; a sync would link it.
     fn intent_to_follow(&self, meta: &Meta, is_there: bool) -> Intent {
-        if self.run.options.report_only && !is_there {
+        if self.run.options.compares() && !is_there {
             return Intent::new(Action::Create, What::default(), meta);
         }
         let mut what = What::default();

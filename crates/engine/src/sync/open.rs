@@ -94,7 +94,7 @@ impl Trees {
             .map(|root| Changes::of(options, root, None, &locks))
             .transpose()?;
         let takes_over = match &changes {
-            Some(changes) if !options.dry_run => changes.take_over(clock)?,
+            Some(changes) if options.applies() => changes.take_over(clock)?,
             _ => false,
         };
         let before = match &replica {
@@ -381,7 +381,7 @@ pub fn watched(
 ) -> (Arc<Changes>, Option<Watch>) {
     let changes = Arc::new(changes);
     changes.tell(monitor);
-    let watch = (!options.dry_run).then(|| changes.watch());
+    let watch = options.applies().then(|| changes.watch());
     (changes, watch)
 }
 

@@ -20,7 +20,7 @@ impl Worker<'_> {
     /// it has to stay.
     pub fn room(&self, visit: &Visit, name: &CStr, there: &Meta) -> Result<u64, Trouble> {
         let options = self.run.options;
-        let is_dir = there.kind == Kind::Dir && !options.report_only;
+        let is_dir = there.kind == Kind::Dir && !options.compares();
         let Some(replica) = visit.replica.as_ref().filter(|_| is_dir) else {
             return Ok(0);
         };
@@ -52,7 +52,7 @@ impl Worker<'_> {
     /// Whether an entry waits until it is known how much may go with a directory that stands at its
     /// name.
     pub fn waits_for_room(&self, visit: &Visit, name: &CStr, there: &Meta) -> bool {
-        let is_due = there.kind == Kind::Dir && !self.run.options.report_only;
+        let is_due = there.kind == Kind::Dir && !self.run.options.compares();
         is_due && self.run.waits_for_the_whole(|| visit.path_of(name))
     }
 
@@ -78,7 +78,7 @@ impl Worker<'_> {
     /// Trouble if an entry that is no directory stands at the name of a new one, and has to stay.
     pub fn spared_for_dir(&self, visit: &Visit, name: &CStr) -> Result<(), Trouble> {
         let options = self.run.options;
-        let goes = options.report_only
+        let goes = options.compares()
             || options.policy.delete_excluded
             || self.run.takes(visit, name, false);
         if goes { Ok(()) } else { in_the_way(SPARED) }

@@ -44,7 +44,7 @@ impl Run<'_> {
             .map(|replica| (replica, seen(replica, names)))
         {
             Some((_, Ok(Some(is_one)))) => Some(is_one),
-            Some((replica, _)) if !self.options.dry_run => probe(visit, replica, names).ok(),
+            Some((replica, _)) if self.options.applies() => probe(visit, replica, names).ok(),
             _ => self.told_by_others(folding, visit, likeness),
         };
         if is_one == Some(false) {
@@ -209,7 +209,7 @@ impl Worker<'_> {
     /// source has that and the replica does not. Returns whether `between` is no more. `known` are
     /// all names of the source, if one window holds them.
     pub fn respell_on(&self, visit: &Visit, between: &CStr, known: Option<&Names>) -> Done<bool> {
-        let (Some(replica), false) = (&visit.replica, self.run.options.dry_run) else {
+        let (Some(replica), true) = (&visit.replica, self.run.options.applies()) else {
             return Ok(false);
         };
         let Some(to) = meant_by(visit, between, known)?.filter(|to| {
@@ -250,7 +250,7 @@ impl Worker<'_> {
             else {
                 continue;
             };
-            if !self.run.options.dry_run {
+            if self.run.options.applies() {
                 visit.touch();
                 if let Err(fault) = respell(&**replica, &from, &to) {
                     self.run.problem(visit.path_of(&to), fault, Class::Partly);

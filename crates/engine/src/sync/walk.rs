@@ -178,7 +178,7 @@ impl Worker<'_> {
                 .map(|made| (made, None, None)),
             Err(other) => Err(other.into()),
             Ok(meta) if meta.kind == Kind::Dir => self.force_open(above, name, &meta, fault),
-            Ok(there) if self.run.options.dry_run => self
+            Ok(there) if !self.run.options.applies() => self
                 .spared_for_dir(parent, name)
                 .map(|()| (None, None, Some(there))),
             Ok(there) => {
@@ -203,7 +203,7 @@ impl Worker<'_> {
         meta: &Meta,
         fault: Fault,
     ) -> Result<Entered, Trouble> {
-        if self.run.options.dry_run || meta.uid != above.user().0 {
+        if !self.run.options.applies() || meta.uid != above.user().0 {
             return Err(fault.into());
         }
         let attributes = Attributes {
@@ -226,7 +226,7 @@ impl Worker<'_> {
         fault: Fault,
     ) -> Done<bool> {
         let run = self.run;
-        let Some(above) = parent.replica.as_ref().filter(|_| run.options.dry_run) else {
+        let Some(above) = parent.replica.as_ref().filter(|_| !run.options.applies()) else {
             return Ok(false);
         };
         let meta = above.look(name)?;
@@ -266,7 +266,7 @@ impl Worker<'_> {
         let Some(above) = parent
             .replica
             .as_ref()
-            .filter(|_| !self.run.options.dry_run)
+            .filter(|_| self.run.options.applies())
         else {
             return Ok(None);
         };
@@ -424,7 +424,9 @@ impl Worker<'_> {
     /// Puts a subdirectory into the queue.
     pub fn descend(&mut self, visit: &Arc<Visit>, name: &CStr, weight: u64) {
         let new = visit.is_fresh();
-        visit.source.expect(name, !new || self.run.options.dry_run);
+        visit
+            .source
+            .expect(name, !new || !self.run.options.applies());
         if let Some(replica) = visit.replica.as_ref().filter(|_| !new) {
             replica.expect(name, true);
         }

@@ -73,7 +73,7 @@ impl Run<'_> {
             .rights
             .as_ref()
             .is_some_and(|rights| !rights.any_owner && rights.uid != now.uid);
-        if !is_others || !self.options.policy.keep.times || self.options.dry_run {
+        if !is_others || !self.options.policy.keep.times || !self.options.applies() {
             return;
         }
         let source = self.roots.0.first_meta();

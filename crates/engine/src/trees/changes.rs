@@ -478,7 +478,7 @@ impl Changes {
         begun.notes.iter().for_each(|note| monitor.note(note));
         // Who has the lock now says what has become of what was changed.
         self.check_locks(&mut begun);
-        if self.name.is_some() || options.dry_run || begun.refusal.is_some() {
+        if self.name.is_some() || !options.applies() || begun.refusal.is_some() {
             return;
         }
         let mut mark = self.found.settled(begun.own.as_ref(), self.now, ending);

@@ -1,6 +1,7 @@
 //! Why a run does not begin, or does not go on.
 
 use driftless_model::{escape, moment};
+use driftless_mover::Unusable;
 use driftless_reconcile::Refusal;
 use driftless_tree::{Holder, RootError};
 
@@ -63,8 +64,8 @@ pub enum RunError {
         cause: String,
     },
     /// The program that moves content cannot be used.
-    #[error("{0}")]
-    NoCarrier(String),
+    #[error(transparent)]
+    NoCarrier(#[from] Unusable),
     /// Another run works on the same replica.
     #[error("\"{path}\": another run is working on this replica, or on one that overlaps it{}; wait for it to end", holder_words(holder.as_ref()))]
     Locked {
@@ -109,11 +110,23 @@ pub enum RunError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The movers cannot be reached.
-    #[error("{0}")]
-    NoMovers(String),
+    #[error(transparent)]
+    NoMovers(#[from] Unreachable),
     /// What is known of the batches of a run cannot be kept.
     #[error(transparent)]
     Record(#[from] driftless_state::StateError),
+}
+
+/// What carries messages between the coordinator and its movers cannot be reached, or takes none.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Unreachable(Box<dyn std::error::Error + Send + Sync>);
+
+impl Unreachable {
+    /// For this cause, as whatever carries the messages has it.
+    pub fn new(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Unreachable {
+        Unreachable(cause.into())
+    }
 }
 
 /// Who it is that works on a replica, in words.

@@ -4,7 +4,7 @@ use crate::hosts::TICK;
 use crate::hosts::handle::{MoverHandle, Starting};
 use crate::hosts::waiting::{Shared, Waiting};
 use driftless_engine::message::{Order, encode};
-use driftless_engine::{Batch, Brief, Exchange, Word};
+use driftless_engine::{Batch, Brief, Exchange, Unreachable, Word};
 use driftless_lock::{Condvar, Mutex};
 use driftless_session::Witness;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl<'a> HostsExchange<'a> {
         }
     }
 
-    fn tell_gone(&mut self) -> Result<(), String> {
+    fn tell_gone(&mut self) -> Result<(), Unreachable> {
         let (gone, all) = {
             let state = self.shared.state.lock();
             (state.gone.clone(), state.gone.len() == self.hosts.len())
@@ -94,10 +94,8 @@ impl<'a> HostsExchange<'a> {
         });
         self.told = gone.len();
         if all {
-            Err(format!(
-                "no mover is left: {}",
-                gone.last().map_or("", String::as_str)
-            ))
+            let why = gone.last().map_or("", String::as_str);
+            Err(Unreachable::new(format!("no mover is left: {why}")))
         } else {
             Ok(())
         }
@@ -105,7 +103,7 @@ impl<'a> HostsExchange<'a> {
 }
 
 impl Exchange for HostsExchange<'_> {
-    fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), String> {
+    fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), Unreachable> {
         let mut state = self.shared.state.lock();
         state.brief = Some(brief.clone());
         state.waiting.push_back(Waiting {
@@ -123,7 +121,7 @@ impl Exchange for HostsExchange<'_> {
         self.shared.state.lock().brief = Some(brief.clone());
     }
 
-    fn next(&mut self, limit: Duration) -> Result<Option<Word>, String> {
+    fn next(&mut self, limit: Duration) -> Result<Option<Word>, Unreachable> {
         self.share_out();
         match self.words.recv_timeout(limit.min(TICK)) {
             Ok(word) => Ok(Some(word)),
@@ -135,7 +133,7 @@ impl Exchange for HostsExchange<'_> {
 
     fn accept(&mut self, _ticket: u64) {}
 
-    fn waits(&mut self) -> Result<bool, String> {
+    fn waits(&mut self) -> Result<bool, Unreachable> {
         // Whatever is lost with a connection is put back at once.
         Ok(true)
     }
@@ -150,7 +148,7 @@ impl Exchange for HostsExchange<'_> {
     }
 
     /// Ends the movers, who see the end of their standard input.
-    fn call_back(&mut self) -> Result<(), String> {
+    fn call_back(&mut self) -> Result<(), Unreachable> {
         self.shared.state.lock().over = true;
         self.shared.changed.notify_all();
         self.hosts
@@ -168,11 +166,11 @@ impl Exchange for HostsExchange<'_> {
         self.shared.changed.notify_all();
     }
 
-    fn parked(&mut self, _run: u64) -> Result<Vec<(u64, String)>, String> {
+    fn parked(&mut self, _run: u64) -> Result<Vec<(u64, String)>, Unreachable> {
         Ok(std::mem::take(&mut self.shared.state.lock().given_up))
     }
 
-    fn clear(&mut self, _words: bool) -> Result<(), String> {
+    fn clear(&mut self, _words: bool) -> Result<(), Unreachable> {
         self.shared.state.lock().waiting.clear();
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use crate::queue::{CALL_TIMEOUT, PATIENCE, patiently};
 use driftless_engine::message::{Report, encode};
-use driftless_engine::{Delivered, Desk, Lease, Line, Moment};
+use driftless_engine::{Delivered, Desk, Lease, Line, Moment, Unreachable};
 use driftless_queue::{Broker, Consumer, Control, Error, Job, Publisher};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -94,29 +94,29 @@ impl Desk for QueueDesk {
         let _it_comes_again = delivery.0.try_again(&self.publisher, CALL_TIMEOUT);
     }
 
-    fn park(&mut self, delivery: Delivery, reason: &str) -> Result<(), String> {
+    fn park(&mut self, delivery: Delivery, reason: &str) -> Result<(), Unreachable> {
         delivery
             .0
             .park(reason, &self.publisher, PATIENCE)
-            .map_err(|error| error.to_string())
+            .map_err(Unreachable::new)
     }
 
-    fn report(&mut self, body: &[u8]) -> Result<(), String> {
+    fn report(&mut self, body: &[u8]) -> Result<(), Unreachable> {
         let publish = || {
             self.publisher
                 .publish(&self.job.results(), body, CALL_TIMEOUT)
         };
         patiently(&AtomicBool::new(false), publish)
             .map(drop)
-            .map_err(|error| error.to_string())
+            .map_err(Unreachable::new)
     }
 
-    fn flush(&mut self) -> Result<(), String> {
+    fn flush(&mut self) -> Result<(), Unreachable> {
         patiently(&AtomicBool::new(false), || {
             self.publisher.flush(CALL_TIMEOUT)
         })
         .map(drop)
-        .map_err(|error| error.to_string())
+        .map_err(Unreachable::new)
     }
 
     fn note(&mut self, text: &str) {

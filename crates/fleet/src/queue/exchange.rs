@@ -3,7 +3,7 @@
 use crate::queue::{CALL_TIMEOUT, patiently};
 use crate::tried;
 use driftless_engine::message::{Order, Report, decode, encode};
-use driftless_engine::{Batch, Brief, Exchange, Word};
+use driftless_engine::{Batch, Brief, Exchange, Unreachable, Word};
 use driftless_queue::{Broker, Consumer, Control, Error, Job, Publisher, Seat};
 use driftless_session::Witness;
 use std::collections::{BTreeSet, HashMap};
@@ -74,12 +74,12 @@ impl<'a> BrokerExchange<'a> {
         })
     }
 
-    fn queue(&self, class: u8) -> Result<String, String> {
+    fn queue(&self, class: u8) -> Result<String, Unreachable> {
         let class = self
             .classes
             .get(usize::from(class))
-            .ok_or_else(|| format!("no class of work has the number {class}"))?;
-        self.job.work(class).map_err(|error| error.to_string())
+            .ok_or_else(|| Unreachable::new(format!("no class of work has the number {class}")))?;
+        self.job.work(class).map_err(Unreachable::new)
     }
 
     /// Movers that listen to a queue of each class; where the broker does not say, none.
@@ -165,7 +165,7 @@ fn own_words() -> String {
 }
 
 impl Exchange for BrokerExchange<'_> {
-    fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), String> {
+    fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), Unreachable> {
         let queue = self.queue(batch.class)?;
         let body = encode(&Order::Batch {
             brief: Box::new(brief.clone()),
@@ -176,18 +176,18 @@ impl Exchange for BrokerExchange<'_> {
         let sent = patiently(self.stop, || {
             self.publisher.publish(&queue, &body, CALL_TIMEOUT)
         });
-        sent.map(drop).map_err(|error| error.to_string())
+        sent.map(drop).map_err(Unreachable::new)
     }
 
-    fn next(&mut self, limit: Duration) -> Result<Option<Word>, String> {
+    fn next(&mut self, limit: Duration) -> Result<Option<Word>, Unreachable> {
         self.look();
-        self.seat.keep().map_err(|error| error.to_string())?;
+        self.seat.keep().map_err(Unreachable::new)?;
         if self.publisher.outstanding() > 0 {
             let _sent_again_with_the_next_call = self.publisher.flush(limit);
         }
         match self.results.next(limit) {
             Ok(delivery) => Ok(delivery.and_then(|delivery| self.word(delivery))),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(Unreachable::new(error)),
         }
     }
 
@@ -199,7 +199,7 @@ impl Exchange for BrokerExchange<'_> {
             .map(driftless_queue::Delivery::ack);
     }
 
-    fn waits(&mut self) -> Result<bool, String> {
+    fn waits(&mut self) -> Result<bool, Unreachable> {
         let work: Vec<String> = self
             .classes
             .iter()
@@ -223,7 +223,7 @@ impl Exchange for BrokerExchange<'_> {
         self.consumers(Job::work).saturating_sub(idle)
     }
 
-    fn call_back(&mut self) -> Result<(), String> {
+    fn call_back(&mut self) -> Result<(), Unreachable> {
         // They look at the mark of the replica, and at whether somebody listens.
         self.clear(false)
     }
@@ -232,7 +232,7 @@ impl Exchange for BrokerExchange<'_> {
         // It refuses what it is sent.
     }
 
-    fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, String> {
+    fn parked(&mut self, run: u64) -> Result<Vec<(u64, String)>, Unreachable> {
         let parked = self
             .control
             .parked(driftless_queue::LISTED_MAX)
@@ -248,7 +248,7 @@ impl Exchange for BrokerExchange<'_> {
         Ok(ours.collect())
     }
 
-    fn clear(&mut self, words: bool) -> Result<(), String> {
+    fn clear(&mut self, words: bool) -> Result<(), Unreachable> {
         let work = self
             .classes
             .iter()
@@ -258,8 +258,7 @@ impl Exchange for BrokerExchange<'_> {
             .filter(|_| words);
         let queues: Vec<String> = work.chain(others).collect();
         for queue in queues {
-            patiently(self.stop, || self.control.purge_queue(&queue))
-                .map_err(|error| error.to_string())?;
+            patiently(self.stop, || self.control.purge_queue(&queue)).map_err(Unreachable::new)?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 use super::loss::{Lost, is_newer};
 use crate::job::Job;
 use driftless_engine::{
-    Counts, MachineClock, Monitor, Options, Progress, RunError, Summary, Trees, sync,
+    Counts, MachineClock, Mode, Monitor, Options, Progress, RunError, Summary, Trees, sync,
 };
 use driftless_lock::Mutex;
 use driftless_model::{Action, Policy, Problem, Receipt, RelPath, Selection};
@@ -93,7 +93,7 @@ pub fn rehearse(
     stop: &AtomicBool,
 ) -> Result<Rehearsal, RunError> {
     let mut options = Options {
-        dry_run: true,
+        mode: Mode::Preview,
         mount_notes: None,
         ..options.clone()
     };

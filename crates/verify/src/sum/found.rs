@@ -32,6 +32,16 @@ pub struct Target {
     pub expected: Option<Expected>,
 }
 
+/// What stands in a list in a target's place: where, and why it names none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{list} {why}")]
+pub struct BadTarget {
+    /// The list, as it is called in messages.
+    pub list: String,
+    /// The line, and what is wrong there.
+    pub why: String,
+}
+
 /// What was found at a path.
 #[derive(Debug)]
 pub struct Found {

@@ -1,7 +1,7 @@
 //! What all threads of such a run share.
 
 use crate::sum::file::Large;
-use crate::sum::found::{Found, Sum, Target, What};
+use crate::sum::found::{BadTarget, Found, Sum, Target, What};
 use crate::sum::task::Task;
 use driftless_lock::Mutex;
 use driftless_pool::{BYTES_PER_ENTRY, Concurrency, Ordered, Position, Queue, part};
@@ -18,7 +18,7 @@ const HELD_MAX: usize = 32 * 1024;
 const LEAVES_PER_FIND: usize = 4;
 
 /// The targets in order; in between, what keeps one from being known.
-pub type Targets<'t> = Box<dyn Iterator<Item = Result<Target, String>> + Send + 't>;
+pub type Targets<'t> = Box<dyn Iterator<Item = Result<Target, BadTarget>> + Send + 't>;
 
 /// How targets are worked on.
 #[derive(Debug, Clone, Default)]

@@ -1,7 +1,7 @@
 //! What waits while targets are hashed.
 
 use crate::sum::file::HashFile;
-use crate::sum::found::Target;
+use crate::sum::found::{BadTarget, Target};
 use driftless_pool::{Position, part};
 use driftless_tree::{DirRef, Names};
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ pub struct Folder {
 
 /// Targets, or what keeps them from being known, that were taken from the list; the first has the
 /// number that comes with them.
-pub type Chosen = VecDeque<Result<Target, String>>;
+pub type Chosen = VecDeque<Result<Target, BadTarget>>;
 
 /// What waits in the order.
 pub enum Task {

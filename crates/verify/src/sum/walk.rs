@@ -76,10 +76,10 @@ impl<'a, 'r> Hands<'a, 'r> {
         while let Some(target) = chosen.pop_front().filter(|_| !self.sums.stopped()) {
             let met = match target {
                 Ok(target) => self.target(Arc::new(target)),
-                Err(cause) => Met::Found(Found {
+                Err(bad) => Met::Found(Found {
                     target: None,
                     path: Vec::new(),
-                    what: What::Problem(cause),
+                    what: What::Problem(bad.to_string()),
                 }),
             };
             number += 1;

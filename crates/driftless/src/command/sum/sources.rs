@@ -6,8 +6,9 @@ use crate::args::{SumArgs, range};
 use driftless_lock::Mutex;
 use driftless_model::{cause, quote};
 use driftless_verify::{
-    Algorithm, BadLine, Expected, Lines, Target, Targets, TreeReader, parse_line,
+    Algorithm, BadLine, BadTarget, Expected, Lines, Target, Targets, TreeReader, parse_line,
 };
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -82,9 +83,8 @@ impl Source {
         mut lines: Lines<Input>,
         target: impl Fn(Vec<u8>) -> Result<Option<Target>, BadLine> + Send + 't,
     ) -> Targets<'t> {
-        let located = move |number: u64, why: &dyn ToString| {
-            format!("{} line {number}: {}", self.name, why.to_string())
-        };
+        let located =
+            move |number: u64, why: &dyn Display| self.bad(format!("line {number}: {why}"));
         Box::new(std::iter::from_fn(move || {
             loop {
                 if self.is_broken() {
@@ -107,6 +107,13 @@ impl Source {
                 }
             }
         }))
+    }
+
+    fn bad(&self, why: String) -> BadTarget {
+        BadTarget {
+            list: self.name.clone(),
+            why,
+        }
     }
 
     /// Lines of a list of sums.
@@ -193,7 +200,7 @@ impl Source {
                 Err(error) => {
                     reader = None;
                     self.broken.store(true, Relaxed);
-                    Some(Err(format!("{} {error}", self.name)))
+                    Some(Err(self.bad(error.to_string())))
                 }
             }
         }))

@@ -7,8 +7,8 @@ use super::{Link, Message, State, lock};
 use driftless_engine::message::Report;
 use driftless_engine::{
     Alive, Batch, Brief, Carrying, Counts, Delivered, Desk, Ends, Failure, Known, Lease,
-    LeaseClock, Line, Moment, Options, Outcome, Over, Seen, Watched, Watcher, carried, serve,
-    work_off,
+    LeaseClock, Line, Moment, Options, Outcome, Over, Seen, Unreachable, Watched, Watcher, carried,
+    serve, work_off,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
@@ -58,7 +58,7 @@ impl Place {
                     clock: Arc::new(MoverClock(self.clone())),
                 };
                 if let Err(why) = serve(delivery, &mut self, &mut hands) {
-                    lock(&self.state).fails(self.index, &why);
+                    lock(&self.state).fails(self.index, &why.to_string());
                 }
             }
         }));
@@ -124,30 +124,30 @@ impl Desk for Place {
         state.settle(self.index, delivery.number);
     }
 
-    fn park(&mut self, delivery: Delivery, reason: &str) -> Result<(), String> {
+    fn park(&mut self, delivery: Delivery, reason: &str) -> Result<(), Unreachable> {
         let mut state = lock(&self.state);
         state.park(self.index, delivery.message.body.clone(), reason);
         state.settle(self.index, delivery.number);
         Ok(())
     }
 
-    fn report(&mut self, body: &[u8]) -> Result<(), String> {
+    fn report(&mut self, body: &[u8]) -> Result<(), Unreachable> {
         self.turn.pause();
         while matches!(lock(&self.state).movers[self.index].link, Link::Cut) {
             self.turn.pause();
         }
         let mut state = lock(&self.state);
         if state.movers[self.index].is_dead {
-            return Err("it is dead".into());
+            return Err(Unreachable::new("it is dead"));
         }
         state.report(self.index, body);
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), String> {
+    fn flush(&mut self) -> Result<(), Unreachable> {
         self.turn.pause();
         if lock(&self.state).movers[self.index].is_dead {
-            Err("it is dead".into())
+            Err(Unreachable::new("it is dead"))
         } else {
             Ok(())
         }

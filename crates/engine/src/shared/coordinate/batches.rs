@@ -38,8 +38,7 @@ impl Coordinator<'_> {
         batch.alike = alike_in_batch(self.record, &batch)?;
         self.sample();
         self.exchange
-            .send(self.brief, self.record.run(), id, &batch)
-            .map_err(RunError::NoMovers)?;
+            .send(self.brief, self.record.run(), id, &batch)?;
         self.sent.insert(id, self.clock.now());
         Ok(())
     }
@@ -98,11 +97,7 @@ impl Coordinator<'_> {
 
     /// Looks for batches that nobody could work off, and for those that nobody works on.
     pub(super) fn look_after(&mut self) -> Result<(), RunError> {
-        for (id, reason) in self
-            .exchange
-            .parked(self.record.run())
-            .map_err(RunError::NoMovers)?
-        {
+        for (id, reason) in self.exchange.parked(self.record.run())? {
             self.give_up(id, &reason)?;
         }
         let silent = |at: &Instant| self.since(*at) > SILENCE;
@@ -114,7 +109,7 @@ impl Coordinator<'_> {
             })
             .map(|(id, _)| *id)
             .collect();
-        if silent.is_empty() || self.exchange.waits().map_err(RunError::NoMovers)? {
+        if silent.is_empty() || self.exchange.waits()? {
             return Ok(());
         }
         silent

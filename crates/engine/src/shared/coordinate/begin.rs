@@ -315,7 +315,7 @@ impl Coordinator<'_> {
     fn listen(&mut self, goes_on: impl Fn(&Self, bool) -> bool) -> Result<(), RunError> {
         let began = self.clock.now();
         while self.clock.now() - began < LISTEN && !self.stop.load(Relaxed) {
-            let word = self.exchange.next(WAIT).map_err(RunError::NoMovers)?;
+            let word = self.exchange.next(WAIT)?;
             let heard = word.is_some();
             word.map_or(Ok(()), |word| self.hear(word))?;
             if !goes_on(self, heard) {

@@ -60,7 +60,7 @@ impl Worker<'_> {
         {
             return Ok(verdict);
         }
-        if self.run.options.dry_run {
+        if !self.run.options.applies() {
             return Ok(Verdict::Changed(
                 intent,
                 Moved {
@@ -107,7 +107,7 @@ impl Worker<'_> {
             return Ok(None);
         }
         let intent = Intent::new(Action::Link, What::default(), meta);
-        if self.run.options.dry_run {
+        if !self.run.options.applies() {
             return Ok(Some(Verdict::Changed(
                 intent,
                 Moved {
@@ -129,7 +129,7 @@ impl Worker<'_> {
         ready: Ready,
         intent: Intent,
     ) -> Reconciled {
-        if self.run.options.dry_run {
+        if !self.run.options.applies() {
             return Ok(Verdict::Changed(intent, Moved::default()));
         }
         if source.meta.kind == Kind::File {

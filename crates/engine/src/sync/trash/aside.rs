@@ -86,7 +86,7 @@ impl Worker<'_> {
         (there, wanted): (&Meta, &Meta),
     ) -> Result<(), Trouble> {
         let options = self.run.options;
-        let is_kept = options.policy.trash && !options.dry_run && !options.report_only;
+        let is_kept = options.policy.trash && options.applies();
         let Some(replica) = visit
             .replica
             .as_ref()
