@@ -41,6 +41,33 @@ fn check_heard(mirror: &Mirror, context: &str) {
 }
 
 #[test]
+fn two_mirrors_do_not_work_against_each_other() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::write(source.join("file"), "content").expect("a file");
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    let replica = mirror.replica.clone();
+    let other = scratch.path().join("other.toml");
+    let third = scratch.dir("third");
+    let run_other = |name: &str, (from, to): (&Path, &Path)| {
+        let job = format!("name = {name:?}\nsource = {from:?}\nreplica = {to:?}\n{KEYS}");
+        fs::write(&other, job).expect("a file");
+        mirror.command_of("run", &other).run()
+    };
+    for is_paused in [false, true] {
+        if is_paused {
+            let _paused = mirror.command("pause").run().expect(0);
+        }
+        let told = run_other("back", (&replica, &source)).expect(13);
+        assert!(told.stderr_text().contains("the other direction"));
+        let told = run_other("third", (&third, &replica)).expect(13);
+        assert!(told.stderr_text().contains("is that of the job test"));
+    }
+    assert!(replica.join("file").exists() && source.join("file").exists());
+}
+
+#[test]
 fn a_source_that_is_replaced_is_followed() {
     let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
     let source = scratch.dir("src");

@@ -530,6 +530,25 @@ fn a_failover_right_after_a_barrier_loses_nothing() {
 }
 
 #[test]
+fn what_a_barrier_has_waited_for_is_in_no_doubt() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let (source, replica) = (scratch.dir("src"), scratch.dir("dst"));
+    write(&source, "one", "content");
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    std::thread::sleep(Duration::from_secs(2));
+    write(&source, "two", "content");
+    mirror.barrier();
+    mirror.kill();
+    let told = done(&mirror, &["promote", "--dry-run", "--json"]);
+    let moment = |key: &str| told[key].as_f64().map(f64::floor);
+    assert!(
+        moment("doubt_since").is_none_or(|since| Some(since) >= moment("equal_until")),
+        "{told}"
+    );
+}
+
+#[test]
 fn what_was_done_after_a_clock_was_ahead_is_told_before_it_goes() {
     let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
     let (source, replica) = (scratch.dir("source"), scratch.dir("replica"));

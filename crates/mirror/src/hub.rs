@@ -113,7 +113,11 @@ impl Drop for Stopped<'_> {
 
 /// Asks all replicas of a mirror; the answer is that of all.
 pub fn ask(inboxes: &Inboxes, ask: &Ask) -> Answer {
-    let is_over = || Answer::Refused("the mirror is about to end".into());
+    let is_over = || {
+        Answer::Refused(
+            "the mirror is about to end; ask again when it has been started anew".into(),
+        )
+    };
     let answers = inboxes.ask(ask);
     let answers = answers.into_iter().map(|answer| answer.recv().ok());
     let answers: Option<Vec<Answer>> = answers.collect();

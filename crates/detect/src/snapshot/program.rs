@@ -76,7 +76,7 @@ impl<'a> Program<'a> {
         match (status.code(), result) {
             (Some(0), result) | (None, result @ Err(_)) => result,
             _ => Err(failed(match said.trim() {
-                "" => status.to_string(),
+                "" => format!("{status}, and it says nothing of why"),
                 said => format!("{status}: {said}"),
             })),
         }

@@ -28,6 +28,10 @@ type Failure = (Exit, String);
 pub fn read(typed: &Path) -> Result<Job, Failure> {
     let path = place(typed)?;
     let failed = |why: String| (Exit::Usage, format!("{}: {why}", quote(&path)));
+    // Whoever opens a pipe waits for somebody who writes.
+    if !std::fs::metadata(&path).is_ok_and(|meta| meta.is_file()) {
+        return Err(failed("it is no regular file, as that of a job is".into()));
+    }
     let mut text = Vec::new();
     let file = File::open(&path).map_err(|error| failed(cause(&error)))?;
     file.take(JOB_BYTES_MAX as u64 + 1)
@@ -78,8 +82,12 @@ fn place(typed: &Path) -> Result<PathBuf, Failure> {
             .map(|folder| quote(folder).to_string())
             .collect();
         let folders = folders.join(" and ");
+        let what = match std::fs::metadata(typed) {
+            Ok(_) => "it is a directory",
+            Err(_) => "there is no such job",
+        };
         let why = format!(
-            "{}: no such job: neither a file, nor the name of one in {folders}",
+            "{}: {what}; name the file of a job, or that of one in {folders} without .toml",
             quote(typed)
         );
         (Exit::Usage, why)

@@ -6,6 +6,7 @@ mod keep_equal;
 mod kept;
 mod over;
 mod places;
+mod rivals;
 mod trash;
 
 use crate::args::{JobArgs, MirrorArgs, MirrorCommand};
@@ -130,6 +131,10 @@ fn ask_done(args: &JobArgs, question: &Ask) -> Result<Exit, Failure> {
                 )
             ),
         )),
+        Answer::Late { left: 0 } => Err((
+            Exit::Behind,
+            "what may differ is still being compared (driftless mirror status)".into(),
+        )),
         Answer::Late { left } => Err((
             Exit::Behind,
             format!(
@@ -137,6 +142,10 @@ fn ask_done(args: &JobArgs, question: &Ask) -> Result<Exit, Failure> {
                 show_counted(left, "path is not", "paths are not")
             ),
         )),
+        Answer::Retried(0) => {
+            say::line("no path waits to be tried again");
+            Ok(Exit::Equal)
+        }
         Answer::Retried(count) => {
             let tried = show_counted(count, "path is tried", "paths are tried");
             say::line(&format!("{tried} again"));

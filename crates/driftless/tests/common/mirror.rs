@@ -143,6 +143,11 @@ impl Mirror {
 
     /// A command about its job.
     pub fn command(&self, command: &str) -> Driftless {
+        self.command_of(command, &self.folder.path().join("job.toml"))
+    }
+
+    /// A command about another job of the same user.
+    pub fn command_of(&self, command: &str, job: &Path) -> Driftless {
         let found = std::env::var_os("PATH").unwrap_or_default();
         let own = self.programs.iter().cloned();
         let path = std::env::join_paths(own.chain(std::env::split_paths(&found)));
@@ -150,7 +155,7 @@ impl Mirror {
             .env("PATH", path.expect("no colons"))
             .arg("mirror")
             .arg(command)
-            .arg(self.folder.path().join("job.toml"))
+            .arg(job)
             .env("XDG_STATE_HOME", self.folder.path().join("state"))
             .env("DRIFTLESS_RUNTIME_DIR", self.runtime_folder())
     }

@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// How the parser says that a key is there twice.
+const TWICE: &str = "duplicate key";
+
 /// How much is shown of a name that is not known.
 const SHOWN_CHARS_MAX: usize = 40;
 
@@ -38,12 +41,19 @@ impl<'t> Document<'t> {
         };
         let (root, errors) = DeTable::parse_recoverable(text);
         // Of a key that stands there twice, one is left: all else can be told of it.
-        let is_whole = errors
-            .iter()
-            .all(|error| error.message() == "duplicate key");
+        let is_whole = errors.iter().all(|error| error.message() == TWICE);
         for error in errors {
             let at = error.span().map_or(0, |span| span.start);
-            document.tell(at, "", || escape_text(error.message()));
+            document.tell(at, "", || match error.message() {
+                TWICE => {
+                    let key = error.span().and_then(|span| text.get(span));
+                    format!(
+                        "the key {} is there twice: leave one",
+                        escape_text(key.unwrap_or_default())
+                    )
+                }
+                message => escape_text(message),
+            });
         }
         if is_whole {
             document.enter("", root.into_inner());

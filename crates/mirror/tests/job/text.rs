@@ -55,14 +55,15 @@ fn what_is_no_toml_is_told_with_its_line_and_nothing_is_guessed_behind_it() {
     // All else can be told of a key that stands there twice.
     let all = errors(&format!("{TREES}rpo = \"5m\"\nrpo = \"6m\"\nrop = 1\n"));
     assert_eq!(all.len(), 2, "{all:?}");
-    assert_eq!(all[0], "4:1: duplicate key");
-    for twice in [
-        "[walk]\n[walk]\n",
-        "walk.every = \"1h\"\n[walk]\n",
-        "trash = \"1d\"\n[trash]\n",
+    assert_eq!(all[0], "4:1: the key rpo is there twice: leave one");
+    for (twice, key) in [
+        ("[walk]\n[walk]\n", "walk"),
+        ("walk.every = \"1h\"\n[walk]\n", "walk"),
+        ("trash = \"1d\"\n[trash]\n", "trash"),
     ] {
         let all = errors(&format!("{TREES}delete = true\n{twice}"));
-        assert!(all[0].ends_with("duplicate key"), "{twice}: {all:?}");
+        let told = format!("the key {key} is there twice: leave one");
+        assert!(all[0].ends_with(&told), "{twice}: {all:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! `driftless mirror run`: opens what a job names, and keeps its replicas equal until a signal comes.
 
-use super::{Failure, detectors};
+use super::{Failure, detectors, rivals};
 use crate::args::{JobArgs, LogArgs};
 use crate::command::{job, mounts, record};
 use crate::exit::Exit;
@@ -48,6 +48,7 @@ pub fn keep_equal(args: &JobArgs, takes_new_replica: bool, log: &LogArgs) -> Res
     let (mirror, inboxes) = begun.map_err(|error| not_begun(&job.name, &error))?;
     control::listen(&job::socket(&job.name)?, inboxes.clone())
         .map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", job.name)))?;
+    rivals::refuse(&job)?;
     serve_metrics(&job, inboxes.clone())?;
     let service = service::begin(inboxes, mirror.pulses(), signals.stop.clone());
     tracing::info!("{}: at work", job.name);

@@ -20,6 +20,7 @@ use driftless_mirror::control;
 use driftless_mirror::job::Job;
 use driftless_mirror::recovery::{Loss, carry_out, go_back, rehearse};
 use driftless_mirror::snapshots::name_of;
+use driftless_model::Stamp;
 use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
 use driftless_state::mirror::{EqualUntil, MirrorState, Role, RoleRow, Saved};
@@ -244,13 +245,24 @@ impl Failover<'_> {
             is_running: UnixStream::connect(job::socket(&self.job.name)?).is_ok(),
             loss: self.loss.clone(),
             to: to.to_owned(),
-            doubt: alone.doubt,
+            doubt: alone.doubt.map(|since| self.durable_until(since)),
             is_read_only: is_read_only.map_err(|error| not_done(self.job, &error))?,
             can_snapshot: self.provider.is_some(),
             back,
             is_done: false,
             snapshot: None,
         })
+    }
+
+    /// From when on changes may not be durable, as the mark says with `since`: what was recorded as
+    /// equal was durable before.
+    fn durable_until(&self, since: Stamp) -> Stamp {
+        let equal = self.loss.equal_until.unwrap_or_default();
+        let equal = Stamp {
+            sec: equal.as_secs().cast_signed(),
+            nsec: equal.subsec_nanos(),
+        };
+        since.max(equal)
     }
 
     /// Where the snapshot is that it goes back to.

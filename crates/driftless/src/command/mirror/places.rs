@@ -5,6 +5,7 @@ use super::{Failure, detectors};
 use crate::exit::Exit;
 use driftless_mirror::job::Job;
 use driftless_model::{SNAPSHOTS, cause, quote};
+use driftless_remote::Target;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -32,6 +33,18 @@ pub fn check(job: &Job) -> Result<Option<String>, Failure> {
     let missing = not_there(&source, "source").map_err(refuse)?;
     let wait = "until it is there, the replica is left alone";
     Ok(missing.map(|why| format!("{}: {why}; {wait}", job.name)))
+}
+
+/// Both trees of one replica as they are compared with those of other jobs: absolute on this host,
+/// as the job has them on another.
+pub fn trees(source: &str, replica: &str) -> (PathBuf, PathBuf) {
+    let place = |tree: &str| match Target::parse(tree.as_ref()) {
+        Ok(target) if target.host.is_none() => {
+            plain(&std::path::absolute(&target.path).unwrap_or(target.path))
+        }
+        _ => PathBuf::from(tree),
+    };
+    (place(source), place(replica))
 }
 
 /// The path of a tree of this host, absolute, without what means nothing in it.
