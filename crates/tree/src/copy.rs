@@ -1,5 +1,6 @@
-//! The copy ladder: reflink, copy within the kernel or on the server, read and write; hole by hole,
-//! with the page cache kept, dropped or passed by.
+//! The copy ladder: reflink, copy within the kernel or on the server, read and write. Only data is
+//! copied where holes are to stay holes; content stays in the page cache, leaves it again, or
+//! passes it by.
 //!
 //! One [`Copier`] belongs to one thread and owns its buffer. What the two file systems can do is
 //! learned by trying once and shared by all threads ([`Ladder`]).
@@ -24,11 +25,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// Bytes a read or write; larger ones leave the processor's cache.
+/// Bytes of a read or write; larger blocks do not stay in the processor's cache.
 const BLOCK_BYTES: usize = 256 * 1024;
 /// Bytes that the kernel is asked to copy by itself at a time.
 const OFFLOAD_BYTES: u64 = 1024 * 1024;
-/// Bytes a read or write past the page cache, where each is a request to the device.
+/// Bytes of a read or write past the page cache, where each is a request to the device.
 const DIRECT_BYTES: usize = 1024 * 1024;
 /// Alignment of addresses, offsets and lengths of direct I/O: a page, which is enough for every
 /// device in use.
@@ -51,7 +52,7 @@ pub struct Copier {
     buffer: Vec<u8>,
     cache: Cache,
     ladder: Arc<Ladder>,
-    /// Of what was read from the source, while a copy is to be verified.
+    /// The hash of what was read from the source, while a copy is to be verified.
     digest: Option<blake3::Hasher>,
 }
 
@@ -70,11 +71,11 @@ impl From<Fault> for Halt {
     }
 }
 
-/// Told the bytes before each block is moved or compared; may wait, and may say that the run is to
-/// stop.
+/// Is told how many bytes are about to be moved or compared, before each block; may wait, and may
+/// say that the run is to stop.
 pub type Pace<'a> = &'a mut dyn FnMut(u64) -> Result<(), Halt>;
 
-/// The number of bytes, or why they are not as many as they should be.
+/// The number of bytes, or why there are fewer than there should be.
 type Counted = Result<u64, Halt>;
 
 fn pair_hash(devices: (u64, u64)) -> u64 {
@@ -97,13 +98,13 @@ impl Copier {
         }
     }
 
-    /// Forgets what it began to hash, for whoever uses it next.
+    /// Forgets what it began to hash, for the next file.
     pub fn reset(&mut self) {
         self.digest = None;
     }
 
     /// Makes `to` share all extents of `from` (ioctl_ficlonerange(2)); returns whether it does.
-    /// `devices` are those of the two files.
+    /// `devices` are the device numbers of the two files.
     pub fn clone_whole(
         &self,
         from: &dyn ReadFile,
@@ -126,9 +127,10 @@ impl Copier {
         done.is_ok()
     }
 
-    /// Copies a range, only its data if `sparse`; returns the bytes copied. Stops early where the
-    /// source has become shorter; whoever looks again at the source will see that. A source that
-    /// ends before its own size does is a fault: there is no telling what it holds.
+    /// Copies a range, only its data if `sparse`; returns the number of bytes copied. Stops early
+    /// where the source has become shorter: the caller sees that when it looks at the source again.
+    /// A source that ends before the size that it states is a fault: there is no telling what it
+    /// holds.
     pub fn copy(
         &mut self,
         (from, to): (&dyn ReadFile, &dyn WriteFile),
@@ -156,8 +158,9 @@ impl Copier {
         Ok(copied)
     }
 
-    /// Copies a whole small file. Holes read as zeros, so only a file that shows a block of them is
-    /// searched for holes: that saves two calls for almost every file.
+    /// Copies a whole small file of `size` bytes; returns the number of bytes copied. Holes read as
+    /// zeros, so only a file that shows a block of them is searched for holes: that saves two calls
+    /// for almost every file.
     pub fn copy_small(
         &mut self,
         (from, to): (&dyn ReadFile, &dyn WriteFile),
@@ -218,8 +221,8 @@ impl Copier {
         Ok(at - extent.start)
     }
 
-    /// Blocks end at multiples of the block size, so that direct I/O stays aligned after an odd
-    /// start.
+    /// The length of the block that begins at `at`. Blocks end at multiples of the block size, so
+    /// that direct I/O is aligned again after an odd start.
     fn block_len(&self, at: u64, end: u64) -> usize {
         let block = (self.buffer.len() - ALIGN) as u64;
         let stop = (at / block + 1) * block;
@@ -245,7 +248,7 @@ impl Copier {
         Ok(got)
     }
 
-    /// Takes the block that was just moved into the hash of the source.
+    /// Adds the block that was just moved to the hash of the source.
     fn digest_block(&mut self, len: usize) {
         let skip = self.buffer.as_ptr().align_offset(ALIGN);
         if let Some(digest) = &mut self.digest {
@@ -264,8 +267,8 @@ impl Copier {
         }
     }
 
-    /// Has the kernel copy as much of an extent as it does by itself (copy_file_range(2)), and
-    /// returns how much that is.
+    /// Has the kernel copy as much of an extent as it does by itself (copy_file_range(2)); returns
+    /// the number of bytes.
     fn offload(
         &self,
         from: &LocalFile,
@@ -304,9 +307,10 @@ impl Copier {
         Ok(at - extent.start)
     }
 
-    /// Whether the kernel is asked to: within one file system it may share blocks, and no byte
-    /// passes through this program; a network file system's server may copy by itself. What is to
-    /// be hashed has to be read. Returns the pair of devices.
+    /// Whether the kernel is asked to copy by itself; returns the hash of the pair of devices if it
+    /// is. Within one file system the kernel may share blocks, and no byte passes through this
+    /// program; a network file system's server may copy by itself. What is to be hashed has to be
+    /// read.
     fn offloads(&self, from: &LocalFile, to: &LocalFile) -> Option<u64> {
         if self.digest.is_some() {
             return None;
@@ -328,9 +332,10 @@ impl Copier {
     }
 }
 
-/// A source that gave less than was asked for has become shorter, or cannot be read to its end: it
-/// says that it has more than `at` bytes (files of sysfs, say, or of a server that lost some), and
-/// what is missing must not become zeros.
+/// Looks why reading ended at `at`, before the end of what was asked for. The source may have
+/// become shorter, which is no fault here. It is a fault if the source still says that it has more
+/// than `at` bytes (a file of sysfs, say, or of a server that lost some): what is missing must not
+/// become zeros.
 fn check_end(from: &dyn ReadFile, at: u64) -> Done {
     let side = from.as_local().map_or(Side::Source, |file| file.side);
     if from.meta()?.size > at {
@@ -340,7 +345,7 @@ fn check_end(from: &dyn ReadFile, at: u64) -> Done {
     }
 }
 
-/// Writes what is in memory: all of it, or only where it has data.
+/// Writes a file that is in memory: all of it or, if `sparse`, only its data.
 fn write_data(
     (from, bytes): (&dyn ReadFile, &[u8]),
     to: &dyn WriteFile,

@@ -17,42 +17,49 @@ pub type DirRef = Arc<dyn Dir>;
 pub trait Dir: Send + Sync {
     /// Opens a subdirectory; a symbolic link or anything else at `name` is an error.
     fn enter(&self, name: &CStr) -> Done<DirRef>;
-    /// Says that work below this directory is over, so that its parent is cheap to use next.
+    /// Says that work in this directory and below it is over, so that its parent is cheap to use
+    /// next.
     fn leave(&self);
     /// Metadata of the directory itself when it was opened.
     fn first_meta(&self) -> &Meta;
     /// Metadata of the directory itself, now.
     fn meta(&self) -> Done<Meta>;
-    /// Its metadata, asked of the file system and not of what is remembered of it: for a second
-    /// look, on which it is decided.
+    /// Its metadata, asked of the file system past every cache of attributes: for the second look,
+    /// on which a decision rests.
     fn meta_again(&self) -> Done<Meta>;
     /// Extended attributes of the directory itself.
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs>;
-    /// Its attributes that are kept, if they take no more than `bytes_max` of memory.
+    /// Extended attributes that `keep` wants; `None` if they take more than `bytes_max` bytes of
+    /// memory. This default does not look at `bytes_max`: another host bounds its answer by itself.
     fn xattrs_within(&self, keep: &Keep, bytes_max: u64) -> Done<Option<Xattrs>> {
         let _what_is_far_away_is_bounded_there = bytes_max;
         self.xattrs(keep).map(Some)
     }
     /// Starts to list the names. Listings of one directory do not disturb each other.
     fn list(&self) -> Done<Box<dyn NameStream>>;
-    /// Metadata of an entry, now.
+    /// Metadata of an entry, now: of a symbolic link itself, and not of what it leads to.
     fn look(&self, name: &CStr) -> Done<Meta>;
-    /// The metadata of an entry as this machine remembers it: what is mounted there is not asked,
-    /// so that this also works where nobody answers for it.
+    /// Metadata of an entry as the kernel remembers it. The server of a file system that is mounted
+    /// there is not asked, so this also works while that server does not answer.
     fn peek(&self, name: &CStr) -> Done<Meta> {
         self.look(name)
     }
     /// Extended attributes of an entry.
     fn xattrs_of(&self, name: &CStr, keep: &Keep) -> Done<Xattrs>;
-    /// The attributes of an entry, if they take no more than `bytes_max` of memory.
+    /// Extended attributes of an entry that `keep` wants; `None` if they take more than `bytes_max`
+    /// bytes of memory. This default does not look at `bytes_max`: another host bounds its answer
+    /// by itself.
     fn xattrs_of_within(&self, name: &CStr, keep: &Keep, bytes_max: u64) -> Done<Option<Xattrs>> {
         let _what_is_far_away_is_bounded_there = bytes_max;
         self.xattrs_of(name, keep).map(Some)
     }
     /// Target of a symbolic link.
     fn read_link(&self, name: &CStr) -> Done<CString>;
-    /// Opens a regular file for reading; anything else is an error. Does not block and does not
-    /// touch the access time.
+    /// Opens a regular file for reading. A symbolic link or a socket is an error; a directory, a
+    /// fifo or a device may be opened, so the caller looks at the kind with [`ReadFile::meta`].
+    /// Does not wait for the other end of a fifo, but may wait until another process gives up its
+    /// lease on the file (fcntl(2)). The access time stays as it is where this user may ask for
+    /// that (open(2), O_NOATIME).
     fn open_file(&self, name: &CStr) -> Done<Box<dyn ReadFile>>;
     /// Counts what [`remove_tree`](crate::DirMut::remove_tree) would remove, until that is more
     /// than `max` entries.
@@ -68,11 +75,13 @@ pub trait Dir: Send + Sync {
     /// The marks of this directory as the root of a replica, and with `above` those of all
     /// directories above it.
     fn marks(&self, above: bool) -> Done<Vec<MarkText>>;
-    /// Whether its attributes, as they were last read, have a mark among them.
+    /// Whether a mark was among its extended attributes when they were read.
     fn is_marked(&self) -> bool;
-    /// Whether that was noted by this user, and it is closed to others still.
+    /// Whether this user has noted that the directory is unfinished
+    /// ([`set_unfinished`](crate::DirMut::set_unfinished)), and it is still closed to others.
     fn is_unfinished(&self) -> bool;
-    /// This directory and all above it, up to the root of the name space.
+    /// This directory and all above it, up to the root of the name space or to where this user may
+    /// look no further.
     fn lineage(&self) -> Done<Vec<Ancestor>>;
     /// Whether something is mounted on this directory, as it was when it was opened; `None` where
     /// the kernel does not tell.
@@ -82,8 +91,8 @@ pub trait Dir: Send + Sync {
     fn made_at(&self) -> Option<Stamp> {
         None
     }
-    /// When the entry `name`, itself and not what it links to, was made, where the file system of
-    /// this machine tells.
+    /// When the entry `name` was made, where the file system of this machine tells: a symbolic link
+    /// itself, and not what it leads to.
     fn made_at_of(&self, _name: &CStr) -> Option<Stamp> {
         None
     }
@@ -94,8 +103,9 @@ pub trait Dir: Send + Sync {
     fn takes_submissions(&self) -> bool {
         false
     }
-    /// Submits an operation; its completion comes from [`Host::completions`] with the same token.
-    /// May wait until there is room for one more.
+    /// Submits an operation; its completion comes from
+    /// [`Host::completions`](crate::Host::completions) with the same token. May wait until there is
+    /// room for one more.
     fn submit(&self, _token: u64, _op: Op) {
         unreachable!("only directories that say so take submissions");
     }
@@ -114,24 +124,26 @@ pub trait Dir: Send + Sync {
 pub trait ReadFile: Send + Sync {
     /// Metadata, now.
     fn meta(&self) -> Done<Meta>;
-    /// Its metadata, asked of the file system and not of what is remembered of it: for a second
-    /// look, on which it is decided.
+    /// Its metadata, asked of the file system past every cache of attributes: for the second look,
+    /// on which a decision rests.
     fn meta_again(&self) -> Done<Meta> {
         self.meta()
     }
     /// Extended attributes.
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs>;
-    /// Its attributes that are kept, if they take no more than `bytes_max` of memory.
+    /// Extended attributes that `keep` wants; `None` if they take more than `bytes_max` bytes of
+    /// memory. This default does not look at `bytes_max`: another host bounds its answer by itself.
     fn xattrs_within(&self, keep: &Keep, bytes_max: u64) -> Done<Option<Xattrs>> {
         let _what_is_far_away_is_bounded_there = bytes_max;
         self.xattrs(keep).map(Some)
     }
-    /// Reads at `offset` until `buffer` is full or the file ends; returns the bytes read.
+    /// Reads at `offset` until `buffer` is full or the file ends; returns the number of bytes read.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Done<usize>;
     /// Writes out what is cached of this file and lets go of it, so that the next read comes from
     /// the medium.
     fn drop_cached(&self) -> Done;
-    /// The first range of data, as opposed to a hole, in `within`.
+    /// The first range of data, as opposed to a hole, in `within`; `None` if there is none. More
+    /// data may follow right after it.
     fn next_data(&self, within: Range<u64>) -> Done<Option<Range<u64>>>;
     /// BLAKE3 hashes of a range, piece by piece, each of `piece` bytes but the last. What lies
     /// beyond the end of the file has none.

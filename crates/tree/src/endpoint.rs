@@ -15,8 +15,8 @@ use std::time::Duration;
 pub trait Host: Send + Sync {
     /// What the user calls it.
     fn name(&self) -> &str;
-    /// Which running machine it is: equal for two hosts only if their devices and inodes have the
-    /// same numbers.
+    /// Which running machine it is. Where two hosts say the same, device and inode numbers mean the
+    /// same on both.
     fn machine(&self) -> &[u8];
     /// Looks at what stands at `path` there. Symbolic links in the path and at its end are
     /// followed.
@@ -26,7 +26,7 @@ pub trait Host: Send + Sync {
     /// The next completions of what was submitted, with their tokens; none if none comes within
     /// `wait`.
     fn completions(&self, wait: Duration) -> Vec<(u64, Completion)>;
-    /// How long it takes at least until a question is answered, as far as is known.
+    /// The shortest time from a question to its answer, as far as it is known.
     fn round_trip(&self) -> Duration;
     /// Why the connection is lost, if it is.
     fn lost(&self) -> Option<Loss>;
@@ -37,8 +37,8 @@ pub trait Host: Send + Sync {
 pub struct Loss {
     /// Why, for a person.
     pub why: String,
-    /// Connecting again may help: the line broke, rather than that the other side does not keep to
-    /// the protocol.
+    /// Whether connecting again may help: it may if the connection broke, and not if the other side
+    /// did not keep to the protocol.
     pub is_mendable: bool,
 }
 
@@ -66,7 +66,7 @@ impl Endpoint {
         }
     }
 
-    /// Looks at what stands there, a replica's that may be changed.
+    /// Looks at what stands there, in a replica that may be changed.
     ///
     /// # Errors
     /// It cannot be opened, or its directory cannot.
@@ -77,8 +77,8 @@ impl Endpoint {
         }
     }
 
-    /// The path as it is written down to be known again: absolute where it is on this machine, and
-    /// without what says nothing, such as a slash at its end.
+    /// The path in the form in which it is written down, to be recognised later: absolute if it is
+    /// on this machine, and without parts that say nothing, such as a slash at its end.
     pub fn plain_path(&self) -> PathBuf {
         if self.host.is_none() {
             plain_path(&self.path)
@@ -123,7 +123,9 @@ impl Endpoint {
     }
 }
 
-/// A path of this machine that says the same in every folder, and nothing twice.
+/// A path of this machine made absolute, without doubled slashes, `.` or a slash at its end.
+/// Symbolic links and `..` stay as they are; so does a relative path if the current folder is not
+/// known.
 pub fn plain_path(path: &Path) -> PathBuf {
     absolute(path)
         .as_deref()
@@ -132,8 +134,8 @@ pub fn plain_path(path: &Path) -> PathBuf {
         .collect()
 }
 
-/// The kernel's number of this boot (random(4), `/proc/sys/kernel/random/boot_id`): within one
-/// boot, a device number means one device.
+/// The kernel's number of this boot (random(4), `/proc/sys/kernel/random/boot_id`), as text; empty
+/// if it cannot be read. Within one boot, a device number means one device.
 pub fn this_machine() -> Vec<u8> {
     let mut id = [0; 64];
     let path = c"/proc/sys/kernel/random/boot_id";
@@ -142,12 +144,14 @@ pub fn this_machine() -> Vec<u8> {
     id[..read.unwrap_or(0)].trim_ascii().to_vec()
 }
 
-/// A number that nobody else has drawn, also by a process that has confined itself.
+/// A random number of 128 bits, which nobody else has drawn. Never fails: where the kernel gives no
+/// random numbers, one is drawn that others might guess.
 pub fn random_id() -> u128 {
     random_secret().unwrap_or_else(|_| fastrand::u128(..))
 }
 
-/// A number that nobody can guess. So few bytes come whole and at once (getrandom(2)).
+/// A random number of 128 bits that nobody can guess. A call for so few bytes is never cut short
+/// (getrandom(2)).
 ///
 /// # Errors
 /// The kernel gives no random numbers.

@@ -1,8 +1,8 @@
 //! A tree in memory, for tests of whatever works on trees.
 //!
-//! It counts what it is asked, fails on order, does something at a given moment (a neighbour who
-//! changes the source while it is copied, say), and its time passes when the test says so. No
-//! system call is made, so what it shows is the logic of the code above, and nothing of any
+//! It counts what it is asked, fails where the test plans it, does something at a given moment (a
+//! neighbour who changes the source while it is copied, say), and its time passes when the test
+//! says so. It makes no system call, so it shows the logic of the code above, and nothing of any
 //! kernel's.
 
 mod dir;
@@ -23,10 +23,10 @@ use std::time::Duration;
 
 /// The inode of the root.
 const ROOT: u64 = 1;
-/// When its time begins, in seconds since 1970: in November 2023.
+/// When the time of a tree begins, in seconds since 1970: in November 2023.
 const BEGINNING: i64 = 1_700_000_000;
 
-/// Any path: that of an unfinished entry is not known beforehand.
+/// Stands for any path: that of an unfinished entry is not known beforehand.
 pub const ANY: &str = "*";
 
 /// What can be asked of a tree, as far as a test counts it or has it fail.
@@ -107,7 +107,7 @@ struct Node {
     progress: Option<Vec<u8>>,
 }
 
-/// That so many calls about a path fail.
+/// A plan that a number of calls about a path fail.
 struct Failure {
     call: Call,
     path: String,
@@ -138,7 +138,7 @@ struct Shared {
 }
 
 impl FakeTree {
-    /// An empty tree, on a machine of its own that is called so.
+    /// An empty tree, on a machine of its own that is called `name`.
     pub fn new(name: &str) -> FakeTree {
         static DEVICES: AtomicU64 = AtomicU64::new(100);
         let device = DEVICES.fetch_add(1, Relaxed);
@@ -285,12 +285,12 @@ impl FakeTree {
         found
     }
 
-    /// Lets time pass.
+    /// Lets time pass, in whole seconds.
     pub fn advance(&self, by: Duration) {
         self.0.state.lock().now.sec += by.as_secs().cast_signed();
     }
 
-    /// How often something was asked so far, of either side of the interface.
+    /// How often something was asked so far, of the tree as a source and as a replica together.
     pub fn calls(&self, call: Call) -> u64 {
         self.0.state.lock().calls.get(&call).copied().unwrap_or(0)
     }
@@ -315,7 +315,7 @@ impl FakeTree {
             .push((call, path.into(), Box::new(act)));
     }
 
-    /// Whatever a call about an entry has to pass before it is carried out.
+    /// Counts a call, carries out what the test planned for it, and fails if the test says so.
     fn asked(&self, side: Side, call: Call, path: &str) -> Done {
         let surprises: Vec<Surprise> = {
             let mut state = self.0.state.lock();
@@ -370,7 +370,7 @@ impl FakeTree {
 }
 
 impl State {
-    /// The next moment: no two changes have the same.
+    /// The next moment, a nanosecond later: no two changes have the same.
     fn tick(&mut self) -> Stamp {
         self.now.nsec += 1;
         self.now
@@ -457,7 +457,8 @@ impl State {
         }
     }
 
-    /// Takes a name from a directory; an inode without names is gone, with all below it.
+    /// Takes a name from a directory. A directory is gone then, with all below it; a file without
+    /// names stays for those who have it open.
     fn detach(&mut self, dir: u64, name: &CStr) {
         let now = self.tick();
         let Some(node) = self.nodes.get_mut(&dir) else {

@@ -1,14 +1,14 @@
-//! What has to be done before a tree is changed for the first time, and who is asked before each
+//! What has to be done before the first change of a tree, and the sentry that is asked before each
 //! change.
 //!
 //! A run marks its replica before it changes anything there, and a run that changes nothing writes
-//! nothing at all. Which act will be the first nobody knows beforehand, so every act that changes a
-//! tree passes its gate. Whoever comes first does what is to be done, and the others wait for it;
-//! from then on the gate costs a look at a flag.
+//! nothing at all. Nobody knows beforehand which act will be the first, so every act that changes a
+//! tree passes its gate. The thread that comes first does what is to be done, and the other threads
+//! wait for it; from then on the gate costs a look at a flag.
 //!
-//! Who works for somebody else, a mover, may change the tree only as long as that one wants it. So
-//! a sentry can stand at the gate, who lets each change through or not; without one, that costs a
-//! look at a flag, too.
+//! A mover works for a coordinator, and may change the tree only as long as the coordinator wants
+//! it. So a sentry can stand at the gate, which lets each change through or refuses it; without a
+//! sentry, that costs a look at a flag, too.
 
 use crate::Done;
 use driftless_lock::{Mutex, RwLock};
@@ -16,14 +16,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Done before the first change. Where it fails, the change is not made.
+/// What is done before the first change. If it fails, the change is not made, and it is tried again
+/// before the next one.
 pub type BeforeChange = Arc<dyn Fn() -> Done + Send + Sync>;
 
-/// Who lets each change through, or not.
+/// Lets each change through, or refuses it.
 pub trait Sentry: Send + Sync {
-    /// A change is about to be made. Costs next to nothing as long as nothing unusual has happened.
+    /// Lets a change through that is about to be made. Costs next to nothing as long as nothing
+    /// unusual has happened.
     fn pass(&self) -> Done;
-    /// Asks for leave for a change that much depends on: looks whether what it knows is still so.
+    /// Lets a change through on which much depends: first looks whether what it knows is still so.
     fn confirm(&self) -> Done;
 }
 
@@ -44,7 +46,7 @@ impl Gate {
         *kept = before;
     }
 
-    /// From now on each change is let through by `sentry`, or not; `None` sends the sentry away.
+    /// From now on `sentry` lets each change through or refuses it; `None` sends the sentry away.
     pub fn guard(&self, sentry: Option<Arc<dyn Sentry>>) {
         let mut kept = self.sentry.write();
         self.is_guarded.store(sentry.is_some(), Ordering::Release);
@@ -63,14 +65,15 @@ impl Gate {
         }
     }
 
-    /// Lets a change through that much depends on.
+    /// Lets a change through on which much depends: the sentry looks anew.
     pub fn confirm(&self) -> Done {
         self.ask(|sentry| sentry.confirm())
             .and_then(|()| self.pass())
     }
 
     fn ask(&self, question: impl Fn(&dyn Sentry) -> Done) -> Done {
-        // Who has to wait must not keep the sentry from being sent away.
+        // The lock is not held meanwhile: a thread that waits here must not keep the sentry from
+        // being sent away.
         let sentry = self.sentry.read().clone();
         sentry.map_or(Ok(()), |sentry| question(&*sentry))
     }
@@ -101,7 +104,7 @@ mod tests {
     use driftless_model::{Act, Fault, Side};
     use std::sync::atomic::AtomicUsize;
 
-    /// Lets so many changes through.
+    /// Lets this many changes through.
     struct Few(AtomicUsize);
 
     impl Sentry for Few {

@@ -1,11 +1,11 @@
-//! Entries that an interrupted run left under a name of the reserved form: what of them is known to
-//! be ours, and goes.
+//! Removing the entries that an interrupted run left under a name of the reserved form, as far as
+//! they are known to be ours.
 //!
-//! Whoever may rename in a directory can give such a name to anything in it. To what is no
-//! directory that does no harm: he could have removed it. A directory goes with all that is in it,
-//! which he may not be able to remove himself; so it must be known that this program made it.
-//! Either nobody else can rename where it lies, or it has our mark, and nobody but its owner, who
-//! is this very user, can have given it that.
+//! A user who may rename in a directory can give such a name to anything in it. If that is not a
+//! directory, its removal does no harm: he could have removed it himself. A directory is removed
+//! with all that is in it, and he may have no right to do that himself; so it must be known that
+//! this program made the directory. That is known if nobody else can rename where it lies, or if it
+//! has our mark: only its owner can have given it that mark, and its owner is this very user.
 
 use crate::DirMut;
 use crate::Done;
@@ -19,8 +19,8 @@ use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
 use std::ffi::CStr;
 
-/// The mark, in the name spaces where it is tried: the first is root's alone and is there in file
-/// systems that lack the other.
+/// The attributes that mark such a directory, in the order in which they are tried: the first is
+/// root's alone, and is there in file systems that lack the other.
 const MARKS: [&CStr; 2] = [
     c"trusted.driftless.unfinished",
     c"user.driftless.unfinished",
@@ -35,7 +35,7 @@ pub fn mark(dir: &LocalDir) -> Done {
     Ok(())
 }
 
-/// Takes that back.
+/// Removes that mark.
 pub fn unmark(dir: &LocalDir) -> Done {
     let fd = dir.changing()?;
     for mark in MARKS {
@@ -56,7 +56,7 @@ pub fn remove_leftover(dir: &LocalDir, name: &CStr) -> Removed {
     };
     match gone(dir.remove(name)) {
         Ok(removed) => return removed,
-        // Of what is no directory, no other call says more.
+        // If it is not a directory, no other call tells more.
         Err(fault) if dir.look(name).is_ok_and(|there| there.kind != Kind::Dir) => {
             return Removed::failed(name, fault);
         }
@@ -65,7 +65,7 @@ pub fn remove_leftover(dir: &LocalDir, name: &CStr) -> Removed {
     if let Ok(removed) = gone(dir.remove_dir(name)) {
         return removed;
     }
-    // Everything else goes by the handle: somebody may put another directory at the name.
+    // What is in it is removed through its handle: somebody may put another directory at the name.
     let emptied = enter_ours(dir, name).map(|ours| clear(&ours));
     match emptied {
         Ok(removed) if removed.stays() => below(name, removed),
@@ -91,8 +91,8 @@ fn enter_ours(dir: &LocalDir, name: &CStr) -> Done<LocalDir> {
     }
 }
 
-/// Whether nobody but this user can have given the directory its name. The group's rights bound
-/// those of an ACL (acl(5)).
+/// Whether nobody but this user can have given the directory its name. An ACL gives nobody else
+/// more than the group bits of the mode show, which are its mask (acl(5)).
 fn is_ours_alone(dir: &LocalDir, meta: &Meta, below: &LocalDir) -> bool {
     const STICKY: u32 = 0o1000;
     const WRITABLE: u32 = 0o022;
@@ -114,15 +114,16 @@ fn has_mark(fd: BorrowedFd<'_>) -> bool {
         .any(|mark| fgetxattr(fd, *mark, &mut [0u8; 8]).is_ok())
 }
 
-/// Whether a directory of the replica is closed to others, and this very user has marked it. Whose
-/// it is may take a file to find out, so that is asked last.
+/// Whether a directory of the replica is closed to others, and this very user has marked it as
+/// unfinished. To find out its owner may take a file that is made for that, so this is asked last.
 pub fn is_unfinished(dir: &LocalDir) -> bool {
     let meta = dir.first_meta();
     let is_closed = dir.side() == Side::Replica && meta.mode & 0o077 == 0;
     is_closed && dir.fd().is_ok_and(|fd| has_mark(fd.as_fd())) && dir.is_birth_owner(meta.uid)
 }
 
-/// Paths are those below the directory in which the removal began.
+/// Puts `name` in front of the paths of what is stuck: they are told from the directory in which
+/// the removal began.
 pub fn below(name: &CStr, mut removed: Removed) -> Removed {
     for (path, _) in &mut removed.stuck {
         *path = driftless_model::RelPath::from_names(

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A path that holds as long as this value does.
+/// A path that can be used as long as this value lives.
 #[derive(Debug)]
 pub struct Lent {
     /// The path.
@@ -26,8 +26,8 @@ fn through(fd: &OwnedFd) -> PathBuf {
 }
 
 impl LocalFile {
-    /// A path to this very file, as long as it is open. It is a link of the kernel's, so it has to
-    /// be followed.
+    /// A path to this very file, as long as the file is open. It is a link of the kernel's
+    /// (proc_pid_fd(5)), so the program has to follow it.
     pub fn lend(&self) -> PathBuf {
         through(&self.fd)
     }

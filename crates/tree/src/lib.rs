@@ -1,12 +1,13 @@
 //! The hands: the only crate that opens the files of a replicated tree.
 //!
 //! A tree is met through its directories. [`Dir`] is the interface to one that is only read: an
-//! open directory in which entries are listed, looked at and read by their names. [`DirMut`] is
-//! that to one in which they are made and removed as well. Names are single components, no symbolic
-//! link is ever followed, and every act goes through an open handle, so nobody who owns a part of a
-//! tree can lead an act out of it. [`LocalDir`] is the implementation on this machine's file
-//! systems. A directory on another machine answers later: it may be told what will be asked of it
-//! ([`Dir::expect`]), and takes submissions that complete in their own time ([`Dir::submit`]).
+//! open directory in which entries are listed, looked at and read by their names. [`DirMut`] is the
+//! interface to a directory in which entries are made and removed as well. Names are single
+//! components, no symbolic link is ever followed, and every act goes through an open handle, so
+//! nobody who owns a part of a tree can lead an act out of it. [`LocalDir`] is the implementation
+//! on this machine's file systems. A directory on another machine answers after a round trip: so it
+//! can be told beforehand what it will be asked ([`Dir::expect`]), and takes operations whose
+//! completions come later ([`Dir::submit`]).
 #![deny(missing_docs)]
 
 mod copy;
@@ -78,7 +79,7 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Those of this process.
+    /// The rights of this process.
     pub fn own() -> Rights {
         use rustix::process::{getegid, geteuid, getgroups};
         use rustix::thread::CapabilitySet;
@@ -99,7 +100,7 @@ impl Rights {
         }
     }
 
-    /// Whether this user may set the extended attribute of what is his (xattr(7)).
+    /// Whether this user may set the extended attribute `xattr` of an entry of his own (xattr(7)).
     pub fn may_set(&self, xattr: &[u8]) -> bool {
         match () {
             () if xattr == CAPABILITY => self.capabilities,
@@ -108,7 +109,8 @@ impl Rights {
         }
     }
 
-    /// Whether this user may give what is his to the group, and have it lend the group's rights.
+    /// Whether this user may give an entry of his own to the group `gid`, and have it lend the
+    /// group's rights (set-group-id).
     pub fn may_give_to(&self, gid: u32) -> bool {
         self.any_owner || self.gid == gid || self.groups.contains(&gid)
     }
@@ -117,12 +119,13 @@ impl Rights {
 /// A lock, which is held until it is dropped.
 pub type Hold = Box<dyn Held>;
 
-/// What is held.
+/// A lock that is held.
 pub trait Held: Send + Sync {
-    /// Whether it still keeps others out: whoever may write to a directory can take the file away
-    /// that its lock is on.
+    /// Whether the lock still keeps other runs out. A lock may be on a file, and a user who may
+    /// write to its directory can remove or rename that file.
     fn is_kept(&self) -> Done<bool>;
 }
 
-/// The result of an act on a tree.
+/// The result of an act on a tree. A fault says on which side it was, what was tried, and with
+/// which error number it failed.
 pub type Done<T = ()> = Result<T, Fault>;

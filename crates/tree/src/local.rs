@@ -43,7 +43,7 @@ pub struct LocalDir {
     pub(crate) state: Arc<State>,
 }
 
-/// What all that hold a directory share.
+/// What all clones of a [`LocalDir`] share.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) listed: AtomicBool,
@@ -51,10 +51,10 @@ pub(crate) struct State {
     pub(crate) private: AtomicBool,
     /// Its attributes were read, and a mark is among them.
     pub(crate) marked: AtomicBool,
-    /// It may belong to somebody else since it was opened, or be open to others.
+    /// Since it was opened, it may have been given to somebody else or been opened to others.
     pub(crate) given: AtomicBool,
     pub(crate) nest: Mutex<Option<LocalDir>>,
-    /// If it is a nest itself.
+    /// Removes the directory with its last handle, if it is a nest itself.
     _keeper: Option<Keeper>,
 }
 
@@ -98,7 +98,7 @@ impl LocalDir {
         }
     }
 
-    /// A directory in which entries grow out of sight.
+    /// A nest: a directory in which entries grow out of the sight of others.
     pub(crate) fn nested(node: Arc<Node>, st: &Stat, keeper: Keeper) -> Self {
         let (private, keeper) = (AtomicBool::new(true), Some(keeper));
         LocalDir {
@@ -111,8 +111,8 @@ impl LocalDir {
         }
     }
 
-    /// Makes a directory that nobody else can look into and opens it; where others may rename, it
-    /// may be another one of that kind.
+    /// Makes a directory that nobody else can look into, and opens it. Where others may rename,
+    /// what is opened may be another directory into which nobody else can look.
     pub(crate) fn make_and_open(&self, name: &CStr) -> Done<(OwnedFd, Stat)> {
         let here = self.changing()?;
         self.fail(Act::MakeDirectory, fs::mkdirat(&*here, name, Mode::RWXU))?;
@@ -139,8 +139,8 @@ impl LocalDir {
         })
     }
 
-    /// Reads at least `max` names, if there are so many, from a position of the listing, whose
-    /// start is 0, and moves it on.
+    /// Reads at least `max` names, if there are so many, from the position `at` of the listing (0
+    /// is its start), and moves `at` on. Returns whether there may be more.
     pub(crate) fn list_from(&self, at: &mut u64, names: &mut Names, max: usize) -> Done<bool> {
         let fd = self.fd()?;
         self.state.listed.store(true, Relaxed);
@@ -155,8 +155,9 @@ impl LocalDir {
         Ok(more)
     }
 
-    /// Whether what was just made here would belong to `uid`: to this process's user, or to whom a
-    /// file system without owners of its own (a mapped network mount, say) gives it.
+    /// Whether what was just made here would belong to `uid`: the user of this process, or the one
+    /// to whom a file system without owners of its own (a mapped network mount, say) gives new
+    /// entries.
     pub(crate) fn is_birth_owner(&self, uid: u32) -> bool {
         is_own(uid) || self.birth().is_some_and(|birth| birth.uid == uid)
     }
@@ -168,14 +169,14 @@ impl LocalDir {
         self.is_birth_owner(uid) && (!is_open || self.birth().is_some_and(|birth| birth.is_open))
     }
 
-    /// A file made for the purpose shows that: nobody can put another in the place of what was
-    /// opened when it was made.
+    /// What new entries look like here. A file that is made for the purpose shows it, through the
+    /// handle that made it: so nobody can put another file in its place.
     pub(crate) fn birth(&self) -> Option<Birth> {
         self.node.birth(|| self.probe_birth())
     }
 
     fn probe_birth(&self) -> Option<Birth> {
-        // It may be asked before anything else is changed, so it leaves no trace.
+        // This may be asked before the first change of a run, so it leaves no trace.
         let (name, fd) = (crate::temp_name(), self.fd().ok()?);
         let birth = keep_times(&fd, || {
             let probe = self.create(&fd, &name, 0o600).map_err(|_| Errno::IO)?;
@@ -230,8 +231,9 @@ impl LocalDir {
         self.fail(Act::Open, opened)
     }
 
-    /// What a run keeps in its root no listing shows, so nobody has removed it from a directory
-    /// that goes.
+    /// Removes the mark, the lock and the sign in the directory `name`, and then the directory. A
+    /// run that deletes entry by entry passes them over, so they are left in a directory that was
+    /// the root of a replica.
     pub(crate) fn forget_root_names(&self, name: &CStr) -> Result<(), Errno> {
         let fd = self
             .fd()
@@ -243,7 +245,7 @@ impl LocalDir {
         fs::unlinkat(&*fd, name, AtFlags::REMOVEDIR)
     }
 
-    /// The descriptor, for something that changes the tree.
+    /// The descriptor, for a change of the tree, which passes the gate first.
     pub(crate) fn changing(&self) -> Done<Arc<OwnedFd>> {
         self.node.pass_gate()?;
         self.fd()
@@ -268,9 +270,9 @@ fn quietly(
     }
 }
 
-/// Another process holds a lease on the file (fcntl(2): a file server, another backup) and was
-/// asked to give it up; the kernel takes it away when that lasts too long
-/// (/proc/sys/fs/lease-break-time). Only a regular file is waited for, and the very one that was
+/// Opens a file on which another process holds a lease (fcntl(2): a file server, another backup),
+/// and waits until that process gives it up, or the kernel takes it away after a time
+/// (/proc/sys/fs/lease-break-time). Only a regular file is waited for, and the very inode that was
 /// found to be one: a fifo in its place might never open.
 fn wait_for_lease(dir: &OwnedFd, name: &CStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     let found = fs::openat(

@@ -14,10 +14,11 @@ pub enum Reach {
     Host,
     /// Runs on all hosts that share the locks of the file system.
     Everywhere,
-    /// Also on other hosts, where such a lock is, or was left by a run that was killed: no file is
-    /// made.
+    /// Runs on all hosts that share the locks of the file system, but only where a lock file stands
+    /// already, of a run at work or of one that was killed: no file is made.
     Found,
-    /// Also on other hosts, for a run that has locked a directory above.
+    /// Runs on all hosts that share the locks of the file system, where a lock file stands already.
+    /// Locks of directories above do not count: it is for a run that has locked one of them.
     Within,
     /// Nothing is locked: only who has the lock of this host is told.
     Seen,
@@ -27,11 +28,12 @@ pub enum Reach {
 pub enum Lock {
     /// It is held until this is dropped.
     Held(Hold),
-    /// Another run has it: who, as far as that can be told.
+    /// Another run has it; which one, if that can be told.
     Taken(Option<Holder>),
     /// A run that is over has left the file of this name, which this user may not remove.
     Left(Vec<u8>),
-    /// There is none to be had, and why (errno(3)).
+    /// There is none to be had, and why (errno(3)); 0 if nobody has the lock that was asked about
+    /// with [`Reach::Seen`].
     Missing(i32),
 }
 

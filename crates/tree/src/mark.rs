@@ -1,10 +1,11 @@
-//! Where the mark of a replica is kept: an attribute of its root, or a file there where there are
-//! no attributes or no room for one.
+//! Where the mark of a replica is kept: in an extended attribute of its root or, if the file system
+//! has no attributes or no room for one, in a file in the root.
 //!
-//! What it says is text that others write and read (`reconcile/mark.rs`). Root keeps it where
-//! ordinary users can neither read nor change it. Writing it leaves the times of the root as they
-//! are. The room for attributes may be small, and belongs to the user: where the mark does not fit
-//! beside his, it becomes a file and stays one.
+//! The text of a mark is made and understood elsewhere (`reconcile/mark.rs`). Root keeps it, where
+//! the file system allows that, in an attribute that ordinary users can neither read nor change.
+//! Writing the mark leaves the modification time of the root as it is. The room for attributes may
+//! be small, and belongs to the user: if the mark does not fit beside his attributes, it becomes a
+//! file and stays one.
 
 use crate::Done;
 use crate::local::LocalDir;
@@ -21,13 +22,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ffi::CStr;
 
-/// In this order: `trusted.*` is root's alone (xattr(7)).
+/// The attributes that a mark may be kept in, in the order in which they are tried: `trusted.*` is
+/// root's alone (xattr(7)).
 const ATTRIBUTES: [&CStr; 2] = [c"trusted.driftless.mark", c"user.driftless.mark"];
-/// A mark is at most half as long (`reconcile/mark.rs`).
+/// The most bytes that are read of a mark; one that a run writes is at most half as long
+/// (`reconcile/mark.rs`).
 const MARK_BYTES_MAX: usize = 4096;
-/// What file systems say that keep no attribute of ours.
+/// Errors of file systems that keep no attribute of ours.
 const WITHOUT_ATTRIBUTES: [Errno; 3] = [Errno::OPNOTSUPP, Errno::PERM, Errno::NOSYS];
-/// What they say where there is no room for one (setxattr(2); f2fs says E2BIG).
+/// Errors of file systems that have no room for an attribute (setxattr(2); f2fs says E2BIG).
 const WITHOUT_ROOM: [Errno; 3] = [Errno::NOSPC, Errno::TOOBIG, Errno::DQUOT];
 
 /// A mark that stands on a directory, or on one above it.
@@ -35,7 +38,7 @@ const WITHOUT_ROOM: [Errno; 3] = [Errno::NOSPC, Errno::TOOBIG, Errno::DQUOT];
 pub struct MarkText {
     /// The path of the directory above; empty for the directory itself.
     pub above: Vec<u8>,
-    /// What it says; nothing if it is longer than any of ours.
+    /// What it says; empty if it is longer than any of ours.
     pub text: Vec<u8>,
 }
 
@@ -44,8 +47,9 @@ pub fn is_mark(attribute: &CStr) -> bool {
     ATTRIBUTES.contains(&attribute)
 }
 
-/// Reads the marks of a directory, wherever they stand: of root and of its owner, and both where
-/// one was about to be moved. With `above`, those of all directories above it, too.
+/// Reads the marks of a directory, wherever they stand: in root's attribute, in its owner's, and in
+/// the file. There may be several: a run may have ended while it moved the mark to the file. With
+/// `above`, also reads the marks of all directories above it.
 pub fn read(dir: &LocalDir, above: bool) -> Done<Vec<MarkText>> {
     let fd = dir.fd()?;
     let fail = |errno| fault(dir.side(), Act::ReadMark, errno);
@@ -87,15 +91,15 @@ fn read_attribute(target: Target<'_>, name: &CStr) -> Result<Option<Vec<u8>>, Er
     }
 }
 
-/// All directories above one, up to the root of the name space or to what this user may not pass.
-/// They are only looked at: most are nobody's replica.
+/// Reads the marks of all directories above one, up to the root of the name space or to what this
+/// user may not pass. Nothing is made there to find out an owner: most are nobody's replica.
 fn read_above(dir: &OwnedFd) -> Result<Vec<MarkText>, Errno> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut fd = fs::openat(dir, c".", flags | OFlags::PATH, Mode::empty())?;
     let (mut below, mut found) = (fs::fstat(&fd)?, Vec::new());
     loop {
-        // One that may be passed and not read, or that is out of a confined process's reach, is
-        // asked by way of /proc.
+        // A directory that may be passed but not read, or that is out of a confined process's
+        // reach, is opened as a path only (O_PATH), and its attributes are read by way of /proc.
         let (above, is_open) = match fs::openat(&fd, c"..", flags | OFlags::RDONLY, Mode::empty()) {
             Err(Errno::ACCESS) => (
                 fs::openat(&fd, c"..", flags | OFlags::PATH, Mode::empty()),
@@ -142,8 +146,8 @@ fn read_file(fd: &OwnedFd, is_birth_owner: &dyn Fn(u32) -> bool) -> Result<Optio
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match fs::openat(fd, ROOT_MARK, flags, Mode::empty()) {
         Ok(file) => file,
-        // Nothing, or something that we have not made; nobody of us takes a lease on it either
-        // (fcntl(2)).
+        // Nothing is there, or something that no run has made. No run takes a lease on the file
+        // either (fcntl(2): EWOULDBLOCK).
         Err(
             Errno::NOENT
             | Errno::LOOP
@@ -155,7 +159,8 @@ fn read_file(fd: &OwnedFd, is_birth_owner: &dyn Fn(u32) -> bool) -> Result<Optio
         Err(errno) => return Err(errno),
     };
     let (st, dir) = (fs::fstat(&file)?, fs::fstat(fd)?);
-    // Whoever owns the directory can say of it what he likes: it costs him a comparison.
+    // The owner of the directory can write into its mark what he likes: a false one costs him a
+    // comparison.
     let owner = st.st_uid;
     let is_trusted = owner == rustix::process::geteuid().as_raw()
         || owner == dir.st_uid
@@ -176,8 +181,8 @@ fn read_file(fd: &OwnedFd, is_birth_owner: &dyn Fn(u32) -> bool) -> Result<Optio
 /// of their directories.
 static READ_BEFORE: Mutex<Option<HashMap<(u64, u64), Vec<u8>>>> = Mutex::new(None);
 
-/// Reads the marks that are files above a directory: a process that confines itself cannot do so
-/// later.
+/// Reads the marks that are files in the directories above `dir`, and keeps them: a process that
+/// confines itself cannot read them later.
 pub fn prepare_marks(dir: &LocalDir) {
     let Ok(fd) = dir.fd() else { return };
     let Ok(lineage) = crate::root::lineage(&fd) else {
@@ -201,8 +206,7 @@ fn out_of_reach(id: (u64, u64)) -> Option<Vec<u8>> {
     READ_BEFORE.lock().as_ref()?.get(&id).cloned()
 }
 
-/// Writes the mark, durably if that is asked for, and returns what time it was then by the clock of
-/// the file system.
+/// Writes the mark, durably if asked for; returns what time it was then by the file system's clock.
 pub fn write(dir: &LocalDir, text: &[u8], durable: bool) -> Done<Stamp> {
     let fd = dir.fd()?;
     let written = if is_file(&fd) {
@@ -227,14 +231,14 @@ pub fn write(dir: &LocalDir, text: &[u8], durable: bool) -> Done<Stamp> {
 
 fn sync(dir: &LocalDir, fd: &OwnedFd) -> Done {
     match fs::fsync(fd) {
-        // There are file systems that have nothing to do for a directory, and say so (fsync(2)).
+        // Some file systems have nothing to do for a directory, and say so (fsync(2)).
         Ok(()) | Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::BADF) => Ok(()),
         Err(errno) => Err(fault(dir.side(), Act::FlushMark, errno)),
     }
 }
 
-/// Makes room for the user's attributes: if it is the mark that takes it, it becomes a file. Says
-/// whether it was.
+/// Makes room for the user's attributes, if `faults` say that there was none: a mark that is an
+/// attribute becomes a file. Returns whether one did.
 pub fn makes_room(dir: &LocalDir, faults: &[Fault]) -> bool {
     let lacks = |fault: &Fault| {
         WITHOUT_ROOM
@@ -267,7 +271,7 @@ fn is_file(dir: &OwnedFd) -> bool {
     })
 }
 
-/// They would say what is no longer so.
+/// Removes the marks that are attributes: what the file says is newer.
 fn remove_attributes(dir: &OwnedFd) {
     for name in ATTRIBUTES {
         let _then_more_is_compared = Target::Open(dir.as_fd()).unset(name);
@@ -278,7 +282,8 @@ fn write_attribute(fd: &OwnedFd, text: &[u8]) -> Result<(), Errno> {
     let target = Target::Open(fd.as_fd());
     match target.set(ATTRIBUTES[0], text) {
         Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {}
-        // What an ordinary user has said of it is known and taken over, so he is told as much.
+        // A mark of an ordinary user has been read and taken over, so the new text takes its place
+        // if there is one.
         Ok(()) => {
             let _there_is_none = fs::fsetxattr(fd, ATTRIBUTES[1], text, fs::XattrFlags::REPLACE);
             return Ok(());
@@ -296,7 +301,7 @@ fn in_file(fd: &OwnedFd, text: &[u8], durable: bool) -> Result<Stamp, Errno> {
     while_writable(fd, || write_file(fd, text, durable))
 }
 
-/// A file that is there whole or not at all.
+/// Writes the mark as a file that is there whole or not at all; returns its change time.
 fn write_file(dir: &OwnedFd, text: &[u8], durable: bool) -> Result<Stamp, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let temp = temp_name();

@@ -1,6 +1,6 @@
 //! Where one mounted file system ends and another begins.
 //!
-//! What goes from a replica goes up to there and never beyond: whatever is mounted below it is
+//! A removal in a replica never goes into a mounted file system: what is mounted below a replica is
 //! somebody else's. A bind mount may show another part of the same file system, so the device
 //! number alone does not tell.
 
@@ -22,7 +22,7 @@ const BTRFS: u64 = 0x9123_683e;
 const XFS: u64 = 0x5846_5342;
 
 /// Whether `below`, which was entered from `above`, is of another file system, or something is
-/// mounted there.
+/// mounted there. A fault if the kernel does not tell.
 pub fn is_crossing(above: &LocalDir, below: &LocalDir) -> Done<bool> {
     use crate::Dir;
     if above.first_meta().dev != below.first_meta().dev {
@@ -30,7 +30,7 @@ pub fn is_crossing(above: &LocalDir, below: &LocalDir) -> Done<bool> {
     }
     match below.is_mount_root() {
         Some(is_root) => Ok(is_root),
-        // Kernels before 5.8 do not say so; the number of the mount does, as far as it can be had.
+        // Kernels before 5.8 do not tell; the numbers of the mounts do, where they can be had.
         None => match (mount_id(above.fd()?.as_fd()), mount_id(below.fd()?.as_fd())) {
             (Some(upper), Some(lower)) => Ok(upper != lower),
             _ => Err(fault(
@@ -49,9 +49,9 @@ pub fn is_subvolume(dir: &LocalDir) -> bool {
     dir.is_mount_root() == Some(false) && is_on(dir, &[BTRFS])
 }
 
-/// Whether what other hosts change below a directory is seen here at once: no other host can, or
-/// all of them agree about each change, as far as is known of the file system (linux/magic.h and
-/// the file systems' own headers).
+/// Whether changes that other hosts make below a directory are seen here at once, as far as is
+/// known of the file system (linux/magic.h and the file systems' own headers): no other host can
+/// change it, or all hosts agree about each change.
 pub fn shows_changes_at_once(dir: &LocalDir) -> bool {
     const OVERLAY: u64 = 0x794c_7630;
     const ZFS: u64 = 0x2fc1_2fc1;
@@ -60,16 +60,16 @@ pub fn shows_changes_at_once(dir: &LocalDir) -> bool {
     has_names_as_given(dir) || is_on(dir, &[OVERLAY, ZFS, LUSTRE, GPFS])
 }
 
-/// Whether a directory has each name as it was given, byte for byte, unless it was told to take
-/// names for one that differ in case.
+/// Whether the file system of a directory keeps each name as it was given, byte for byte, unless
+/// the directory was set to ignore case.
 pub fn has_names_as_given(dir: &LocalDir) -> bool {
     const EXT: u64 = 0xef53;
     const TMPFS: u64 = 0x0102_1994;
     is_on(dir, &[EXT, XFS, BTRFS, TMPFS])
 }
 
-/// Whether files below a directory can share blocks, unless it is an old XFS: `FICLONERANGE`
-/// (ioctl_ficlonerange(2)).
+/// Whether files below a directory can share blocks (`FICLONERANGE`, ioctl_ficlonerange(2)). An old
+/// XFS is taken for one that can, and cannot.
 pub fn shares_blocks(dir: &LocalDir) -> bool {
     is_on(dir, &[BTRFS, XFS])
 }
@@ -85,8 +85,8 @@ fn is_on(dir: &LocalDir, magics: &[u64]) -> bool {
 pub struct MountPoint {
     /// Where it is, below a root.
     pub path: RelPath,
-    /// It shows what is mounted when somebody looks for it (autofs(5)), so it is another one on
-    /// each host.
+    /// It mounts what somebody looks for there (autofs(5)), so it is another file system on each
+    /// host.
     pub is_autofs: bool,
 }
 
@@ -101,9 +101,9 @@ pub fn mounts_below(root: &Path) -> Vec<MountPoint> {
     })
 }
 
-/// Paths below `root` that show what another path at or below it shows, because it is mounted there
-/// a second time, each with that other path; as far as `/proc/self/mountinfo` tells. What is
-/// mounted over such a place meanwhile hides it, so both have to be looked at.
+/// Pairs of paths that show the same entry, because it is mounted a second time, as far as
+/// `/proc/self/mountinfo` tells: the first is below `root`, the second at or below it. Another
+/// mount may hide one of the two, so the caller has to look at both.
 pub fn shown_twice(root: &Path) -> Vec<(RelPath, RelPath)> {
     let listed = || Some((real_path(root)?, mount_list()?));
     listed().map_or_else(Vec::new, |(root, list)| {
@@ -117,7 +117,7 @@ pub fn shown_twice(root: &Path) -> Vec<(RelPath, RelPath)> {
     })
 }
 
-/// Part of a file system, and where it is shown.
+/// A part of a file system, and the path where it is shown.
 #[derive(Debug)]
 struct View {
     /// Major and minor number of the file system.
@@ -128,7 +128,7 @@ struct View {
 }
 
 impl View {
-    /// Reads the third, fourth and fifth field of a line.
+    /// Reads the third, fourth and fifth field of a line of `/proc/self/mountinfo`.
     fn parse(line: &[u8]) -> Option<View> {
         let mut fields = line.split(|byte| *byte == b' ').skip(2);
         let device = fields.next()?.to_vec();
@@ -178,7 +178,8 @@ fn twice_below(mounted: &[View], root: &Path) -> Vec<(RelPath, RelPath)> {
     for view in &inner {
         twice.extend(tree.place_of(view).map(|place| (view.at.clone(), place)));
         twice.extend(view.place_of(&tree).map(|place| (place, tree.at.clone())));
-        // Of two that show the same, one may stay.
+        // Of two mounts that show the same part, only the one with the later path counts as the
+        // second.
         let others = inner
             .iter()
             .filter(|other| other.part != view.part || other.at < view.at);
@@ -223,8 +224,8 @@ fn mount_list() -> Option<Vec<u8>> {
     Some(list)
 }
 
-/// The fifth field of a line, relative to `root`, and the kind of file system behind the hyphen;
-/// none where it is not below that.
+/// Reads the fifth field of a line, relative to `root`, and the kind of file system after the
+/// hyphen; `None` if the path is not below `root`.
 fn mount_point(line: &[u8], root: &Path) -> Option<MountPoint> {
     let mut fields = line.split(|byte| *byte == b' ').skip(4);
     let path = OsString::from_vec(unescaped(fields.next()?));
@@ -236,7 +237,8 @@ fn mount_point(line: &[u8], root: &Path) -> Option<MountPoint> {
     Some(MountPoint { path, is_autofs })
 }
 
-/// Space, tab, line feed and backslash stand there as a backslash and three octal digits.
+/// The bytes of a field of `/proc/self/mountinfo`, where space, tab, line feed and backslash stand
+/// as a backslash and three octal digits.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let (mut bytes, mut left) = (Vec::new(), field);
     while let Some((first, rest)) = left.split_first() {
@@ -250,7 +252,8 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// `mnt_id` of `/proc/PID/fdinfo/N` (proc_pid_fdinfo(5)).
+/// The number of the mount that an open directory is on: `mnt_id` of `/proc/PID/fdinfo/N`
+/// (proc_pid_fdinfo(5)).
 fn mount_id(dir: BorrowedFd<'_>) -> Option<u64> {
     const INFO_BYTES_MAX: usize = 4096;
     let path = format!("/proc/self/fdinfo/{}", dir.as_raw_fd());

@@ -33,7 +33,7 @@ impl Names {
         self.items.push(Item { at, len, kind });
     }
 
-    /// The names from one index on, in memory of their own.
+    /// A copy of the names from `index` on.
     #[must_use]
     pub fn behind(&self, index: usize) -> Names {
         let mut rest = Names::default();
@@ -68,7 +68,8 @@ impl Names {
         )
     }
 
-    /// The bytes of the name at `index`, which nobody has to look through for their end.
+    /// The bytes of the name at `index`, without the NUL. Their number is known, so the name is not
+    /// searched for its end.
     pub fn bytes(&self, index: usize) -> &[u8] {
         self.bytes_of(self.items[index])
     }
@@ -84,13 +85,13 @@ impl Names {
         self.items = items;
     }
 
-    /// Puts those of directories before all others, which otherwise stay in their order. The list
-    /// is no longer sorted then.
+    /// Puts the names of directories before all others. Within both groups the order stays; the
+    /// list as a whole is no longer sorted.
     pub fn put_directories_first(&mut self) {
         self.items.sort_by_key(|item| item.kind != Some(Kind::Dir));
     }
 
-    /// Whether a sorted list has `name`.
+    /// Whether `name` is in the list, which must be sorted.
     pub fn contains(&self, name: &CStr) -> bool {
         self.items
             .binary_search_by(|item| self.bytes_of(*item).cmp(name.to_bytes()))
@@ -98,19 +99,20 @@ impl Names {
     }
 }
 
-/// The names of a directory that is too large to be held, by the hashes of them that are kept;
-/// others are not known.
+/// Hashes of the names of a directory that has too many names to hold. A name that was not added is
+/// not known.
 #[derive(Debug, Default)]
 pub struct NameHashes(HashSet<u64, BuildHasherDefault<AsItIs>>);
 
 impl NameHashes {
-    /// Keeps the names of a part of the listing.
+    /// Keeps the hashes of the names of a part of the listing.
     pub fn add(&mut self, names: &Names) {
         self.0
             .extend((0..names.len()).map(|index| hash(names.bytes(index))));
     }
 
-    /// Whether `name` was kept. Two names of a directory have the same 64 bits hardly ever.
+    /// Whether `name` was added. Another name may have the same hash of 64 bits, which hardly ever
+    /// happens within a directory.
     pub fn contains(&self, name: &CStr) -> bool {
         !self.0.is_empty() && self.0.contains(&hash(name.to_bytes()))
     }
@@ -132,7 +134,7 @@ fn hash(name: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Takes a hash for what it is.
+/// A hasher for keys that are hashes already: it gives them back as they are.
 #[derive(Debug, Default)]
 pub struct AsItIs(u64);
 
@@ -153,7 +155,7 @@ impl Hasher for AsItIs {
 /// A listing in progress.
 pub trait NameStream: Send {
     /// Adds names to `names` until it holds about `max` of them; returns whether there may be more.
-    /// `.` and `..` are left out.
+    /// `.` and `..` are left out, and in the root of a tree the names that are not part of it.
     fn fill(&mut self, names: &mut Names, max: usize) -> crate::Done<bool>;
 }
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub struct RootError {
     path: PathBuf,
     act: Act,
-    /// An error number, or that a line is lost.
+    /// An error number (errno(3)), or [`LINE_LOST`](driftless_model::LINE_LOST).
     errno: i32,
     /// What else is known of the cause.
     hint: Option<String>,
@@ -124,7 +124,7 @@ pub enum Place<D = DirRef> {
 }
 
 impl<D> Place<D> {
-    /// The same place, its directory met otherwise.
+    /// This place, with its directory turned into another type by `dir`.
     pub fn map<E>(self, dir: impl FnOnce(D) -> E) -> Place<E> {
         match self {
             Place::Dir(found) => Place::Dir(dir(found)),
@@ -140,7 +140,7 @@ impl<D> Place<D> {
         }
     }
 
-    /// The directory itself, or that which holds the entry, or would.
+    /// The directory itself, or the one that holds the entry or would hold it.
     pub fn dir(&self) -> &D {
         let (Place::Dir(dir)
         | Place::Entry { parent: dir, .. }
@@ -158,7 +158,7 @@ pub fn locate(path: &Path, side: Side, pool: &Arc<HandlePool>) -> Result<Place, 
     Ok(locate_local(path, side, pool)?.map(|dir| Arc::new(dir) as DirRef))
 }
 
-/// Looks at what stands at `path`, a replica's that may be changed. Symbolic links in the path and
+/// Looks at what stands at `path`, in a replica that may be changed. Symbolic links in the path and
 /// at its end are followed.
 ///
 /// # Errors
@@ -211,8 +211,8 @@ fn locate_entry(
         .fd()
         .map_err(|e| RootError::from_errno(above, Act::Open, e.errno))?;
     match fs::statat(&*fd, &*name, fs::AtFlags::SYMLINK_NOFOLLOW) {
-        // A moment ago there was none; a file system has just been mounted, say. As an entry it
-        // would be compared without what is in it.
+        // A moment ago no directory could be opened here; a file system has just been mounted, say.
+        // Taken for an entry, it would be compared without what is in it.
         Ok(st) if fs::FileType::from_raw_mode(st.st_mode).is_dir() => {
             Err(RootError::new(path, Act::Open, Errno::STALE))
         }
@@ -226,8 +226,8 @@ fn locate_entry(
     }
 }
 
-/// Where a chain of symbolic links at the end of a path leads; the path itself when it is none or
-/// leads to nothing.
+/// Where a chain of symbolic links at the end of a path leads; the path itself if there is no link
+/// or it leads to nothing.
 fn followed(path: &Path) -> PathBuf {
     let trimmed = trim_slashes(path);
     match fs::readlink(trimmed, Vec::new()) {
@@ -260,8 +260,8 @@ fn trim_slashes(path: &Path) -> &Path {
 pub struct Ancestor {
     /// Device and inode.
     pub id: (u64, u64),
-    /// Its name in the directory above it; the root of the name space has none, and others may have
-    /// one that cannot be known.
+    /// Its name in the directory above it; `None` for the root of the name space, and where the
+    /// name cannot be known.
     pub name: Option<EntryName>,
 }
 
@@ -291,8 +291,8 @@ pub(crate) fn lineage(dir: &OwnedFd) -> Result<Vec<Ancestor>, Errno> {
         }
         ids.push(above);
     }
-    // The kernel says the whole path; where that has another depth, it is not the way that was
-    // gone.
+    // The kernel gives one path to the directory. If that has another number of names than there
+    // are directories above, it is not the way that was gone up here.
     let names = names_of(dir)
         .filter(|names| names.len() + 1 == ids.len())
         .unwrap_or_default();
@@ -336,7 +336,7 @@ pub fn descend(root: &DirRef, path: &RelPath) -> Done<DirRef> {
 /// Opens the directory at `path` below `root`, name by name, to change it.
 ///
 /// # Errors
-/// One of the names is not there, is none of a directory, or cannot be entered.
+/// One of the names is missing, is not that of a directory, or cannot be entered.
 pub fn descend_mut(root: &DirMutRef, path: &RelPath) -> Done<DirMutRef> {
     path.names().try_fold(root.clone(), |dir, name| {
         dir.enter_mut(&CString::new(name).expect("names hold no NUL"))

@@ -1,7 +1,7 @@
 //! Operations that are submitted to a directory whose replies take their time, and their
 //! completions.
 //!
-//! Over a long line a call that waits for its answer costs a round trip. What makes up the bulk of
+//! A call that waits for its answer from another host costs a round trip. What makes up the bulk of
 //! a run (making small entries, reading small files, the end of a directory) is submitted instead,
 //! thousands at a time.
 
@@ -14,7 +14,7 @@ use std::ffi::CString;
 pub struct NewEntry {
     /// Its name.
     pub name: CString,
-    /// Metadata and extended attributes that it shall have.
+    /// Metadata and extended attributes that it is to have.
     pub entry: Entry,
     /// Content of a regular file.
     pub content: Option<Whole>,
@@ -22,9 +22,9 @@ pub struct NewEntry {
     pub target: Option<CString>,
     /// What is kept of it.
     pub keep: Keep,
-    /// The directory is new and private: the entry is made under its own name.
+    /// The directory is new and private, so the entry is made under its own name.
     pub private: bool,
-    /// How many entries in a directory that stands at the name may go with it.
+    /// How many entries may be removed with a directory that stands at the name.
     pub room: u64,
     /// A file is made durable before it gets its name.
     pub sync: bool,
@@ -50,18 +50,18 @@ pub enum OpMut {
     SetOwn(Known, Box<Attributes>),
 }
 
-/// What came of it.
+/// What came of an operation.
 #[derive(Debug)]
 pub enum Completion {
     /// The entry was made, but for what could not be set.
     Made(Done<Vec<Fault>>),
-    /// The disk did not keep what it was given (fsync failed).
+    /// The disk did not keep what it was given: fsync(2) failed.
     Lost(Fault),
     /// What was written is not what was read back.
     Mismatch,
-    /// Of the directory that stands at its name something could not be removed.
+    /// Something in the directory that stands at its name could not be removed.
     Stuck(Removed),
-    /// The file; `None` if it is too large, or did not come to rest.
+    /// The file; `None` if it is too large to be read whole, or changed while it was read.
     Fetched(Done<Option<Whole>>),
     /// Metadata of the directory itself.
     Meta(Done<Meta>),

@@ -13,11 +13,11 @@ const DIGITS: usize = 32;
 pub const ROOT_MARK: &CStr = c".driftless-tmp-00000000000000000000000000000001";
 /// The lock of a replica, in its root.
 pub const ROOT_LOCK: &CStr = c".driftless-tmp-00000000000000000000000000000002";
-/// What shows others that root has the lock of a replica, in its root.
+/// The sign of a replica, in its root: it shows other users whether the lock is held.
 pub const ROOT_SIGN: &CStr = c".driftless-tmp-00000000000000000000000000000003";
 
-/// Whether `name` is what a run keeps in the root of its replica. No listing shows it: it is
-/// neither copied, compared, counted nor a leftover, on whichever side it is met.
+/// Whether `name` is what a run keeps in the root of its replica. No listing of a root shows it, on
+/// either side: it is neither copied, compared nor counted, and is no leftover.
 pub fn is_root_name(name: &CStr) -> bool {
     name.to_bytes().starts_with(PREFIX) && [ROOT_MARK, ROOT_LOCK, ROOT_SIGN].contains(&name)
 }
@@ -33,8 +33,9 @@ pub fn stable_temp_name(name: &CStr) -> CString {
     from_number(fnv1a(name.to_bytes()))
 }
 
-/// The name that an entry has for a moment on its way from one spelling to that of `name`. It is
-/// none of an unfinished entry: what has it is the user's own, and nothing takes it for a leftover.
+/// The name that an entry has for a moment on its way from one spelling to that of `name`. It does
+/// not have the form of an unfinished entry: what has this name is the user's own, and no run takes
+/// it for a leftover.
 pub fn between_name(name: &CStr) -> CString {
     let text = format!(
         "{}{:032x}",
@@ -44,12 +45,12 @@ pub fn between_name(name: &CStr) -> CString {
     CString::new(text).expect("hexadecimal digits hold no NUL")
 }
 
-/// Whether `name` has the form of those that entries have on their way to another spelling.
+/// Whether `name` has the form that [`between_name`] gives.
 pub fn is_between_name(name: &CStr) -> bool {
     has_form(name, BETWEEN)
 }
 
-/// The FNV-1a hash of some bytes.
+/// The FNV-1a hash of some bytes, of 128 bits.
 pub fn fnv1a(bytes: &[u8]) -> u128 {
     const BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
@@ -58,8 +59,8 @@ pub fn fnv1a(bytes: &[u8]) -> u128 {
     })
 }
 
-/// The name of the lock file for a single file called `name`. A NUL keeps it apart from all names
-/// of unfinished copies.
+/// The name of the lock file for a single file called `name`. The NUL is hashed, too, which keeps
+/// it apart from the names of all unfinished copies.
 pub fn lock_name(name: &CStr) -> CString {
     from_number(fnv1a(name.to_bytes_with_nul()))
 }

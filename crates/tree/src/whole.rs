@@ -1,4 +1,4 @@
-//! A small regular file in memory: what it was like, and all that is in it.
+//! A small regular file in memory: its metadata and all its content.
 
 use crate::{Done, ReadFile};
 use driftless_model::{Keep, Meta, Xattrs};
@@ -6,10 +6,10 @@ use std::ops::Range;
 
 /// Files up to this many bytes are moved whole.
 pub const WHOLE_BYTES_MAX: u64 = 256 * 1024;
-/// What the attributes of such a file may take of memory, in bytes: their names and values fit the
-/// head of a message then.
+/// The most bytes of memory that the extended attributes of such a file may take, so that their
+/// names and values fit the head of a message.
 pub const WHOLE_XATTRS_BYTES_MAX: u64 = 16 << 10;
-/// Block in which zeros may mean a hole; smaller blocks no file system has.
+/// Bytes of a block that may be a hole if it is all zeros: no file system has smaller blocks.
 const BLOCK_BYTES: usize = 512;
 
 /// A regular file with its metadata, read at one time.
@@ -26,7 +26,7 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// Reads an open file that was like `meta` a moment ago. `None` if it is larger than
+    /// Reads an open file that had the metadata `meta` a moment ago. `None` if it is larger than
     /// [`WHOLE_BYTES_MAX`], has attributes that take more than [`WHOLE_XATTRS_BYTES_MAX`], or
     /// changes meanwhile.
     pub fn read(file: &dyn ReadFile, meta: &Meta, keep: &Keep) -> Done<Option<Whole>> {
@@ -53,7 +53,7 @@ impl Whole {
     }
 }
 
-/// Only a file that shows a block of zeros is searched for holes.
+/// Where the file has data. Only one that shows a block of zeros is searched for holes.
 fn extents(file: &dyn ReadFile, data: &[u8], keep: &Keep) -> Done<Vec<Range<u64>>> {
     let size = data.len() as u64;
     if !keep.holes || !has_zero_block(data) {

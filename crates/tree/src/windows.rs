@@ -1,12 +1,13 @@
-//! The names of a directory in windows: so many are held at a time, however many there are.
+//! The names of a directory in windows, so that only one window of them is held at a time, however
+//! many names there are.
 
 use crate::{Dir, Done, Names};
 use std::sync::Arc;
 
-/// Names that are held of one directory at a time.
+/// About so many names of one directory are held at a time.
 pub const WINDOW_NAMES: usize = 16 * 1024;
 
-/// Lists a directory, window by window. Behind an error there is no other window.
+/// Lists a directory, window by window. After an error no window follows.
 pub fn windows<D: Dir + ?Sized>(dir: &Arc<D>) -> Done<impl Iterator<Item = Done<Names>> + use<D>> {
     let (mut stream, mut more) = (dir.list()?, true);
     Ok(std::iter::from_fn(move || {

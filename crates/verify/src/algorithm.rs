@@ -1,8 +1,8 @@
 //! The hash functions, their names, and a hasher that is fed piece by piece.
 //!
-//! BLAKE3 is our own choice: fast, a tree inside, collision resistant. The others are there for
-//! exchange with those who have lists already. XXH3 is the 128-bit variant, which finds accidents
-//! and no forgery.
+//! BLAKE3 is our own choice: it is fast, a tree inside, and collision resistant. The others are
+//! there for users who have lists of such sums already. XXH3 is the variant with 128 bits, which
+//! finds accidents but no forgery.
 
 use md5::Md5;
 use sha2::{Digest as _, Sha256, Sha512};
@@ -57,7 +57,7 @@ impl Algorithm {
         }
     }
 
-    /// Bytes of its digests.
+    /// The number of bytes of its digests.
     pub fn digest_bytes(self) -> usize {
         match self {
             Algorithm::Blake3 | Algorithm::Sha256 => 32,
@@ -66,8 +66,8 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm that a hash of this many bytes is taken for when nobody says which; BLAKE3
-    /// before SHA-256, MD5 before XXH3.
+    /// The algorithm that a hash of this many bytes is taken for when nobody says which: BLAKE3
+    /// before SHA-256, MD5 before XXH3. `None` if no algorithm has hashes of that length.
     pub fn guess(digest_bytes: usize) -> Option<Self> {
         [Algorithm::Blake3, Algorithm::Sha512, Algorithm::Md5]
             .into_iter()
@@ -86,7 +86,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// A digest from its bytes; `None` if no digest is that long.
+    /// A digest from its bytes; `None` if there are more than 64, which the longest digest has.
     pub fn from_bytes(digest: &[u8]) -> Option<Self> {
         let mut bytes = [0; DIGEST_BYTES_MAX];
         bytes.get_mut(..digest.len())?.copy_from_slice(digest);
@@ -96,7 +96,8 @@ impl Digest {
         })
     }
 
-    /// Reads hexadecimal digits in either case; `None` if there is anything else, or too much.
+    /// Reads hexadecimal digits in either case; `None` if there is anything else, an odd number of
+    /// digits, or more than 128.
     pub fn from_hex(hex: &[u8]) -> Option<Self> {
         if !hex.len().is_multiple_of(2) || hex.len() > 2 * DIGEST_BYTES_MAX {
             return None;
@@ -161,7 +162,7 @@ impl fmt::Debug for State {
 }
 
 impl Hasher {
-    /// The hash of nothing yet.
+    /// A hasher to which no bytes were added yet.
     pub fn new(algorithm: Algorithm) -> Self {
         Hasher(match algorithm {
             Algorithm::Blake3 => State::Blake3(Box::default()),
@@ -197,7 +198,7 @@ impl Hasher {
     }
 }
 
-/// The hash of bytes that are all there.
+/// The hash of bytes that are all in memory.
 pub fn digest_of(algorithm: Algorithm, bytes: &[u8]) -> Digest {
     if algorithm == Algorithm::Blake3 {
         return blake3::hash(bytes).into();

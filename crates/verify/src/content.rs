@@ -8,8 +8,8 @@ use driftless_model::Fault;
 use driftless_tree::ReadFile;
 use std::ops::Range;
 
-/// Bytes that are read at once: few enough to stay in the cache of a core, enough that the calls do
-/// not count.
+/// Bytes that are read at once: few enough to stay in the cache of a core, and enough that the cost
+/// of the calls does not count.
 pub const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Why content could not be hashed.
@@ -19,7 +19,7 @@ pub enum Unread {
     Fault(Fault),
     /// The file ended before the range did.
     Short,
-    /// Whoever asked for it asked to stop.
+    /// The run was asked to stop.
     Stopped,
 }
 
@@ -29,8 +29,11 @@ impl From<Fault> for Unread {
     }
 }
 
-/// The hash of a range of bytes; an end of `u64::MAX` means that of the file, wherever it is. Ends
-/// early when `stopped` says so.
+/// The hash of a range of bytes; an end of `u64::MAX` means the end of the file, wherever it is. A
+/// range that does not fit into `buffer` is read block by block, and `stopped` is asked after each.
+///
+/// # Errors
+/// Reading failed, the file ended before the range did, or `stopped` said so.
 pub fn digest_range(
     file: &dyn ReadFile,
     range: Range<u64>,
@@ -56,8 +59,11 @@ pub fn digest_range(
     }
 }
 
-/// The hash of a range that is at most one leaf of a hash tree, and that leaf; there is none when
-/// the range is empty.
+/// The BLAKE3 hash of a range that is at most one leaf of a hash tree, and that leaf; an empty
+/// range has no leaf.
+///
+/// # Errors
+/// Reading failed, or the file ended before the range did.
 pub fn hash_single(
     file: &dyn ReadFile,
     range: &Range<u64>,
@@ -76,9 +82,12 @@ pub fn hash_single(
     Ok((hasher.finalize().into(), leaves))
 }
 
-/// The chaining values of pieces `pieces` of the range that begins at `range.start`, each handed
-/// over with its number. Returns whether the content was in the page cache, so that hashing was all
-/// there was to do.
+/// Hands over the number and the chaining value of each of the pieces `pieces`, which are counted
+/// from `range.start` on and have `piece_bytes` each. Returns whether the content was in the page
+/// cache, so that there was nothing to do but to hash it.
+///
+/// # Errors
+/// Reading failed, or the file ended before the pieces did.
 pub fn hash_pieces(
     file: &dyn ReadFile,
     range: &Range<u64>,
@@ -107,8 +116,8 @@ pub fn hash_pieces(
     Ok(false)
 }
 
-/// Hashes pieces without copying what is in the page cache anyway, which takes a third of the time
-/// of hashing it.
+/// Hashes pieces in the page cache itself; `None` if they are not all there. To copy them first
+/// would take a third of the time that hashing takes.
 fn cached_pieces(
     file: &dyn ReadFile,
     bytes: Range<u64>,
@@ -136,7 +145,7 @@ fn read_range<'b>(
     }
 }
 
-/// Hands over a range block by block, as long as more is wanted.
+/// Hands over a range block by block, as long as `wants_more` says so.
 fn read_blocks(
     file: &dyn ReadFile,
     range: Range<u64>,

@@ -9,7 +9,7 @@ use std::ops::Range;
 /// Chaining value of a leaf.
 pub type Leaf = [u8; 32];
 
-/// The leaf size unless another is asked for: 1 MiB, which takes 32 bytes of the tree.
+/// Bytes of a leaf unless another size is asked for: 1 MiB. Each leaf takes 32 bytes of the tree.
 pub const LEAF_BYTES_DEFAULT: u64 = 1024 * 1024;
 
 /// Why parts do not make a hash tree.
@@ -18,7 +18,7 @@ pub enum BadTree {
     /// The leaf size is not a power of two, or below 1024.
     #[error("a leaf size must be a power of two from {PIECE_BYTES_MIN} on, and is {0}")]
     LeafSize(u64),
-    /// There are more or fewer leaves than the size of the file asks for.
+    /// There are more or fewer leaves than a file of this size has.
     #[error("{expected} leaves are expected, and {found} are there")]
     Count {
         /// Leaves that are there.
@@ -41,8 +41,11 @@ pub struct HashTree {
 }
 
 impl HashTree {
-    /// A tree from its parts; they are checked against each other. `root` is believed where there
-    /// are not even two leaves.
+    /// A tree from its parts, which are checked against each other. With fewer than two leaves
+    /// `root` is believed: it does not follow from the chaining value of a single leaf.
+    ///
+    /// # Errors
+    /// The parts do not make a hash tree.
     pub fn new(
         size: u64,
         leaf_bytes: u64,
@@ -67,7 +70,10 @@ impl HashTree {
         })
     }
 
-    /// The tree of bytes that are all there.
+    /// The tree of content that is all in memory.
+    ///
+    /// # Errors
+    /// `leaf_bytes` is not a power of two, or is below 1024.
     pub fn of(content: &[u8], leaf_bytes: u64) -> Result<Self, BadTree> {
         if !is_piece_size(leaf_bytes) {
             return Err(BadTree::LeafSize(leaf_bytes));
@@ -104,8 +110,8 @@ impl HashTree {
     }
 
     /// The byte ranges in which `other`, a tree with the same leaf size, differs: whole leaves,
-    /// neighbours joined, up to the end of the longer file. Trees with different leaf sizes can be
-    /// told apart by their hashes only.
+    /// neighbours joined, up to the end of the longer file. Of trees with different leaf sizes only
+    /// the hashes can be compared: if they differ, the range is the whole file.
     pub fn differing(&self, other: &HashTree) -> Vec<Range<u64>> {
         if self.size == other.size && self.root == other.root {
             return Vec::new();

@@ -2,18 +2,18 @@
 //!
 //! Everything here is the one-sided exact interval of Clopper and Pearson ("The use of confidence
 //! or fiducial limits illustrated in the case of the binomial", Biometrika 26, 1934): the largest
-//! fraction at which a sample with so few mismatches would still be seen with a probability of one
-//! minus the confidence. It treats draws as independent, which is on the safe side for a sample
-//! without replacement from a finite tree.
+//! fraction of mismatches in the trees at which a sample would have so few mismatches with a
+//! probability of one minus the confidence. It treats draws as independent, which is on the safe
+//! side for a sample without replacement from a finite tree.
 
-/// Steps of the bisection: more than the bits of a fraction.
+/// Steps of the bisection: more than an `f64` has bits for a fraction.
 const BISECTIONS: u32 = 200;
-/// A term this much smaller than the sum so far changes no digit of it.
+/// A term smaller than the sum so far by this factor changes no digit of the sum.
 const NEGLIGIBLE: f64 = 1e-18;
 
-/// How many entries must be sampled so that no mismatch among them bounds the mismatched fraction
-/// by `fraction` with `confidence`: ln(1 - c) / ln(1 - p), rounded up. Both lie strictly between 0
-/// and 1.
+/// How many entries must be sampled so that, if none of them mismatches, at most `fraction` of all
+/// entries do, with `confidence`: ln(1 - confidence) / ln(1 - fraction), rounded up. Both lie
+/// strictly between 0 and 1.
 pub fn samples_needed(confidence: f64, fraction: f64) -> u64 {
     debug_assert!(
         is_share(confidence) && is_share(fraction),
@@ -27,8 +27,8 @@ pub fn is_share(number: f64) -> bool {
     number > 0.0 && number < 1.0
 }
 
-/// The fraction of all entries that differ at most, with `confidence`, if `mismatches` of `samples`
-/// do.
+/// The largest fraction of all entries that may mismatch, with `confidence`, if `mismatches` of
+/// `samples` entries do. `confidence` lies strictly between 0 and 1.
 pub fn upper_bound(mismatches: u64, samples: u64, confidence: f64) -> f64 {
     debug_assert!(
         mismatches <= samples && is_share(confidence),
@@ -60,8 +60,8 @@ fn ln_ways(all: u64, few: u64) -> f64 {
 }
 
 /// The logarithm of the binomial probability of at most `few` mismatches among `all`, without the
-/// factor [`ln_ways`] of its last term. The terms are added from the last one down; above the mean
-/// each is smaller than the one before it.
+/// factor [`ln_ways`] of its last term. The terms are added from the last one down; each is smaller
+/// than the one before it as long as `fraction` is above `few` / `all`.
 fn ln_at_most(few: u64, all: u64, fraction: f64) -> f64 {
     let odds = (1.0 - fraction) / fraction;
     let (mut term, mut sum) = (1.0, 1.0);

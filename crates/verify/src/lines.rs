@@ -6,7 +6,8 @@
 
 use std::io::{self, BufRead, Read};
 
-/// The longest line that is read: a path of thousands of directories fits.
+/// Bytes of the longest line that is read, its end included: a path of thousands of directories
+/// fits.
 pub const LINE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Appends `name` with each byte of `special` escaped.
@@ -21,7 +22,8 @@ pub fn push_escaped(line: &mut Vec<u8>, name: &[u8], special: &[u8]) {
     }
 }
 
-/// Takes escapes back; `None` if there is one that does not exist.
+/// Replaces each escape by the byte that it stands for; `None` if there is an escape that does not
+/// exist.
 pub fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
     let mut found = Vec::with_capacity(name.len());
     let mut bytes = name.iter();
@@ -39,7 +41,8 @@ pub fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
     Some(found)
 }
 
-/// Splits a line into whether its name is escaped and the rest.
+/// Takes the backslash from the beginning of a line: returns whether there is one, so that the name
+/// is escaped, and the rest of the line.
 pub fn split_mark(line: &[u8]) -> (bool, &[u8]) {
     line.strip_prefix(b"\\")
         .map_or((false, line), |rest| (true, rest))
@@ -58,7 +61,7 @@ impl<R: BufRead> Lines<R> {
         Lines::ending_with(b'\n', input)
     }
 
-    /// Reads lines that end with this byte; behind the last one it may be missing.
+    /// Reads lines that end with the byte `end`; it may be missing after the last line.
     pub fn ending_with(end: u8, input: R) -> Self {
         Lines {
             input,
@@ -67,12 +70,16 @@ impl<R: BufRead> Lines<R> {
         }
     }
 
-    /// The number of the line that was read last; the first is 1.
+    /// The number of the line that was read last, the first being 1; at the end of the input, that
+    /// of the line that would come next.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The next line without its end.
+    /// The next line without its end; `None` at the end of the input.
+    ///
+    /// # Errors
+    /// Reading failed, or the line is longer than `LINE_BYTES_MAX`, 16 MiB.
     pub fn read(&mut self) -> io::Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         self.number += 1;

@@ -2,8 +2,8 @@
 //! read them.
 //!
 //! A line is `HASH  NAME`, or `TAG (NAME) = HASH`. The programs differ in what they escape in a
-//! name, and so do we. The sum of a range has a form that they do not take for the sum of a file:
-//! `HASH@START-END  NAME`.
+//! name, and each gets what it can read. The sum of a range has a form that they do not take for
+//! the sum of a file: `HASH@START-END  NAME`.
 
 use crate::algorithm::{Algorithm, Digest};
 use crate::lines::{push_escaped, split_mark, unescaped};
@@ -16,13 +16,13 @@ pub struct Line {
     pub digest: Digest,
     /// The algorithm, if the line says which.
     pub algorithm: Option<Algorithm>,
-    /// The bytes that were hashed, if not all.
+    /// The range of bytes that was hashed; `None` if it was the whole file.
     pub range: Option<Range<u64>>,
     /// The name.
     pub name: Vec<u8>,
 }
 
-/// Why a line is none of a list.
+/// Why a line is not one of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadLine {
     /// It has another form.
@@ -31,14 +31,14 @@ pub enum BadLine {
     /// There is an escape that does not exist.
     #[error("an unknown escape in the name")]
     Escape,
-    /// No algorithm has hashes of this length, or the stated one has not.
+    /// No algorithm has hashes of this length, or the stated one has others.
     #[error("a hash of another length than the algorithm has")]
     Length,
 }
 
-/// What is escaped in a name so that the usual program for `algorithm` reads it: coreutils 9 all
-/// three; b3sum 1.2 does not know `\r`; xxhsum 0.8.1 knows no escapes, so it gets them only where
-/// there is no other way.
+/// Which bytes of a name are escaped so that the usual program for `algorithm` reads it. coreutils
+/// 9 knows all three escapes; b3sum 1.2 does not know `\r`; xxhsum 0.8.1 knows none, so its names
+/// are escaped only if they hold a newline, where there is no other way.
 fn special(algorithm: Algorithm, name: &[u8]) -> &'static [u8] {
     match algorithm {
         Algorithm::Blake3 => b"\n\\",
@@ -68,7 +68,7 @@ pub fn push_line(
     line.push(b'\n');
 }
 
-/// Reads a line without its newline; `None` for an empty line or a comment.
+/// Reads a line, given without its newline; `None` for an empty line or a comment (`#`).
 pub fn parse_line(line: &[u8]) -> Result<Option<Line>, BadLine> {
     if line.is_empty() || line[0] == b'#' {
         return Ok(None);

@@ -3,13 +3,14 @@
 //!
 //! ```text
 //! driftless-manifest 1
-//! KIND MODE UID GID MTIME SIZE LINK XATTRS CONTENT NAME     for each entry; a backslash before KIND if NAME is escaped
+//! KIND MODE UID GID MTIME SIZE LINK XATTRS CONTENT NAME     for each entry; a backslash
+//!                                                           before KIND if NAME is escaped
 //! root HASH                                                 BLAKE3 of all lines above
 //! ```
 //!
-//! What a copy cannot keep (inode numbers, change and access times, allocation) is left out; so
-//! equal trees have equal manifests, however they came to be. The order of the lines is that of a
-//! walk that takes names sorted by bytes.
+//! Inode numbers, change times and allocation are left out, which a copy cannot keep, and access
+//! times, which reading changes; so equal trees have equal manifests, however they came to be. The
+//! order of the lines is that of a walk that takes names sorted by bytes.
 
 use crate::algorithm::Digest;
 use crate::lines::push_escaped;
@@ -19,12 +20,13 @@ use std::collections::HashMap;
 /// The first line.
 const HEADER: &str = "driftless-manifest 1";
 
-/// A manifest in the making: gives out its lines, newlines included.
+/// A manifest in the making: returns its lines, newlines included, for the caller to write.
 #[derive(Debug)]
 pub struct Manifest {
     hasher: blake3::Hasher,
     lines: u64,
-    /// Hard-link groups of which names are still to come: line of the first name, and how many.
+    /// Hard-link groups of which names are still to come, by device and inode: the line of the
+    /// first name, and how many names are to come.
     groups: HashMap<(u64, u64), (u64, u64)>,
 }
 
@@ -40,8 +42,9 @@ impl Manifest {
         (manifest, line)
     }
 
-    /// Adds the next entry: its path below the root (`.` is the root itself), and the hash of the
-    /// content of a regular file or of the target of a symbolic link.
+    /// Adds the next entry and returns its line. `path` is its path below the root (`.` is the root
+    /// itself), `content` the hash of the content of a regular file or of the target of a symbolic
+    /// link.
     pub fn add(&mut self, path: &[u8], entry: &Entry, content: Option<&Digest>) -> Vec<u8> {
         let special = b"\n\r\\";
         let mut line = Vec::with_capacity(path.len() + 192);
@@ -74,7 +77,8 @@ impl Manifest {
         line
     }
 
-    /// The line of the first name of the hard-link group, if this is a further one.
+    /// If this is a further name of a hard-link group, the number of the line of the group's first
+    /// name.
     fn group(&mut self, meta: &Meta) -> Option<u64> {
         if meta.kind == Kind::Dir || meta.nlink < 2 {
             return None;

@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// The numbers and paths of a sample, and the tree each was met in.
 type Drawn = BTreeMap<(u64, Box<[u8]>), Side>;
 
-/// Draws a sample of at most so many paths.
+/// Draws a sample of at most `samples_max` paths.
 #[derive(Debug)]
 pub struct Sampler {
     hash_seed: u64,
@@ -27,7 +27,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Draws at most `samples_max` paths; which ones, follows from `seed`.
+    /// Begins a sample of at most `samples_max` paths; which paths are drawn follows from `seed`.
     pub fn new(seed: u64, samples_max: u64) -> Self {
         let limit = AtomicU64::new(if samples_max == 0 { 0 } else { u64::MAX });
         Sampler {
@@ -43,8 +43,8 @@ impl Sampler {
         xxh3_64_with_seed(path, self.hash_seed)
     }
 
-    /// Offers a path, its [`number`](Sampler::number) and the tree that it was met in. One that was
-    /// offered before is known.
+    /// Offers a path, its [`number`](Sampler::number) and the tree that it was met in. A path that
+    /// was offered before changes nothing.
     pub fn offer(&self, number: u64, path: &[u8], side: Side) {
         if number > self.limit.load(Relaxed) {
             return;
@@ -79,7 +79,7 @@ impl Sampler {
     }
 }
 
-/// Neighbouring seeds become unlike ones (SplitMix64: Steele, Lea and Flood, "Fast splittable
+/// Makes unlike seeds of neighbouring ones (SplitMix64: Steele, Lea and Flood, "Fast splittable
 /// pseudorandom number generators", OOPSLA 2014). The hash adds its seed to short paths, so 1 and 2
 /// would otherwise draw similar samples.
 fn scattered(seed: u64) -> u64 {
@@ -125,9 +125,9 @@ mod tests {
         assert_eq!(root.finish(), [(RelPath::root(), Side::Source)]);
     }
 
-    /// With 100 of 1000 in each of 2000 samples, the squared deviations of how often each was drawn
-    /// add up to about 999 times the variance; chi-square with 999 degrees of freedom has a
-    /// standard deviation of 44.7. Seeds follow each other.
+    /// Each of 2000 samples has 100 of 1000 paths. The squared deviations of how often each path
+    /// was drawn add up to about 999 times the variance; chi-square with 999 degrees of freedom has
+    /// a standard deviation of 44.7. The seeds are consecutive numbers.
     #[test]
     fn each_path_is_drawn_equally_often() {
         const SEEDS: u64 = 2000;

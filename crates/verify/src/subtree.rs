@@ -1,10 +1,10 @@
-//! BLAKE3 cut into subtrees, so that many threads hash one file and get the hash that one thread
-//! would.
+//! BLAKE3 cut into subtrees, so that many threads can hash one file and get the hash that one
+//! thread would get.
 //!
 //! The BLAKE3 paper (section 2.1) gives each input a binary tree whose left subtrees are always
-//! full. Pieces of an equal size that is a power of two are such subtrees, only the last may be
-//! shorter; they can be hashed in any order ([`Pieces`]) and merged as they come ([`Merge`]). What
-//! waits to be merged stays small, because neighbours merge at once.
+//! full. Pieces of equal size, if that is a power of two, are such subtrees, and only the last may
+//! be shorter. They can be hashed in any order ([`Pieces`]) and merged as they come ([`Merge`]).
+//! What waits to be merged stays small, because neighbours merge at once.
 
 use crate::algorithm::Digest;
 use blake3::Hasher;
@@ -13,15 +13,15 @@ use blake3::hazmat::{
 };
 use std::collections::HashMap;
 
-/// The smallest piece: a chunk of BLAKE3.
+/// Bytes of the smallest piece: a chunk of BLAKE3.
 pub const PIECE_BYTES_MIN: u64 = blake3::CHUNK_LEN as u64;
 
-/// Whether a size can be that of pieces.
+/// Whether pieces can have this size: a power of two, and not below [`PIECE_BYTES_MIN`].
 pub fn is_piece_size(bytes: u64) -> bool {
     bytes.is_power_of_two() && bytes >= PIECE_BYTES_MIN
 }
 
-/// How many pieces an input has; the empty one has none.
+/// How many pieces an input of `bytes` bytes has; an empty input has none.
 pub fn pieces_of(bytes: u64, piece_bytes: u64) -> u64 {
     bytes.div_ceil(piece_bytes)
 }
@@ -35,7 +35,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Begins at `offset`, a multiple of `piece_bytes`.
+    /// Begins at byte `offset` of the input, a multiple of `piece_bytes`.
     pub fn new(piece_bytes: u64, offset: u64) -> Self {
         debug_assert!(is_piece_size(piece_bytes) && offset.is_multiple_of(piece_bytes));
         Pieces {
@@ -45,7 +45,7 @@ impl Pieces {
         }
     }
 
-    /// Adds bytes; hands over number and chaining value of each piece that they complete.
+    /// Adds bytes; hands over the number and the chaining value of each piece that they complete.
     pub fn update(&mut self, mut bytes: &[u8], done: &mut impl FnMut(u64, ChainingValue)) {
         while !bytes.is_empty() {
             let room = self.piece_bytes - self.at % self.piece_bytes;
@@ -78,7 +78,7 @@ fn hasher_at(offset: u64) -> Hasher {
     hasher
 }
 
-/// Merges the pieces of an input, in whatever order they come, to its hash.
+/// Merges the pieces of an input, in whatever order they come, into its hash.
 #[derive(Debug)]
 pub struct Merge {
     pieces: u64,
@@ -87,8 +87,10 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// Of an input of `pieces` pieces, at least two: the hash of a single one is not made from its
-    /// chaining value.
+    /// Begins with an input of `pieces` pieces.
+    ///
+    /// # Panics
+    /// There are fewer than two: the hash of a single piece is not made from its chaining value.
     pub fn new(pieces: u64) -> Self {
         assert!(pieces >= 2, "one piece is hashed as a whole");
         Merge {
@@ -98,7 +100,7 @@ impl Merge {
         }
     }
 
-    /// Adds piece number `index`, once.
+    /// Adds the chaining value of piece number `index`; each piece is added once.
     pub fn add(&mut self, index: u64, value: ChainingValue) {
         let (mut level, mut index, mut value) = (0, index, value);
         let mut width = self.pieces;
@@ -124,7 +126,7 @@ impl Merge {
         }
     }
 
-    /// The hash, once all pieces are there.
+    /// The hash; `None` until all pieces were added.
     pub fn root(&self) -> Option<Digest> {
         self.root
     }

@@ -1,10 +1,11 @@
 //! Sums of files and trees: what is asked, what is found, and what all threads of such a run share.
 //!
-//! The tasks are shares of the targets, directories, ranges of names, and large files; they stand
-//! in an [`Ordered`], and the queue of the pool holds a ticket for each. So any thread does the
-//! first task that waits, and what is found comes out as if one thread had gone through everything:
-//! targets as they were given, names sorted by bytes, a directory's content at its name. Pieces of
-//! large files are in the queue itself, before all tickets.
+//! The tasks are shares of the targets, directories, ranges of names, and large files. They wait in
+//! order in an [`Ordered`](driftless_pool::Ordered), and the queue of the pool holds a ticket for
+//! each. So any thread does the first task that waits, and what is found comes out as if one thread
+//! had gone through everything: targets as they were given, names sorted by bytes, the content of a
+//! directory in the place of its name. Pieces of large files are in the queue itself, before all
+//! tickets.
 
 mod file;
 mod found;
@@ -24,7 +25,8 @@ use driftless_pool::{Concurrency, Queue, Workload, descriptors, drive};
 use driftless_tree::HandlePool;
 use std::sync::atomic::AtomicBool;
 
-/// Hashes the targets.
+/// Hashes the targets, and tells `monitor` what is found, in order. Returns when all are done, or
+/// soon after `stop` is set.
 pub fn sum(
     options: &SumOptions,
     targets: Targets<'_>,

@@ -1,5 +1,5 @@
-//! The file that keeps the hash trees of many files, version 1. Text, so that a broken line can be
-//! named.
+//! The file that keeps the hash trees of many files, version 1. It is text, so that a broken line
+//! can be named.
 //!
 //! ```text
 //! driftless-tree 1
@@ -9,7 +9,9 @@
 //! end FILES
 //! ```
 //!
-//! Nothing is believed: counts reserve no memory, and hash and leaves must fit each other.
+//! What is read is not trusted: counts reserve no memory, and hash and leaves must fit each other.
+//! (The hash of a file of one leaf does not follow from that leaf, and is believed:
+//! [`HashTree::new`].)
 
 use crate::algorithm::Digest;
 use crate::hashtree::{BadTree, HashTree, Leaf};
@@ -31,13 +33,19 @@ pub struct TreeWriter<W> {
 }
 
 impl<W: Write> TreeWriter<W> {
-    /// Begins a file of trees with this leaf size.
+    /// Begins a file of trees with leaves of this many bytes.
+    ///
+    /// # Errors
+    /// The output cannot be written to.
     pub fn new(mut out: W, leaf_bytes: u64) -> io::Result<Self> {
         writeln!(out, "{HEADER}\nleaf {leaf_bytes}")?;
         Ok(TreeWriter { out, files: 0 })
     }
 
     /// Adds the tree of the file `name`.
+    ///
+    /// # Errors
+    /// The output cannot be written to.
     pub fn add(&mut self, name: &[u8], tree: &HashTree) -> io::Result<()> {
         let special = b"\n\r\\";
         let mut line = Vec::with_capacity(name.len() + 96);
@@ -63,7 +71,11 @@ impl<W: Write> TreeWriter<W> {
         &self.out
     }
 
-    /// Ends the file; without its last line it would count as cut off. Returns what was written to.
+    /// Ends the file with its last line, without which it would count as cut off. Returns what was
+    /// written to.
+    ///
+    /// # Errors
+    /// The output cannot be written to.
     pub fn finish(mut self) -> io::Result<W> {
         writeln!(self.out, "end {}", self.files)?;
         self.out.flush()?;
@@ -89,7 +101,10 @@ pub struct TreeReader<R> {
 }
 
 impl<R: BufRead> TreeReader<R> {
-    /// Reads the first lines.
+    /// Reads the first two lines.
+    ///
+    /// # Errors
+    /// They cannot be read, or this is not a tree file of version 1.
     pub fn new(input: R) -> Result<Self, BadTreeFile> {
         let mut reader = TreeReader {
             lines: Lines::new(input),
@@ -117,12 +132,16 @@ impl<R: BufRead> TreeReader<R> {
         Ok(reader)
     }
 
-    /// Bytes of a leaf of all trees in it.
+    /// The number of bytes of a leaf, the same for all trees of the file.
     pub fn leaf_bytes(&self) -> u64 {
         self.leaf_bytes
     }
 
-    /// The next file and its tree; `None` at the end.
+    /// The name of the next file and its tree; `None` at the end.
+    ///
+    /// # Errors
+    /// A line cannot be read, has another form than is expected, or does not fit the lines before
+    /// it.
     pub fn next_tree(&mut self) -> Result<Option<(Vec<u8>, HashTree)>, BadTreeFile> {
         if self.over {
             return Ok(None);

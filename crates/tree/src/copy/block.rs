@@ -6,7 +6,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::{IoSlice, IoSliceMut};
 
-/// A fault of moving content, on this side.
+/// A fault of moving content: of reading on the source's side, of writing on the replica's.
 pub fn io_fault(side: Side, errno: Errno) -> Fault {
     fault(
         side,
@@ -19,7 +19,8 @@ pub fn io_fault(side: Side, errno: Errno) -> Fault {
     )
 }
 
-/// Moves one block between descriptors; a write that ends short is continued.
+/// Moves one block between descriptors; a read or write that ends short is continued. Returns the
+/// number of bytes moved, fewer than the block has where the source ends.
 pub fn move_with(
     from: &OwnedFd,
     to: &OwnedFd,

@@ -1,4 +1,4 @@
-//! Comparing content: what was copied is read back, and where two files differ is found.
+//! Comparing content: reads back what was copied, and finds where two files differ.
 
 use crate::Done;
 use crate::copy::{ALIGN, Copier, Halt, Pace};
@@ -6,15 +6,16 @@ use crate::dir::ReadFile;
 use crate::dir_mut::WriteFile;
 use std::ops::Range;
 
-/// Pieces that are compared by their hashes where a file is on another host.
+/// Bytes of the pieces that are compared by their hashes where a file is on another host.
 pub const HASHED_BYTES: u64 = 64 * 1024;
 
 /// Ranges that differ are told in multiples of this many bytes.
 pub const DIFFERENCE_BYTES: u64 = 4096;
 
 impl Copier {
-    /// Copies a range like [`copy`](Copier::copy), reads it back, from the medium if asked for, and
-    /// tells as well whether it is what was read from the source.
+    /// Copies a range like [`copy`](Copier::copy) and reads it back, from the medium if asked for.
+    /// Returns the number of bytes copied, and whether what was read back is what was read from the
+    /// source.
     pub fn copy_verified(
         &mut self,
         (from, to): (&dyn ReadFile, &dyn WriteFile),
@@ -62,8 +63,9 @@ impl Copier {
         Ok(digest.finalize())
     }
 
-    /// Finds where a range of two files differs, in multiples of [`DIFFERENCE_BYTES`]. What only
-    /// one of them has differs, and so does what cannot be read from the replica.
+    /// Finds where a range of two files, source and replica, differs, in multiples of
+    /// [`DIFFERENCE_BYTES`]. What only one of them has counts as different, and so does what cannot
+    /// be read from the replica.
     pub fn differing(
         &mut self,
         files: (&dyn ReadFile, &dyn ReadFile),
@@ -77,7 +79,7 @@ impl Copier {
         self.differing_near(files, range, found, pace)
     }
 
-    /// Over a line, hashes say which pieces differ, and only those are read.
+    /// If a file is on another host, hashes say which pieces differ, and only those are read.
     fn differing_far(
         &mut self,
         files: (&dyn ReadFile, &dyn ReadFile),
@@ -107,7 +109,7 @@ impl Copier {
             let end = (at + half).min(range.end);
             pace(end - at)?;
             if !self.differing_piece(files, at..end, found)? {
-                // Which part of it is it that cannot be read?
+                // Some part of it cannot be read: find out which.
                 for start in (at..end).step_by(DIFFERENCE_BYTES as usize) {
                     let part = start..(start + DIFFERENCE_BYTES).min(end);
                     if !self.differing_piece(files, part.clone(), found)? {
@@ -120,7 +122,8 @@ impl Copier {
         Ok(())
     }
 
-    /// Compares a piece that fits into the buffer twice; `false` if the replica's cannot be read.
+    /// Compares a piece that fits into the buffer twice; `false` if it cannot be read from the
+    /// replica.
     fn differing_piece(
         &mut self,
         (source, replica): (&dyn ReadFile, &dyn ReadFile),
@@ -153,7 +156,7 @@ pub fn differing_pieces(
     differ.map(move |(_, start)| start..range.end.min(start + HASHED_BYTES))
 }
 
-/// Tells the blocks in which two pieces at offset `at` differ.
+/// Tells `found` the blocks in which two pieces at offset `at` differ.
 fn differing_blocks(left: &[u8], right: &[u8], at: u64, found: &mut dyn FnMut(Range<u64>)) {
     let end = at + left.len().max(right.len()) as u64;
     let mut start = at;

@@ -1,4 +1,4 @@
-//! Hashes of the pieces of a file (BLAKE3), by which two hosts find out where it differs.
+//! Hashes of the pieces of a file (BLAKE3), by which two hosts find out where their files differ.
 
 use crate::{Done, LocalFile, ReadFile};
 use std::ops::Range;
@@ -23,10 +23,10 @@ pub fn by_reading<F: ReadFile + ?Sized>(
     Ok(found)
 }
 
-/// The hashes of a range from the page cache, without copying; none if not all of it is there, or
-/// the file is not as long as the range.
+/// The hashes of a range from the page cache, without copying; `None` if not all of it is there, or
+/// the file ends before the range does.
 pub fn of_cached(file: &LocalFile, range: Range<u64>, piece: u64) -> Option<Vec<[u8; 32]>> {
-    // Behind the end of a file its last page is zeros.
+    // After the end of a file, the rest of its last page is zeros that are not its content.
     if range.is_empty() || file.meta().ok()?.size < range.end {
         return None;
     }

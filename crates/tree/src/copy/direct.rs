@@ -1,5 +1,5 @@
-//! Copying beside the page cache: what passes through it leaves it again (RWF_DONTCACHE,
-//! posix_fadvise(2)), or it is passed by (O_DIRECT).
+//! Copying that does not fill the page cache: content passes through the cache and leaves it again
+//! (RWF_DONTCACHE, posix_fadvise(2)), or passes it by (O_DIRECT).
 
 use crate::Done;
 use crate::copy::Copier;
@@ -61,8 +61,9 @@ impl Copier {
         Ok(())
     }
 
-    /// Moves a block past the cache, but for its end where that is not `aligned`; through it where
-    /// the device wants something else.
+    /// Moves a block of `len` bytes: the first `aligned` bytes past the page cache, the rest
+    /// through it. The whole block goes through the cache where the file system or the device wants
+    /// that.
     pub(super) fn move_direct(
         &mut self,
         from: &LocalFile,
@@ -105,8 +106,8 @@ impl Copier {
 }
 
 impl LocalFile {
-    /// A second descriptor of the same file that passes the page cache by, if the file system
-    /// offers one.
+    /// A second descriptor of the same file, with which reads and writes pass the page cache by, if
+    /// the file system offers one.
     fn direct(&self) -> Option<&OwnedFd> {
         let access = if self.side == Side::Source {
             OFlags::RDONLY

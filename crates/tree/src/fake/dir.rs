@@ -47,7 +47,7 @@ impl FakeDir {
         }
     }
 
-    /// What stands at a name that cannot be entered.
+    /// What stands at a name that could not be entered, with this fault.
     pub(super) fn place(self, name: CString, fault: &Fault) -> Place<FakeDir> {
         match self.look(&name) {
             Ok(meta) if !fault.is_missing() => Place::Entry {
@@ -82,7 +82,7 @@ impl FakeDir {
         self.tree.asked(self.side, call, &path)
     }
 
-    /// Passes the gate, and whatever the test has planned.
+    /// Passes the gate, and what the test has planned.
     fn changing(&self, call: Call, name: &CStr) -> Done {
         self.tree.0.gate.pass()?;
         self.asked(call, name)
@@ -175,7 +175,8 @@ impl FakeDir {
             }
             state.detach(self.ino, to);
         }
-        // It must not be gone in between.
+        // Not with `detach`: that would take a link from the entry, and all that is below a
+        // directory.
         let names = &mut state
             .nodes
             .get_mut(&from.ino)
@@ -410,7 +411,7 @@ impl Dir for FakeDir {
 }
 
 impl FakeDir {
-    /// Another directory of the same tree.
+    /// The directory of the same tree that has this token.
     fn other(&self, token: Option<(usize, u64)>, act: Act) -> Done<FakeDir> {
         let own = Arc::as_ptr(&self.tree.0) as usize;
         let ino = token

@@ -1,9 +1,9 @@
 //! Making the attributes of one entry equal: owner, extended attributes and ACLs, mode, times, in
 //! this order.
 //!
-//! The order matters. A change of owner drops setuid bits and `security.capability`, an ACL changes
-//! the mode, and the modification time is last, so that an entry that was left half done differs
-//! from its source.
+//! The order matters. A change of owner drops set-id bits and `security.capability`, and an ACL
+//! changes the mode. The modification time is last, so that an entry that was left half done
+//! differs from its source.
 
 use crate::Rights;
 use crate::local::look::fault;
@@ -25,7 +25,7 @@ const ACL_BITS: u32 = 0o777;
 /// The attribute that holds the ACL of an entry (acl(5), xattr(7)).
 pub const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 
-/// What an entry shall have; `None` leaves a property as it is.
+/// What an entry is to have; `None` leaves a property as it is.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Attributes {
     /// Owner.
@@ -37,8 +37,8 @@ pub struct Attributes {
     /// Permission bits, 07777.
     #[serde(deserialize_with = "bounds::maybe_mode")]
     pub mode: Option<u32>,
-    /// Nobody asked for that mode: where the file system has modes of its own, it is none to be
-    /// missed.
+    /// Nobody asked for that mode: where the file system has modes of its own, it is no fault that
+    /// this one cannot be set.
     pub mode_is_plain: bool,
     /// Whose rights the set-id bits among them stand for: the user and the group that the entry
     /// must belong to, where that matters. `None` if there are no such bits.
@@ -47,12 +47,12 @@ pub struct Attributes {
     pub mtime: Option<Stamp>,
     /// Access time.
     pub atime: Option<Stamp>,
-    /// All extended attributes that the entry shall have among those that `Keep` wants.
+    /// Among the extended attributes that `Keep` wants, all that the entry is to have.
     pub xattrs: Option<(Xattrs, Keep)>,
 }
 
 impl Attributes {
-    /// These, and a mode where none is to be kept.
+    /// These attributes, with the mode `plain` if they have none.
     pub fn or_mode(self, plain: u32) -> Self {
         Attributes {
             mode_is_plain: self.mode.is_none(),
@@ -61,7 +61,7 @@ impl Attributes {
         }
     }
 
-    /// Everything that `keep` names, as the source has it.
+    /// The attributes of the source that `keep` asks for.
     pub fn of(meta: &Meta, xattrs: Xattrs, keep: &Keep) -> Self {
         Attributes {
             uid: keep.owner.then_some(meta.uid),
@@ -77,7 +77,8 @@ impl Attributes {
 }
 
 impl Attributes {
-    /// Whether somebody else than the owner so far may have rights to a directory that gets them.
+    /// Whether these attributes may give somebody else than the present owner of a directory rights
+    /// to it.
     pub(crate) fn opens(&self) -> bool {
         let others = self.mode.is_some_and(|mode| mode & 0o077 != 0);
         let listed = self
@@ -101,9 +102,9 @@ impl Attributes {
     }
 }
 
-/// The permission bits that an ACL makes: rights of the owner, of the mask, or of the group where
-/// there is none, and of others (acl(5)). Its form is a version of 4 bytes, then entries of 8: a
-/// tag, rights, an identity.
+/// The permission bits that an ACL makes: the rights of the owner, of the mask (of the group if
+/// there is no mask), and of others (acl(5)). Its form is a version of 4 bytes, then entries of 8
+/// bytes: tag (2), rights (2) and identity (4), little-endian (linux/posix_acl_xattr.h).
 fn mode_of_acl(acl: &[u8]) -> Option<u32> {
     let rights = |wanted: u16| {
         let mut entries = acl.get(4..)?.chunks_exact(8);
@@ -171,7 +172,7 @@ impl Known {
     }
 }
 
-/// One entry in the course of having its attributes set.
+/// An entry whose attributes are being set.
 pub struct Setter<'a> {
     target: Target<'a>,
     side: Side,
@@ -181,7 +182,8 @@ pub struct Setter<'a> {
     mode_touched: bool,
     /// The mode was changed for a moment and must be set in any case.
     mode_lent: bool,
-    /// The mode that lets in nobody new while owner, group or ACL change, if the present one may.
+    /// The mode that lets in nobody new while owner, group or ACL change; `None` if the present one
+    /// lets in nobody new.
     narrower: Option<u32>,
     narrowed: bool,
 }
@@ -250,7 +252,7 @@ impl<'a> Setter<'a> {
         let is_refused = done == Err(Errno::PERM);
         let gives_group =
             is_refused && uid.is_some() && gid.is_some() && self.chown(None, gid).is_ok();
-        // What was refused leaves the mode as it is.
+        // A change that was refused leaves the mode as it is.
         self.mode_touched = !is_refused || gives_group;
         let act = if uid.is_some() {
             Act::SetOwner
@@ -260,12 +262,14 @@ impl<'a> Setter<'a> {
         self.owner_failed = !self.note(act, done);
     }
 
-    /// Before owner, group or ACL are others and the mode is not yet, and after an end between the
-    /// two, nobody shall have rights who had none and gets none: those of the group wait. With an
-    /// ACL they are its mask, so nobody in it has any (acl(5)).
+    /// Sets the narrower mode, before owner, group or ACL change. From that change until the mode
+    /// is set, and also if the run ends between the two, nobody may have rights who had none before
+    /// and is to get none. So the rights of the group wait. With an ACL they are its mask, so
+    /// nobody whom the ACL names has any meanwhile (acl(5)).
     fn narrow(&mut self) {
         if let Some(mode) = self.narrower.take() {
-            // Who may not set it changes nothing else either, or is told of it then.
+            // A user who may not set this mode can change nothing else either, or is told when that
+            // fails.
             self.narrowed = self.chmod(mode).is_ok();
         }
     }
@@ -303,7 +307,8 @@ impl<'a> Setter<'a> {
             if **name == *ACL_ACCESS {
                 self.narrow();
             }
-            // Whoever read them may be another host: what is not kept is not set either.
+            // Another host may have read them: an attribute that is not to be kept is not set,
+            // either.
             let set = |name: CString| self.with_right(known, |target| target.set(&name, value));
             let done = if keep.wants_xattr(name) {
                 c_name(name).and_then(set)
@@ -311,8 +316,8 @@ impl<'a> Setter<'a> {
                 Err(Errno::INVAL)
             };
             match done {
-                // Where there is another value, it is not done without: that would be more than the
-                // source has.
+                // A privileged attribute can be done without. Not so if the entry still has another
+                // value of it, which would be more than the source has.
                 Err(Errno::PERM)
                     if !Rights::own().may_set(name)
                         && !left.iter().any(|(other, _)| other == name) =>
@@ -324,8 +329,9 @@ impl<'a> Setter<'a> {
         }
     }
 
-    /// Removes what is not wanted, and returns what is there then. One attribute may be another
-    /// form of a second one, which goes with it: so what is equal is judged by what is left.
+    /// Removes what is not wanted, and returns what is left. The removal of one attribute may take
+    /// a second one with it, of which it is another form: so what is equal is judged by what is
+    /// left.
     fn remove_others(
         &mut self,
         known: &Known,
@@ -353,9 +359,9 @@ impl<'a> Setter<'a> {
         }
     }
 
-    /// An owner who may not write to his entry may not change `user.*` attributes either
-    /// (xattr(7)): he lends himself the right, with a mode that lets nobody else in. The mode that
-    /// it shall have is set afterwards.
+    /// Makes a change of extended attributes. An owner who may not write to his entry may not
+    /// change its `user.*` attributes either (xattr(7)): he lends himself the right, with a mode
+    /// that lets nobody else in. The mode that the entry is to have is set afterwards.
     fn with_right(
         &mut self,
         known: &Known,
@@ -380,8 +386,9 @@ impl<'a> Setter<'a> {
         self.note(act, done)
     }
 
-    /// Never wider than the source: without its user no set-user-id, without its group no
-    /// set-group-id, without its ACL no rights for the group (they are the ACL's mask).
+    /// Sets the mode, never wider than the source's: without the source's user no set-user-id,
+    /// without its group no set-group-id, without its ACL no rights for the group (they are the
+    /// ACL's mask).
     fn mode(&mut self, known: &Known, wanted: u32, attributes: &Attributes) {
         let mut mode = attributes
             .mode_of_acl()
@@ -408,8 +415,8 @@ impl<'a> Setter<'a> {
     }
 
     /// A set-id bit may be dropped without an error: by the kernel where the caller is not of the
-    /// file's group (chmod(2)), by servers of network file systems. Few entries have one, and of
-    /// these it is asked.
+    /// file's group (chmod(2)), by servers of network file systems. Few entries have such a bit;
+    /// these are looked at.
     fn check_setid(&self, mode: u32) -> Result<(), Errno> {
         if mode & SETID_BITS == 0 {
             return Ok(());
@@ -428,9 +435,10 @@ impl<'a> Setter<'a> {
         }
     }
 
-    /// The set-id bits that would lend the rights of somebody else than `lends`, and the one that
-    /// the kernel drops without a word: a group's, from a user who is not of the group (chmod(2)).
-    /// Where that group was to be `given`, it is as if it were not.
+    /// The set-id bits that an entry must not get: those that would lend the rights of somebody
+    /// else than `lends`, and set-group-id if the kernel would drop it without an error, because
+    /// the user is not of the group (chmod(2)). In the second case, a group that was to be `given`
+    /// counts as not given.
     fn foreign_bits(&mut self, lends: Lends, given: bool) -> u32 {
         let now = match self.look() {
             Ok(now) => now,
@@ -459,8 +467,8 @@ impl<'a> Setter<'a> {
         }
     }
 
-    /// A change of owner drops the set-id bits; an ACL that was set or removed changes the group
-    /// bits.
+    /// Whether a mode that was right has to be set again: a change of owner drops the set-id bits,
+    /// and an ACL that was set or removed changes the group bits.
     fn needs_mode_again(&self, mode: u32) -> bool {
         mode & SETID_BITS != 0 || !self.owner_failed && mode & GROUP_BITS != 0 || self.acl_failed
     }
@@ -486,10 +494,10 @@ impl<'a> Setter<'a> {
         self.note(Act::SetTimes, done);
     }
 
-    /// The kernel moves a time that the file system cannot keep to the first or last one that it
-    /// can, and says nothing.
+    /// Checks that a time was kept: the kernel replaces one that the file system cannot keep by the
+    /// first or last that it can, and says nothing.
     fn kept(&self, wanted: Stamp) -> Result<(), Errno> {
-        /// FAT keeps every second second.
+        /// FAT keeps times in steps of two seconds.
         const GRAIN_SEC_MAX: u64 = 2;
         let now = match self.target {
             Target::Open(fd) | Target::Pinned(fd) => rustix::fs::fstat(fd),
@@ -503,16 +511,17 @@ impl<'a> Setter<'a> {
     }
 }
 
-/// A mode with the rights of others that both modes give, and of the group's those that all others
-/// have too; none if the present mode is that.
+/// A mode between `now` and `wanted`: others have the rights that both modes give them, and the
+/// group has those of its rights in both that others have, too. `None` if group and others have
+/// just these rights now.
 fn narrower(now: u32, wanted: u32) -> Option<u32> {
     let both = now & wanted;
     let mode = now & 0o700 | both & (both & 0o007) << 3 | both & 0o007;
     (now & 0o077 != mode & 0o077).then_some(mode)
 }
 
-/// Where a file system has modes of its own, others cannot be set (vfat refuses with EPERM, others
-/// with EOPNOTSUPP; mount(8), ntfs-3g(8)).
+/// No error where a file system has modes of its own, so that no other mode can be set (vfat
+/// refuses with EPERM, others with EOPNOTSUPP; mount(8), ntfs-3g(8)).
 fn unless_fixed(errno: Errno) -> Result<(), Errno> {
     if matches!(errno, Errno::PERM | Errno::OPNOTSUPP) {
         Ok(())
@@ -521,8 +530,8 @@ fn unless_fixed(errno: Errno) -> Result<(), Errno> {
     }
 }
 
-/// Sets the mode of an entry that is no symbolic link. fchmodat(2) follows a link that somebody has
-/// put in its place.
+/// Sets the mode of an entry that is no symbolic link; `ELOOP` if it is one on a kernel without
+/// fchmodat2(2). fchmodat(2) would follow a link that somebody has put in its place.
 fn chmod_no_link(dir: BorrowedFd<'_>, name: &CStr, mode: Mode) -> Result<(), Errno> {
     match sys::fchmodat2(dir, name, mode.as_raw_mode()) {
         Err(Errno::NOSYS) => {}
@@ -553,7 +562,7 @@ fn spec(stamp: Option<Stamp>) -> Timespec {
     }
 }
 
-/// Another host may name what no attribute can be called.
+/// A name from another host may hold a NUL, which no attribute's name can.
 fn c_name(name: &[u8]) -> Result<CString, Errno> {
     CString::new(name).map_err(|_| Errno::INVAL)
 }

@@ -78,7 +78,8 @@ impl Dir for LocalDir {
 
     fn list(&self) -> Done<Box<dyn NameStream>> {
         let own = self.fd()?;
-        // The own handle has one place in the listing, and the one before may be under way still.
+        // This handle has one position in the listing, and an earlier listing may still be using
+        // it.
         let fd = if self.state.listed.swap(true, Relaxed) {
             Arc::new(self.fail(Act::List, opened_again(&own))?)
         } else {
@@ -240,7 +241,7 @@ impl DirMut for LocalDir {
                 AtFlags::empty(),
             ),
         )?;
-        // linkat(2) goes by the name, at which somebody else may have put another file.
+        // linkat(2) goes by the name, and somebody else may have put another file there.
         let linked = self.look(name);
         if linked.as_ref().is_ok_and(|linked| linked.id() == id) {
             return Ok(());
@@ -270,7 +271,8 @@ impl DirMut for LocalDir {
     }
 
     fn set_own(&self, known: &Known, attributes: &Attributes) -> Vec<Fault> {
-        // It would change the times; and from now on others may come in.
+        // The nest goes first: its removal would change the times later, and from now on others may
+        // come in.
         self.leave_nest();
         if attributes.opens() {
             self.state.given.store(true, Relaxed);
@@ -323,7 +325,7 @@ impl DirMut for LocalDir {
         };
         let (from_fd, to_fd) = (local.fd()?, self.changing()?);
         match fs::renameat_with(&*from_fd, name, &*to_fd, to, RenameFlags::NOREPLACE) {
-            // Not every kernel and file system can.
+            // Not every kernel and file system can refuse to replace (rename(2)).
             Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => match self.look(to) {
                 Ok(_) => self.fail(Act::Rename, Err(Errno::EXIST)),
                 Err(fault) if fault.is_missing() => self.take(from, name, to),

@@ -1,8 +1,9 @@
 //! Giving an entry the name at which a directory stands.
 //!
-//! Nothing is moved aside: what lies in the directory goes where it is, if all of it may, and then
-//! the empty directory and the entry change places. So whoever is killed in between leaves no tree
-//! under a name that nobody knows, and something always stands at the name.
+//! Nothing is moved aside: what lies in the directory is removed where it is, if all of it may go,
+//! and then the empty directory and the entry change places. So a run that is killed in between
+//! leaves no tree under a name that nobody knows; and where the kernel and the file system can
+//! exchange two names, something always stands at the name.
 
 use crate::DirMut;
 use crate::Done;
@@ -16,11 +17,12 @@ use rustix::io::Errno;
 use std::ffi::CStr;
 
 /// Renames `temp` to `name`, at which a directory stands that may go with at most `below_max`
-/// entries in it. Whoever may rename here can put another directory there meanwhile: what is
-/// removed is in the one that was counted, and an empty one is all that goes by name.
+/// entries in it. A user who may rename here can put another directory there meanwhile: so entries
+/// are removed only in the directory that was counted, and what is removed by its name must be
+/// empty.
 ///
-/// Returns the entries that went, also where something stays after all, which is seen before
-/// anything goes wherever a look can tell.
+/// Returns the entries below the directory that were removed, and what stays. Where a look can tell
+/// that something would stay, it is told before anything is removed.
 pub fn displace(dir: &LocalDir, temp: &CStr, name: &CStr, below_max: u64) -> Removed {
     let cleared = match enter_same(dir, name) {
         Ok(there) => below(name, clear_all(&there, below_max)),
@@ -38,8 +40,8 @@ pub fn displace(dir: &LocalDir, temp: &CStr, name: &CStr, below_max: u64) -> Rem
     }
 }
 
-/// Removes all that is in a directory, if it is at most `max` entries and nothing is known to keep
-/// any of them.
+/// Removes all that is in a directory, if there are at most `max` entries in it and nothing is
+/// known to keep any of them.
 fn clear_all(there: &LocalDir, max: u64) -> Removed {
     let counted = count_in(there, max);
     if counted.stays() {
@@ -67,8 +69,8 @@ fn change_places(dir: &LocalDir, temp: &CStr, name: &CStr) -> Done {
     let exchange = || renameat_with(&*fd, temp, &*fd, name, RenameFlags::EXCHANGE);
     match exchange() {
         Ok(()) => {}
-        // Not every kernel and file system can, and what comes from a lower layer cannot be renamed
-        // (overlayfs).
+        // Not every kernel and file system can exchange names, and what comes from a lower layer
+        // cannot be renamed (overlayfs).
         Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP | Errno::XDEV) => {
             dir.remove_dir(name)?;
             return dir.rename(temp, name);

@@ -17,9 +17,10 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// Where the progress of an unfinished file is kept.
+/// The attribute in which the progress of an unfinished file is kept.
 const PROGRESS: &CStr = c"user.driftless.resume";
-/// Largest note of progress; ext4 keeps all attributes of a file in one block of 4 KiB.
+/// Bytes of the largest note of progress; ext4 keeps all attributes of a file in one block of 4
+/// KiB.
 const PROGRESS_BYTES_MAX: usize = 2048;
 
 /// `TMPFS_MAGIC` of linux/magic.h.
@@ -40,7 +41,7 @@ pub struct LocalFile {
     pub(crate) side: Side,
     /// A second descriptor for direct I/O, opened when it is first wanted.
     pub(crate) direct: OnceLock<Option<OwnedFd>>,
-    /// What each change of it passes, where it is written.
+    /// The gate that each change of the file passes, if it was opened to be written.
     gate: Option<Arc<Gate>>,
 }
 
@@ -63,13 +64,14 @@ impl LocalFile {
         }
     }
 
-    /// Lets a change of it through.
+    /// Lets a change of the file through its gate.
     pub(crate) fn pass_gate(&self) -> Done {
         self.gate.as_ref().map_or(Ok(()), |gate| gate.pass())
     }
 
-    /// Hands over a range as it stands in the page cache, without copying it; `false` if it is not
-    /// all there, and then what was handed over, if anything, is not to be used.
+    /// Hands over a range as it stands in the page cache, without copying it. Returns `false` if
+    /// the range is not all there or is below 256 KiB, and then what was handed over, if anything,
+    /// is not to be used.
     pub fn with_cached(&self, range: Range<u64>, use_bytes: impl FnOnce(&[u8])) -> bool {
         if range.end - range.start < MAPPED_BYTES_MIN {
             return false;
@@ -104,8 +106,9 @@ impl LocalFile {
         Ok(Some(start..end.min(within.end)))
     }
 
-    /// Where the file system cannot tell (lseek(2): EINVAL), blocks of zeros count as holes. What
-    /// is found ends soon, since all of it is read twice.
+    /// Finds data where the file system cannot tell (lseek(2): EINVAL): blocks of zeros count as
+    /// holes. The range that is found ends after about `READ_TWICE_BYTES`, since the caller reads
+    /// all of it again.
     fn data_by_reading(&self, within: &Range<u64>) -> Result<Option<Range<u64>>, Errno> {
         let mut block = [0; HOLE_BYTES as usize];
         let (mut start, mut at) = (None, within.start);
@@ -167,7 +170,8 @@ impl ReadFile for LocalFile {
         cached.map_or_else(|| digests::by_reading(self, range, piece), Ok)
     }
 
-    /// Dirty pages stay when they are only advised away, hence the flush before (posix_fadvise(2)).
+    /// The flush comes first: the kernel does not let go of dirty pages when it is advised to
+    /// (posix_fadvise(2)).
     fn drop_cached(&self) -> Done {
         self.fail(Act::Flush, rustix::fs::fsync(&self.fd))?;
         self.fail(
@@ -210,7 +214,7 @@ impl WriteFile for LocalFile {
 
     fn allocate(&self, range: Range<u64>) -> Done {
         self.pass_gate()?;
-        // Memory needs no placing, and there it would only be touched twice.
+        // Memory needs no placing: there, to reserve would only touch each page twice.
         if rustix::fs::fstatfs(&self.fd).is_ok_and(|st| st.f_type as u64 == TMPFS_MAGIC) {
             return Ok(());
         }
@@ -232,8 +236,8 @@ impl WriteFile for LocalFile {
         self.fail(Act::Flush, rustix::fs::fsync(&self.fd))
     }
 
-    /// What is closed is a second descriptor of the same open file: the file system hears of each
-    /// (filp_flush of fs/open.c).
+    /// Closes a second descriptor of the same open file: the file system is told whenever one of
+    /// its descriptors is closed (filp_flush of fs/open.c).
     fn flush(&self) -> Done {
         let direct = self.direct.get().and_then(Option::as_ref);
         let close_one = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, 0).and_then(sys::close);

@@ -25,13 +25,13 @@ pub struct HandlePool {
     open_max: usize,
     open: AtomicUsize,
     order: Mutex<VecDeque<Weak<Node>>>,
-    /// What new entries look like on a device, where a look was needed.
+    /// What new entries look like, by the number of the device, where a look was needed.
     births: Mutex<HashMap<u64, Birth>>,
-    /// What the replica's first change waits for.
+    /// The gate that each change of the replica passes.
     gate: Arc<Gate>,
 }
 
-/// What an entry looks like that this process has just made for itself alone. Some file systems
+/// What an entry looks like that this process has just made for itself alone: some file systems
 /// have owners or modes of their own.
 #[derive(Debug, Clone, Copy)]
 pub struct Birth {
@@ -41,8 +41,8 @@ pub struct Birth {
 }
 
 impl HandlePool {
-    /// A pool for at most about `open_max` descriptors (the roots and those in use at the moment
-    /// come on top).
+    /// A pool for at most about `open_max` descriptors, but no fewer than 4 (those of the roots and
+    /// those in use at the moment come on top).
     pub fn new(open_max: usize) -> Arc<Self> {
         Arc::new(HandlePool {
             open_max: open_max.max(4),
@@ -77,8 +77,8 @@ impl HandlePool {
         } else {
             order.push_back(oldest);
         }
-        // Dropping the last reference to a node under this lock would be its own Drop's business
-        // only: it takes no lock here.
+        // This may drop the last reference to a node while the caller holds the lock of `order`: a
+        // node's Drop does not take that lock.
     }
 }
 
@@ -147,12 +147,12 @@ impl Node {
         self.side
     }
 
-    /// What stands before the first change of the replica that this belongs to.
+    /// The gate of the replica that this belongs to: each change passes it.
     pub fn gate(&self) -> &Arc<Gate> {
         &self.pool.gate
     }
 
-    /// Lets a change through.
+    /// Lets a change of a replica through its gate.
     pub fn pass_gate(&self) -> Done {
         if self.side == Side::Replica {
             self.pool.gate.pass()
@@ -161,7 +161,7 @@ impl Node {
         }
     }
 
-    /// What new entries look like on this directory's device, found by `probe` once.
+    /// What new entries look like on this directory's device, which `probe` finds out once.
     pub fn birth(&self, probe: impl FnOnce() -> Option<Birth>) -> Option<Birth> {
         let mut births = self.pool.births.lock();
         if let Some(birth) = births.get(&self.id.0) {
@@ -224,8 +224,8 @@ impl Node {
         }
     }
 
-    /// Opens the parent again through `..`, if it was taken away and this one is open: one call
-    /// where a deep walk is due otherwise.
+    /// Opens the parent again through `..`, if its descriptor was taken away and this one is open:
+    /// that is one call, where otherwise a walk from an open ancestor is due.
     pub fn revive_parent(&self) {
         let Some(parent) = &self.parent else { return };
         if parent.fd.lock().is_some() {
@@ -290,7 +290,7 @@ pub struct Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // Who may not change the tree any more leaves it to the next run.
+        // A run that may not change the tree any more leaves the nest to the next run.
         if self.above.pass_gate().is_ok()
             && let Ok(above) = self.above.fd()
         {

@@ -13,9 +13,9 @@ use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// The same directory with a place of its own in the listing (open(2): an open file description).
-/// Where the user has lost the right to open it since, the place is that of the handle, at the
-/// beginning.
+/// The same directory with a position of its own in the listing (open(2): an open file
+/// description). If the user has lost the right to open the directory since, it shares the position
+/// of `dir`, which is set back to the beginning.
 pub fn opened_again(dir: &OwnedFd) -> Result<OwnedFd, Errno> {
     match fs::openat(
         dir,
@@ -41,10 +41,10 @@ pub struct LocalNames {
 }
 
 impl LocalNames {
-    /// What no listing shows: the mark and the lock of a replica, which are files in its root, and
-    /// the directory of snapshots that stands there. Anywhere else, and of any other kind, such a
-    /// name is one like others. At the name of the trash nothing is shown, of whatever kind: what a
-    /// source has there must not take the place of what a replica keeps.
+    /// Whether no listing shows a name. In a root that is so for the mark, the lock and the sign of
+    /// a replica, which are files, and for the directory of snapshots. Anywhere else, or of another
+    /// kind, such a name is one like others. In a root nothing is shown at the name of the trash,
+    /// of whatever kind: what a source has there must not take the place of what a replica keeps.
     fn hides(&self, name: &CStr, kind: Option<Kind>) -> bool {
         let is_ours = || {
             let may_be = |is: Kind| kind.is_none_or(|kind| kind == is);

@@ -17,11 +17,13 @@ pub fn fault(side: Side, act: Act, errno: Errno) -> Fault {
     }
 }
 
-/// Blocks of a file at most: so many have a number of bytes.
+/// The most blocks, of 512 bytes each, that are told of a file: more would have more bytes than a
+/// number holds.
 const BLOCKS_MAX: u64 = u64::MAX / 512;
 
-/// A time as a file system tells it. What is told through FUSE is not checked by every kernel, and
-/// nanoseconds beyond a second would mean something else to utimensat(2).
+/// A time as a file system tells it, with no more nanoseconds than a second has. Not every kernel
+/// checks what it is told through FUSE, and larger numbers would mean something else to
+/// utimensat(2).
 pub fn stamp(sec: i64, nsec: u32) -> Stamp {
     Stamp {
         sec,
@@ -62,18 +64,19 @@ pub fn meta_open(fd: impl AsFd) -> Result<Meta, Errno> {
     first_look(fd).map(|look| look.0)
 }
 
-/// The metadata of what was just opened; and whether something is mounted there, which kernels tell
-/// from 5.8 on.
+/// The metadata of what was just opened, and whether something is mounted there (`None` before
+/// Linux 5.8, which does not tell).
 pub fn first_look(fd: impl AsFd) -> Result<(Meta, Option<bool>), Errno> {
     look_at(fd, c"", AtFlags::EMPTY_PATH)
 }
 
-/// Metadata of an entry with the flags of its inode, which statx(2) tells with all else, and
-/// whether something is mounted there.
+/// Metadata of an entry, with the flags of its inode where statx(2) can be asked, and whether
+/// something is mounted there; `None` where the kernel does not tell that.
 pub fn look_at(dir: impl AsFd, name: &CStr, flags: AtFlags) -> Result<(Meta, Option<bool>), Errno> {
     match fs::statx(&dir, name, flags, StatxFlags::BASIC_STATS) {
         Ok(st) => Ok((meta_of_statx(&st), is_mount_root(&st))),
-        // An old kernel does not have the call, and a sandbox that does not know it forbids it.
+        // An old kernel does not have the call, and a sandbox that does not know the call forbids
+        // it.
         Err(Errno::NOSYS | Errno::PERM) => fs::statat(
             &dir,
             name,
@@ -84,7 +87,8 @@ pub fn look_at(dir: impl AsFd, name: &CStr, flags: AtFlags) -> Result<(Meta, Opt
     }
 }
 
-/// When an entry was made, or with no name what is open, if the file system tells.
+/// When an entry was made, if the file system tells; with an empty name, when what is open was
+/// made.
 pub fn made_at(fd: impl AsFd, name: &CStr) -> Option<Stamp> {
     birth_of(
         &fs::statx(
@@ -102,8 +106,8 @@ fn birth_of(st: &Statx) -> Option<Stamp> {
     is_told.then(|| stamp(st.stx_btime.tv_sec, st.stx_btime.tv_nsec))
 }
 
-/// The flags that no copy gets. That of DAX is none of an entry, but says how its file system is
-/// mounted.
+/// The flags of an inode that no copy gets. That of DAX is not among them: it says how the file
+/// system is mounted, and nothing of the entry.
 fn unkept_of(attributes: StatxAttributes) -> Unkept {
     const FLAGS: [(StatxAttributes, Unkept); 6] = [
         (StatxAttributes::IMMUTABLE, Unkept::IMMUTABLE),
@@ -113,7 +117,7 @@ fn unkept_of(attributes: StatxAttributes) -> Unkept {
         (StatxAttributes::ENCRYPTED, Unkept::ENCRYPTED),
         (StatxAttributes::VERITY, Unkept::VERITY),
     ];
-    // Hardly any entry has one, and this is asked of each.
+    // Hardly any entry has such a flag, and each entry is asked.
     if !attributes.intersects(
         FLAGS
             .iter()

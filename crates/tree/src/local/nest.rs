@@ -3,10 +3,10 @@
 //!
 //! What has no handle (a link, a fifo, a device) is made by its name, and so is a directory: where
 //! others may rename, something else may stand at that name a moment later, and would get the
-//! attributes that were meant for the new entry. And who may look into the directory may open a
-//! file that was given to him, and write to it, before it has the rights that its content is to
-//! have. One nest does for all that is made in a directory; it goes before the directory gets its
-//! own attributes, or with the last handle on it.
+//! attributes that were meant for the new entry. And a user who may look into the directory could
+//! open a file that was given to him, and write to it, before the file has the mode that it is to
+//! have. One nest serves all that is made in a directory; it is removed before the directory gets
+//! its own attributes, or with the last handle on it.
 
 use crate::DirMut;
 use crate::Done;
@@ -35,8 +35,9 @@ impl LocalDir {
         self.state.private.load(Relaxed)
     }
 
-    /// Whether nobody else can put anything in the place of what is made here. The group's rights
-    /// bound those of an ACL (acl(5)); in a sticky directory everybody renames what is his alone.
+    /// Whether nobody else can put anything in the place of what is made here. An ACL gives nobody
+    /// more than the group bits of the mode show, which are its mask (acl(5)); in a sticky
+    /// directory a user can rename only what is his own.
     pub fn is_guarded(&self) -> bool {
         const STICKY: u32 = 0o1000;
         const WRITABLE: u32 = 0o022;
@@ -48,7 +49,8 @@ impl LocalDir {
 
     /// The nest in this directory, made if there is none.
     pub fn nest_local(&self) -> Done<LocalDir> {
-        // What has to be done before the first change may come by here, too.
+        // This comes before the lock is taken: what is done before the first change may itself ask
+        // for a nest.
         self.changing()?;
         let mut slot = self.state.nest.lock();
         if let Some(nest) = &*slot
@@ -72,7 +74,7 @@ impl LocalDir {
         Ok(nest)
     }
 
-    /// Lets go of the nest. Whoever is using it keeps it.
+    /// Lets go of the nest. A thread that is using it keeps it.
     pub fn leave_nest(&self) {
         let nest = self.state.nest.lock().take();
         drop(nest);
@@ -94,8 +96,8 @@ impl LocalDir {
             (made, Some(false)),
         );
         let is_closed = dir.first.mode & OTHERS == 0;
-        // Set-group-id is taken over from above (inode(7)); what shows rights of others has a mode
-        // that cannot be set.
+        // The directory may have taken over set-group-id from above (inode(7)). If it shows rights
+        // for others, the file system has modes of its own, which cannot be set.
         if is_closed && dir.first.mode != 0o700 {
             self.fail(Act::SetMode, fs::fchmod(&*dir.fd()?, Mode::RWXU))?;
         }
@@ -108,7 +110,7 @@ impl LocalDir {
         Ok(dir)
     }
 
-    /// Makes a directory in the nest and moves it here, where nothing may stand at its name.
+    /// Makes a directory in the nest and moves it to `name` here, at which nothing may stand.
     pub fn hatch_dir(&self, name: &CStr) -> Done<(OwnedFd, Stat)> {
         let (nest, temp) = (self.nest_local()?, temp_name());
         let made = nest.make_and_open(&temp)?;
@@ -130,7 +132,8 @@ impl LocalDir {
         }
     }
 
-    /// What somebody else has put in the place of a new directory is not empty, or no loss.
+    /// Makes a directory here, where others may put another one in its place. If that is not empty,
+    /// it is a fault; if it is empty, nothing is lost.
     fn make_in_sight(&self, name: &CStr) -> Done<(OwnedFd, Stat)> {
         let made = self.make_and_open(name)?;
         let mut names = Names::default();

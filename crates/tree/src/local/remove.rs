@@ -17,16 +17,16 @@ use std::ffi::{CStr, CString};
 
 /// Names that are held of one directory at a time.
 const WINDOW_NAMES: usize = 4096;
-/// Failures that a removal tells; what keeps an entry is seen by the first.
+/// The most failures that a removal tells; the first ones show what keeps an entry.
 pub const STUCK_MAX: usize = 64;
 
 /// What stays although what is around it goes.
 #[derive(Clone, Copy, Default)]
 pub struct Spared<'a> {
     /// What these rules leave out. The path is that of the directory in which the removal begins,
-    /// from where the rules see all others.
+    /// as the rules see it.
     pub rules: Option<(&'a Filter, &'a RelPath)>,
-    /// From the moment on that this says so, everything that is still there.
+    /// Everything that is still there once this says `true`.
     pub is_over: Option<&'a dyn Fn() -> bool>,
     /// A count looks at each entry for what would keep it: something that is mounted there, and
     /// flags (chattr(1)). Where all goes or nothing does, that has to be known before.
@@ -47,12 +47,12 @@ impl Spared<'_> {
 pub struct Removed {
     /// How many entries went.
     pub entries: u64,
-    /// How many entries a count came by: those that go and those that stay.
+    /// How many entries the walk met: those that go and those that stay.
     pub met: u64,
     /// Something was spared.
     pub spares: bool,
     /// What could not be removed, by its path below the directory in which the removal began, and
-    /// why: the first of it.
+    /// why; [`STUCK_MAX`] of them at most.
     pub stuck: Vec<(RelPath, Fault)>,
 }
 
@@ -62,7 +62,7 @@ impl Removed {
         self.spares || !self.stuck.is_empty()
     }
 
-    /// Whether all of it went.
+    /// The first fault, if something could not be removed. What was spared is no fault.
     pub fn done(self) -> Done {
         self.stuck.first().map_or(Ok(()), |(_, fault)| Err(*fault))
     }
@@ -250,8 +250,8 @@ impl<'a> Walk<'a> {
         self.frames.last().map_or(self.top, |frame| &frame.dir)
     }
 
-    /// Removes or counts an entry of the innermost directory, unless it is a directory, which must
-    /// be entered first: says so.
+    /// Removes or counts an entry of the innermost directory. Returns whether it is a directory
+    /// that must be entered first.
     fn meet(&mut self, name: &CStr, hint: Option<Kind>) -> bool {
         if self.is_over() {
             return false;
@@ -277,7 +277,8 @@ impl<'a> Walk<'a> {
         is_dir
     }
 
-    /// Whether something keeps an entry that is no directory, if that is asked; then it is stuck.
+    /// Whether something keeps an entry that is no directory, if the walk is wary; the entry is
+    /// stuck then.
     fn is_held(&mut self, name: &CStr) -> bool {
         let held = if self.spared.is_wary {
             what_holds(self.innermost(), name)
@@ -287,8 +288,8 @@ impl<'a> Walk<'a> {
         held.map_err(|fault| self.stuck(name, fault)).is_err()
     }
 
-    /// Whether it is a directory. Nobody asks rules of a guess; without rules, the kernel says it
-    /// when the entry is removed.
+    /// Whether an entry is a directory. Where the listing does not tell, rules and counts need a
+    /// look. A removal without rules takes it for no directory: the kernel says so if it is one.
     fn is_dir(&self, name: &CStr, hint: Option<Kind>) -> Done<bool> {
         match hint {
             Some(kind) => Ok(kind == Kind::Dir),
@@ -312,14 +313,16 @@ impl<'a> Walk<'a> {
         spares
     }
 
-    /// Removes what is no directory; says whether it is one.
+    /// Removes an entry that is not known to be a directory. Returns whether it is one that must be
+    /// entered.
     fn unlink(&mut self, name: &CStr) -> bool {
         let dir = self.innermost();
         let Err(fault) = dir.remove(name) else {
             self.removed.entries += 1;
             return false;
         };
-        // Linux says EISDIR, POSIX allows EPERM, which has other reasons, too (unlink(2)).
+        // Of a directory Linux says EISDIR. POSIX allows EPERM, which has other reasons, too
+        // (unlink(2)).
         let perhaps = fault.errno == Errno::PERM.raw_os_error();
         let is_dir = perhaps && dir.look(name).is_ok_and(|meta| meta.kind == Kind::Dir);
         if is_dir || fault.errno == Errno::ISDIR.raw_os_error() {
@@ -353,7 +356,8 @@ impl<'a> Walk<'a> {
         let acts = self.acts;
         let frame = self.frames.last_mut().expect("the caller holds a frame");
         if acts && !frame.stays {
-            // All that was read before is gone, and with it, in some file systems, the position.
+            // All that was read before is removed. In some file systems the position is no longer
+            // good then, so the listing begins anew.
             frame.at = 0;
         }
         let mut names = Names::default();
@@ -370,7 +374,7 @@ impl<'a> Walk<'a> {
         let progress = self.removed.entries > before || !subdirs.is_empty();
         let frame = self.frames.last_mut().expect("the caller holds a frame");
         frame.subdirs = subdirs;
-        // A listing that goes on showing what is gone would go on for ever.
+        // A listing that goes on showing removed names would never end.
         frame.over = names.is_empty() || acts && !frame.stays && !progress;
     }
 

@@ -3,12 +3,12 @@
 //!
 //! The `*xattrat` family (Linux 6.13, include/uapi/linux/xattr.h) is one call relative to a
 //! directory handle, where older kernels need a walk through `/proc/self/fd/N/name`, which costs
-//! three times as much. These functions check nothing but pass on slices whose lengths they take
+//! three times as much. These functions check nothing. They pass on slices, with lengths that come
 //! from the slices themselves.
 //!
-//! A file that is mapped may be cut off by others while it is read, which the kernel answers with
-//! SIGBUS (mmap(2)). It is caught: zeros take the place of what is missing, and whoever reads is
-//! told ([`Mapping::read`]).
+//! Others may cut off a mapped file while it is read, which the kernel answers with SIGBUS
+//! (mmap(2)). The signal is caught: zeros take the place of what is missing, and the reader is told
+//! ([`Mapping::read`]).
 #![allow(unsafe_code)]
 
 use rustix::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -52,7 +52,7 @@ fn check(returned: libc::c_long) -> Result<usize, Errno> {
     }
 }
 
-/// Whether this kernel has said that it lacks these calls (ENOSYS); then take the road through
+/// Whether this kernel has said that it lacks these calls (ENOSYS); then callers go through
 /// `/proc/self/fd`.
 pub fn xattrat_is_missing() -> bool {
     MISSING.load(Relaxed)
@@ -188,8 +188,8 @@ pub fn lock_byte(file: BorrowedFd<'_>, at: u64, kind: ByteLock) -> Result<(), Er
     if done == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
-/// The process whose lock stands in the way (fcntl(2), F_GETLK), if it is one that can be named
-/// here.
+/// The process whose lock keeps this process from such a lock (fcntl(2), F_GETLK), if there is one
+/// and it has a number in this process's name space.
 pub fn byte_holder(file: BorrowedFd<'_>, at: u64, kind: ByteLock) -> Option<u32> {
     let mut lock = byte(at, kind);
     // SAFETY: as above.
@@ -198,8 +198,8 @@ pub fn byte_holder(file: BorrowedFd<'_>, at: u64, kind: ByteLock) -> Option<u32>
     found.then(|| lock.l_pid.cast_unsigned())
 }
 
-/// Locks a file alone as long as this handle of it is open, without waiting (fcntl(2),
-/// F_OFD_SETLK). Only who has it open for writing can.
+/// Locks a file (its first byte) exclusively as long as this handle of it is open, without waiting
+/// (fcntl(2), F_OFD_SETLK). The file must be open for writing.
 pub fn hold_alone(file: BorrowedFd<'_>) -> Result<(), Errno> {
     let lock = byte(0, ByteLock::Exclusive);
     // SAFETY: as above.
@@ -264,12 +264,13 @@ pub struct Mapping {
 }
 
 thread_local! {
-    /// Addresses that this thread is reading from a mapping, and whether some of it was not there.
+    /// The addresses of the mapping that this thread is reading; an empty range if it reads none.
     static READING: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+    /// Whether some of that mapping was not there.
     static WAS_CUT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Pages that are asked about at a time.
+/// Pages that mincore(2) is asked about at a time.
 const MINCORE_PAGES: usize = 4096;
 
 static CATCH_SIGBUS: Once = Once::new();
@@ -280,7 +281,7 @@ fn page_bytes() -> usize {
 }
 
 impl Mapping {
-    /// Maps a range that is not empty.
+    /// Maps a range, which must not be empty.
     pub fn new(file: BorrowedFd<'_>, range: Range<u64>) -> Result<Self, Errno> {
         CATCH_SIGBUS.call_once(catch_sigbus);
         let skip = range.start % page_bytes() as u64;
@@ -309,9 +310,9 @@ impl Mapping {
         })
     }
 
-    /// Whether all of it is in the page cache (mincore(2)). In a file system that is the page cache
-    /// itself, such as tmpfs, holes are not, and must not be touched: to read one through a mapping
-    /// fills it.
+    /// Whether all of it is in the page cache (mincore(2)). In a file system that lives in the page
+    /// cache, such as tmpfs, holes are not in it, and must not be touched: to read a hole through a
+    /// mapping fills it.
     pub fn is_cached(&self) -> bool {
         let mut pages = [0u8; MINCORE_PAGES];
         (0..self.length)
@@ -371,8 +372,8 @@ fn catch_sigbus() {
     }
 }
 
-/// Puts zeros in the place of the rest of the mapping that this thread reads; any other SIGBUS ends
-/// the process as ever.
+/// Handles SIGBUS: puts zeros in the place of the rest of the mapping that this thread reads. A
+/// SIGBUS from anywhere else ends the process, as it would without this handler.
 extern "C" fn on_sigbus(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,

@@ -1,4 +1,5 @@
-//! Changing a directory without a trace in its time, or for a moment in its mode.
+//! Changing a directory without a trace in its modification time, or with another mode for a
+//! moment.
 
 use crate::local::look::meta_of;
 use driftless_model::Stamp;
@@ -7,9 +8,10 @@ use rustix::fs::{self, Mode, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Does something in a directory that leaves no trace in its times; nothing, if these cannot be
-/// read. The end of a run, where the last lock goes, has nobody to tell what failed, so both calls
-/// are made once more then.
+/// Does something in a directory, and sets the modification time of the directory back to what it
+/// was. Does nothing if that time cannot be read. At the end of a run, when the last lock is
+/// removed, nobody is there to be told of a failure, so reading and setting the time are tried
+/// twice.
 pub fn keep_times<T>(dir: &OwnedFd, act: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     let st = fs::fstat(dir).or_else(|_| fs::fstat(dir))?;
     let done = act()?;
@@ -33,8 +35,8 @@ pub fn set_mtime(dir: &OwnedFd, mtime: Stamp) -> Result<(), Errno> {
     fs::futimens(dir, &times).or_else(|_| fs::futimens(dir, &times))
 }
 
-/// Does something that only who may write to a directory can do. Its owner, who may not, lends
-/// himself the right.
+/// Does something that takes the right to write to a directory. If this user lacks that right and
+/// owns the directory, he has it for as long as the act takes.
 pub fn while_writable<T>(
     dir: &OwnedFd,
     mut act: impl FnMut() -> Result<T, Errno>,

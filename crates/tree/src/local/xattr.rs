@@ -8,11 +8,11 @@ use rustix::io::Errno;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 
-/// Largest list of names and largest value that Linux allows (XATTR_LIST_MAX, XATTR_SIZE_MAX of
-/// linux/limits.h).
+/// Bytes of the largest list of names and of the largest value that Linux allows (XATTR_LIST_MAX,
+/// XATTR_SIZE_MAX of linux/limits.h).
 const XATTR_BYTES_MAX: usize = 65536;
-/// What lists and values mostly fit into. The kernel allocates as much as it is offered, and above
-/// two pages that costs more than all the rest of the call.
+/// Bytes that most lists and values fit into. The kernel allocates as much memory as it is offered,
+/// and above two pages that costs more than all the rest of the call.
 const XATTR_BYTES_MOSTLY: usize = 512;
 
 /// How an entry is held.
@@ -22,7 +22,7 @@ pub enum Target<'a> {
     Open(BorrowedFd<'a>),
     /// A handle that was opened with O_PATH.
     Pinned(BorrowedFd<'a>),
-    /// A name in an open directory that nobody else can write to, or that is only read.
+    /// A name in an open directory, which nobody else can write to or which is only read.
     Name(BorrowedFd<'a>, &'a CStr),
 }
 
@@ -30,7 +30,7 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; XATTR_BYTES_MAX]);
 }
 
-/// `/proc/self/fd/N`, or the entry `name` in it. The kernel goes from there to the very inode that
+/// `/proc/self/fd/N`, or the entry `name` in it. The kernel leads this path to the very inode that
 /// is open.
 pub fn proc_path(fd: BorrowedFd<'_>, name: Option<&CStr>) -> CString {
     let mut path = format!("/proc/self/fd/{}", fd.as_raw_fd()).into_bytes();
@@ -125,8 +125,8 @@ impl Target<'_> {
             .map(Option::unwrap_or_default)
     }
 
-    /// The attributes that are kept, if they take no more than `bytes_max` of memory. No more than
-    /// that is read.
+    /// Reads the attributes that are kept; `None` if they take more than `bytes_max` bytes of
+    /// memory. Reading ends with the attribute that is too much.
     pub fn read_within(self, keep: &Keep, bytes_max: u64) -> Result<Option<Xattrs>, Errno> {
         if !keep.any_xattr() {
             return Ok(Some(Xattrs::default()));
@@ -134,8 +134,9 @@ impl Target<'_> {
         self.read_meeting((keep, bytes_max), |_| {})
     }
 
-    /// Reads the attributes that are kept, and tells the names of all attributes that are there,
-    /// also of those that are not kept.
+    /// Reads the attributes that are kept; `None` if they take more than `bytes_max` bytes of
+    /// memory. Tells `meets` the names of all attributes that are there, also of those that are not
+    /// kept.
     pub fn read_meeting(
         self,
         (keep, bytes_max): (&Keep, u64),

@@ -1,16 +1,18 @@
-//! The lock that all hosts see which share the locks of a file system: a file of mode 0600 in the
-//! root of the replica. It is made before the first change, and goes with the lock.
+//! The lock that is seen by all hosts that share the locks of a file system: a file of mode 0600 in
+//! the root of the replica, or beside a replica that is a single file. A run makes it before its
+//! first change, and removes it when it gives up the lock.
 //!
-//! Nobody can hold it who could not open it, and nobody can tell whether it is held, either. So
-//! there is a second file beside it, the sign, which everybody can read and whose lock decides
-//! nothing: whoever sees that it is not locked knows that the run is over that left both, and takes
-//! the lock's place. Everybody who can read a file can lock it with flock(2), so the sign is locked
-//! with fcntl(2), which takes rights to write, and is asked without being locked: who may only read
-//! it keeps nobody out. Who may write to a directory now says nothing of who may before the run is
-//! over, so the sign is always put up.
+//! A user who cannot open the file cannot hold the lock, and cannot tell whether it is held,
+//! either. So a second file stands beside it, the sign. Everybody can read the sign, and its lock
+//! decides nothing: a run that sees that the sign is not locked knows that the run that left both
+//! files is over, and removes them to take the lock itself. Everybody who can read a file can lock
+//! it with flock(2). So the sign is locked with fcntl(2), which takes the right to write, and other
+//! runs ask whether it is locked without locking it: a user who may only read it keeps nobody out.
+//! Those who may write to the directory may be others before the run is over, so a run always puts
+//! up the sign.
 //!
-//! Whoever may write to the directory can take the name away from the file that is locked. A run
-//! that is at work looks after its own.
+//! A user who may write to the directory can remove or rename the file that is locked. So a run at
+//! work looks whether its lock file is still at its name (`is_kept`).
 
 use crate::local::LocalDir;
 use crate::local::look::{fault, meta_again, meta_of};
@@ -31,7 +33,8 @@ use std::time::{Duration, Instant};
 
 /// How often a lock file is tried that others remove or replace meanwhile.
 const TRIES_MAX: u32 = 16;
-/// How our files are opened: nothing else is followed, waited for or made to be a terminal.
+/// How our files are opened: no link is followed, no fifo is waited for, and no terminal becomes
+/// that of this process.
 const OPEN: OFlags = OFlags::NOFOLLOW
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
@@ -59,16 +62,16 @@ impl Drop for FileLock {
     fn drop(&mut self) {
         self.traces.mtime = fs::fstat(&self.dir).map(|st| meta_of(&st).mtime).ok();
         let sign = self.sign.as_ref().map(|sign| (sign, sign_name(&self.name)));
-        // The sign is the last: a lock without one cannot be told from that of a run that is at
-        // work.
+        // The sign is removed last: other users cannot tell a lock file without a sign from that of
+        // a run at work.
         for (file, name) in std::iter::once((&self.file, self.name.clone())).chain(sign) {
             // What stands at the name now may be another run's.
             if fs::fstat(file)
                 .and_then(|st| is_still(&self.dir, &name, &st))
                 .unwrap_or(true)
             {
-                // This is the last call of a run, and nobody is there to be told, so it is made
-                // once more.
+                // This is the last call of a run, and nobody is there to be told of a failure, so a
+                // call that fails is made once more.
                 let _the_next_run_takes_it_up =
                     remove(&self.dir, &name) || remove(&self.dir, &name);
                 self.traces.wait = self.traces.wait.max(hidden_for(file));
@@ -78,8 +81,8 @@ impl Drop for FileLock {
 }
 
 /// How long a file that was removed while it is open may keep a hidden name. libfuse 2 does not
-/// count that, so nobody knows whether there is one where the file system is a FUSE
-/// (linux/magic.h).
+/// count such a name as a link, so on a FUSE file system (linux/magic.h) nobody knows whether there
+/// is one.
 fn hidden_for(file: &OwnedFd) -> Duration {
     const FUSE: u64 = 0x6573_5546;
     match () {
@@ -89,23 +92,25 @@ fn hidden_for(file: &OwnedFd) -> Duration {
     }
 }
 
-/// What removing an open file does later. NFS clients and many FUSE servers give it a hidden name,
-/// which goes some time after it was closed, and with that the time of the directory is another
-/// one.
+/// Undoes what the removal of an open file does later. NFS clients and many FUSE servers give such
+/// a file a hidden name, and remove that name some time after the file was closed, which changes
+/// the modification time of the directory.
 struct Traces {
     dir: Arc<OwnedFd>,
-    /// The time that the directory had, if that is known.
+    /// The modification time that the directory had, if it is known.
     mtime: Option<Stamp>,
     /// How long a file may have a name although it was removed.
     wait: Duration,
 }
 
 impl Traces {
-    /// How long the hidden names are waited for, how often is looked, and how long nothing more may
-    /// happen.
+    /// How long the removal of a hidden name is waited for, where there is one.
     const WAIT: Duration = Duration::from_secs(1);
+    /// How long it is waited for where nobody knows whether there is one.
     const WAIT_IN_DOUBT: Duration = Duration::from_millis(200);
+    /// How long it takes from one look at the directory to the next.
     const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+    /// The wait is over when nothing has happened for so long since the time was set back.
     const STILL: Duration = Duration::from_millis(100);
 
     fn wipe(&self, mtime: Stamp) {
@@ -131,8 +136,8 @@ impl Drop for Traces {
     }
 }
 
-/// Takes the lock of a directory, or of the entry `name` of it, if no directory above is locked;
-/// with `makes`, where there is none yet.
+/// Takes the lock of a directory, or of the entry `name` in it, if no directory above is locked.
+/// `makes` says that the lock file is made if there is none.
 pub fn take(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
     let lock = in_tree(dir, name, makes)?;
     if matches!(lock, Lock::Taken(_)) {
@@ -143,7 +148,7 @@ pub fn take(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
     Ok(above.map_or(lock, Lock::Taken))
 }
 
-/// Takes the lock of a directory, if there is one, whatever is locked above.
+/// Takes the lock of a directory if there is a lock file, whatever is locked above.
 pub fn take_within(dir: &LocalDir) -> Done<Lock> {
     in_tree(dir, None, false)
 }
@@ -183,7 +188,8 @@ fn in_tree(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
             return Ok(Lock::Missing(Errno::EXIST.raw_os_error()));
         }
         match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            // Whoever held it before may have removed it in between; then this lock is on nothing.
+            // The run that held it before may have removed the file in between; then this lock is
+            // on a file without a name.
             Ok(()) if is_still(&fd, &name, &st) != Ok(true) => {}
             Ok(()) => return Ok(held(fd, name, file)),
             Err(Errno::WOULDBLOCK) => return Ok(Lock::Taken(read_holder(&file))),
@@ -255,14 +261,14 @@ fn remove(dir: &OwnedFd, name: &CStr) -> bool {
     .is_ok()
 }
 
-/// Makes room at a name. A directory may hold what its owner misses: it becomes a leftover, of
-/// which a run says that it is not ours.
+/// Makes room at a name; returns whether it is free. A directory may hold what its owner would
+/// miss: it is renamed and becomes a leftover, of which a later run says that it is not ours.
 fn clear(dir: &OwnedFd, name: &CStr) -> bool {
     let aside = || fs::renameat(dir, name, dir, &*temp_name());
     remove(dir, name) || keep_times(dir, || while_writable(dir, aside)).is_ok()
 }
 
-/// Whose a file is that is not this user's.
+/// The owner of a file; `None` if it is this user's, or cannot be looked at.
 fn other_owner(dir: &OwnedFd, name: &CStr) -> Option<u32> {
     let owner = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
         .ok()?
@@ -270,7 +276,7 @@ fn other_owner(dir: &OwnedFd, name: &CStr) -> Option<u32> {
     (owner != geteuid().as_raw()).then_some(owner)
 }
 
-/// Puts up the file that shows that the lock is held, in the place of what an earlier run has left.
+/// Makes the sign, which shows that the lock is held, in the place of what an earlier run has left.
 /// It is locked before others can open it.
 fn put_sign(dir: &OwnedFd, lock: &CStr) -> Option<OwnedFd> {
     let name = sign_name(lock);
@@ -301,7 +307,8 @@ enum Told {
     Nothing,
 }
 
-/// Root is believed without a sign, too: nobody else can make a file of root's.
+/// What the sign of a lock tells. A lock file of root's counts as held without a sign, too: nobody
+/// else can make a file of root's.
 fn ask_sign(dir: &OwnedFd, lock: &CStr) -> Told {
     let Some(owner) = other_owner(dir, lock) else {
         return Told::Nothing;
@@ -314,7 +321,8 @@ fn ask_sign(dir: &OwnedFd, lock: &CStr) -> Told {
     }
 }
 
-/// Whether the sign of a lock is locked, if there is one of the lock's owner and that can be told.
+/// Whether the sign of a lock is locked; `None` if there is no sign of the lock's owner, or it
+/// cannot be asked.
 fn look_at_sign(dir: &OwnedFd, lock: &CStr, owner: u32) -> Option<bool> {
     let sign = fs::openat(dir, sign_name(lock), OPEN | OFlags::RDONLY, Mode::empty()).ok()?;
     let is_plain = |st: &Stat| {
@@ -326,8 +334,8 @@ fn look_at_sign(dir: &OwnedFd, lock: &CStr, owner: u32) -> Option<bool> {
     sys::is_held_alone(sign.as_fd()).ok()
 }
 
-/// Who works on a tree that a directory lies in; with `here`, on that directory itself. What may
-/// not be looked at, as an agent may look at nothing above its root, is not known to be locked.
+/// Who has locked a directory above this one or, with `here`, this one itself. A directory that
+/// this process may not look at counts as not locked: an agent may look at nothing above its root.
 fn held_above(dir: &OwnedFd, here: bool) -> Result<Option<Option<Holder>>, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut at = fs::openat(dir, c".", flags, Mode::empty())?;
@@ -349,7 +357,8 @@ fn held_above(dir: &OwnedFd, here: bool) -> Result<Option<Option<Holder>>, Errno
     }
 }
 
-/// Who has the lock of a directory. A file that is not this user's, or root's, keeps nobody out.
+/// Who has the lock of a directory. A lock file that is neither this user's nor root's keeps nobody
+/// out.
 fn holder_in(dir: &OwnedFd) -> Option<Option<Holder>> {
     let file = match fs::openat(dir, ROOT_LOCK, OPEN | OFlags::RDONLY, Mode::empty()) {
         Ok(file) => file,
@@ -369,8 +378,8 @@ fn id(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
     fs::fstat(fd).map(|st| (st.st_dev, st.st_ino))
 }
 
-/// A file that nobody else can have opened: this user's, with one name and no rights for others, as
-/// far as the file system has such.
+/// Whether nobody else can have opened a file: it is this user's, with one name and no rights for
+/// others, as far as the file system knows owners and rights.
 fn is_own_file(dir: &LocalDir, st: &Stat) -> bool {
     is_single_file(st) && dir.is_birth_of_own(st.st_uid, st.st_mode)
 }
@@ -379,7 +388,7 @@ fn is_single_file(st: &Stat) -> bool {
     FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1
 }
 
-/// Whether the name is still that of the file.
+/// Whether `name` is still that of the file.
 fn is_still(dir: &OwnedFd, name: &CStr, st: &Stat) -> Result<bool, Errno> {
     match fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(now) => Ok((now.st_dev, now.st_ino) == (st.st_dev, st.st_ino)),

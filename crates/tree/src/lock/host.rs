@@ -1,16 +1,17 @@
 //! Locks that keep other runs from a replica, and that no other user can take or hold.
 //!
 //! Whoever can open a directory can lock it (flock(2)), so a lock on the replica's root itself
-//! would be anybody's. There are two of our own.
+//! would be anybody's. So there are two locks of our own.
 //!
-//! *On this host*: a file that nobody else can open, in a folder that nobody else can change (into
-//! that of root others may look: mirrors listen for posts there), in which each directory of the
-//! host is one byte, found by the hash of its device and inode. A run locks the byte of its root,
-//! and shares those of all directories above: so runs on overlapping trees keep each other out, and
-//! runs side by side do not. Nothing is written to the tree.
+//! *On this host*: a file that nobody else can open, in a folder that nobody else can change.
+//! (Others may look into root's folder: mirrors listen for posts there.) In this file each
+//! directory of the host has one byte, found by the hash of its device and inode. A run locks the
+//! byte of its root alone, and takes shared locks on the bytes of all directories above: so runs on
+//! overlapping trees keep each other out, and runs side by side do not. Nothing is written to the
+//! tree.
 //!
 //! *Everywhere*: a file in the root, as far as its file system shares locks between hosts
-//! (`lockfile`).
+//! (`lock/file.rs`).
 
 use crate::local::LocalDir;
 use crate::local::look::fault;
@@ -28,8 +29,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Finds out since when the process runs that has a directory locked on this host, if one has: one
-/// that confines itself cannot later.
+/// Finds out which process has a directory locked on this host, if one has, and keeps since when
+/// that process runs: a process that confines itself cannot find that out later.
 pub fn prepare_holder(dir: &LocalDir) {
     let Ok(fd) = dir.fd() else { return };
     let above = crate::root::lineage(&fd)
@@ -45,8 +46,8 @@ pub fn prepare_holder(dir: &LocalDir) {
     }
 }
 
-/// Opens the files of this host's locks, if that was not done yet: a process that confines itself
-/// does so before.
+/// Opens the files of this host's locks, if that was not done yet. A process that confines itself
+/// cannot open them later.
 pub fn prepare_locks() {
     host_files();
 }
@@ -65,7 +66,9 @@ pub fn take(dir: &LocalDir, name: Option<&CStr>, reach: Reach) -> Done<Lock> {
     }
 }
 
-/// Bytes of the host's files. They are this process's, so they are held by one at a time.
+/// Locked bytes of the host's files. Such locks belong to the process and not to this value
+/// (fcntl(2)): of two values with the same byte, the first that is dropped gives it up for both. So
+/// a process holds one value at a time.
 struct HostLock(Vec<(BorrowedFd<'static>, u64)>);
 
 impl Held for HostLock {
@@ -107,7 +110,7 @@ fn on_host(dir: &OwnedFd, name: Option<&CStr>) -> Result<Lock, Errno> {
                     sys::byte_holder(file, at, kind).map(Holder::here),
                 ));
             }
-            // A home that is on a server may have no locks; the other files do.
+            // A home on a server may have no locks; the other files have.
             Err(errno) => missing = errno,
         }
     }
@@ -118,7 +121,7 @@ fn on_host(dir: &OwnedFd, name: Option<&CStr>) -> Result<Lock, Errno> {
     })
 }
 
-/// Who has the lock of this host on a directory; a lock that is missing if nobody has.
+/// Who has the lock of this host on a directory; [`Lock::Missing`] with 0 if nobody has.
 fn seen(dir: &OwnedFd) -> Result<Lock, Errno> {
     let own = byte_of(id_of(dir)?, c"");
     let holder = host_files()
@@ -135,7 +138,7 @@ fn id_of(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
 
 /// The byte of a directory, or of an entry of it.
 fn byte_of((device, inode): (u64, u64), name: &CStr) -> u64 {
-    /// Offsets are signed, and a byte has one behind it.
+    /// The largest offset of such a byte: offsets are signed, and the end of the byte is one, too.
     const OFFSET_MAX: u128 = (1 << 62) - 1;
     let id = [
         &device.to_le_bytes()[..],
@@ -153,8 +156,8 @@ fn host_files() -> &'static [OwnedFd] {
     FILES.get_or_init(open_host_files)
 }
 
-/// One in each place that is this user's own: some come when he logs in and go when he logs out,
-/// while his runs go on. Root's first place is always there.
+/// Opens one file in each place that is this user's own: some places come when he logs in and go
+/// when he logs out, while his runs go on. Root's first place is always there, and is enough.
 fn open_host_files() -> Vec<OwnedFd> {
     let mut files: Vec<OwnedFd> = Vec::new();
     for (base, folders, name) in places() {
@@ -163,8 +166,8 @@ fn open_host_files() -> Vec<OwnedFd> {
         let Some(file) = private_folder(&base, folders).and_then(open) else {
             continue;
         };
-        // A place may have two paths. Nothing is locked yet that would be given up with the second
-        // file.
+        // Two paths may lead to one place. The second file is closed again, which gives up all
+        // locks of this process on it (fcntl(2)); there are none yet.
         if !files.iter().any(|known| id_of(known) == id_of(&file)) {
             files.push(file);
         }
@@ -178,8 +181,8 @@ fn open_host_files() -> Vec<OwnedFd> {
 type Folders = &'static [&'static CStr];
 
 /// Where a user has state that is his own (file-hierarchy(7), XDG Base Directory Specification),
-/// and the name of the file there. Hosts may share a home, and number devices and inodes alike:
-/// there, each has a file of its own.
+/// and the name of the file there. Hosts may share a home, and have the same numbers for different
+/// devices and inodes: there, each host has a file of its own.
 fn places() -> Vec<(PathBuf, Folders, CString)> {
     const OURS: Folders = &[c"driftless"];
     let variable = |name: &str| {
@@ -211,8 +214,8 @@ fn places() -> Vec<(PathBuf, Folders, CString)> {
     places
 }
 
-/// Enters folders one within the other, making those that are missing; `None` unless all are this
-/// user's alone to change.
+/// Enters folders one within the other, and makes those that are missing; `None` unless nobody but
+/// this user can change any of them.
 fn private_folder(base: &Path, folders: Folders) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     // Our own folder, no part of a replicated tree.

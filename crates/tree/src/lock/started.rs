@@ -1,6 +1,6 @@
-//! Since when processes of this host run, for the messages that say who has a lock. The kernel
-//! tells of a byte that is locked only the process that has it (fcntl(2)), and a run locks when it
-//! begins.
+//! Since when processes of this host run, for the messages that say who has a lock. Of a locked
+//! byte the kernel tells only which process has it (fcntl(2)); a run takes its lock when it begins,
+//! so the start of the process is told instead.
 
 use driftless_lock::Mutex;
 use rustix::fs::{self, Mode, OFlags};
@@ -8,7 +8,8 @@ use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::sync::MutexGuard;
 
-/// When processes were started, by their numbers, of which this one may not be able to ask later.
+/// When processes were started, by their numbers: this process may not be able to ask for that
+/// later.
 static REMEMBERED: Mutex<BTreeMap<u32, i64>> = Mutex::new(BTreeMap::new());
 
 /// When a process was started, in seconds since 1970, as far as that can be told.
@@ -16,7 +17,7 @@ pub fn started(process: u32) -> Option<i64> {
     ask(process).or_else(|| remembered().get(&process).copied())
 }
 
-/// Keeps the time for when this process has confined itself.
+/// Keeps when a process was started, for the time after this process has confined itself.
 pub fn remember(process: u32) {
     let at = ask(process);
     remembered().extend(at.map(|at| (process, at)));
@@ -43,9 +44,9 @@ fn ask(process: u32) -> Option<i64> {
 
 /// Seconds between the start of the machine and that of the process.
 fn after_boot(stat: &[u8]) -> Option<i64> {
-    /// A second, as user space is told (time(7), `USER_HZ`).
+    /// Ticks of a second, as the kernel tells them to user space (time(7), `USER_HZ`).
     const TICKS: i64 = 100;
-    /// Of the fields behind the name, which ends at the last bracket.
+    /// Where `starttime` stands among the fields after the name, which ends at the last bracket.
     const FIELD: usize = 19;
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let ticks: i64 = std::str::from_utf8(&stat[name_end + 1..])

@@ -1,7 +1,7 @@
 //! Hashing one file: a small one at once, a large one in pieces that all threads share.
 //!
-//! A file is looked at again after it was read in more than one step: if it has changed, what was
-//! hashed is no state it ever had.
+//! After a file was read in more than one step, it is looked at again: if it has changed, what was
+//! hashed may be a state that it never had.
 
 use crate::algorithm::{Algorithm, Digest};
 use crate::content::{BUFFER_BYTES, Unread};
@@ -17,13 +17,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-/// From this size on a file is a task of its own.
+/// From this many bytes on, a file is a task of its own.
 const LARGE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Bytes of a piece, unless the leaves of a hash tree say otherwise.
 const PIECE_BYTES: u64 = 1024 * 1024;
 
-/// The most leaves of one tree, which is held in memory while its file is hashed: 8 GiB of them.
+/// The most leaves of one tree: they are held in memory while the file is hashed, and so many take
+/// 8 GiB.
 const LEAVES_MAX: u64 = 1 << 28;
 
 /// An open file that is to be hashed.
@@ -33,12 +34,12 @@ pub struct HashFile {
     pub(super) file: Box<dyn ReadFile>,
     pub(super) meta: Meta,
     pub(super) range: Range<u64>,
-    /// For a manifest.
+    /// The extended attributes, if they are wanted for a manifest.
     xattrs: Option<Xattrs>,
 }
 
 impl HashFile {
-    /// Opens a file; what keeps it from being hashed is found instead.
+    /// Opens a file; if it cannot be hashed, returns what is found at its path instead.
     pub fn open(
         target: &Arc<Target>,
         path: Vec<u8>,
@@ -94,7 +95,7 @@ impl HashFile {
         self.target.leaf_bytes.unwrap_or(PIECE_BYTES)
     }
 
-    /// How many pieces can be hashed apart from each other.
+    /// How many pieces can be hashed independently of each other.
     pub fn pieces(&self) -> u64 {
         if self.target.algorithm == Algorithm::Blake3 {
             pieces_of(self.length(), self.piece_bytes())
@@ -103,7 +104,7 @@ impl HashFile {
         }
     }
 
-    /// What came of it.
+    /// What is found at the path of a file, by what came of hashing it.
     pub(super) fn found(&self, hashed: Result<(Digest, Option<HashTree>), Unread>) -> Found {
         let (target, path) = (Some(self.target.clone()), self.path.clone());
         let hashed = hashed.and_then(|hashed| {
@@ -133,7 +134,8 @@ impl HashFile {
         Found { target, path, what }
     }
 
-    /// Files of the kernel (sysfs(5)) have the size of a page, whatever is in them.
+    /// Why there were fewer bytes than the size says. Files of the kernel (sysfs(5)) have the size
+    /// of a page, whatever is in them.
     fn why_short(&self) -> &'static str {
         let now = self.file.meta();
         let is_as_it_was = now.is_ok_and(|now| self.meta.unchanged(&now));
@@ -150,7 +152,7 @@ impl HashFile {
     }
 }
 
-/// The bytes of a file that are wanted.
+/// The range of a file that is to be hashed, or why there is none.
 fn range_of(wanted: Option<&Range<u64>>, meta: &Meta) -> Result<Range<u64>, String> {
     if meta.kind != Kind::File {
         return Err(format!("it is {} now", meta.kind.phrase()));
@@ -178,7 +180,7 @@ pub struct Large {
     pub(super) job: HashFile,
     /// Ranges of pieces that are waiting or being worked on.
     pub(super) pending: AtomicUsize,
-    /// What was hashed last was in the page cache.
+    /// Whether what was hashed last was in the page cache.
     pub(super) is_cached: AtomicBool,
     pub(super) state: Mutex<State>,
 }

@@ -20,19 +20,19 @@ pub enum Expected {
 /// A file to hash, or a directory with all files below it.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// Its path, followed as the user gave it.
+    /// Its path as the user gave it; symbolic links in it are followed.
     pub path: PathBuf,
-    /// Only these bytes of each file; an end of `u64::MAX` means that of the file.
+    /// Only these bytes of each file are hashed; an end of `u64::MAX` means the end of the file.
     pub range: Option<Range<u64>>,
     /// The hash function.
     pub algorithm: Algorithm,
-    /// Hash trees with leaves of this size are wanted, too; for BLAKE3 only.
+    /// Hash trees with leaves of this many bytes are wanted, too; for BLAKE3 only.
     pub leaf_bytes: Option<u64>,
-    /// What it should be; a directory is not expected then.
+    /// What it should be; a directory is a problem then.
     pub expected: Option<Expected>,
 }
 
-/// What stands in a list in a target's place: where, and why it names none.
+/// A line of a list that names no target: where it stands, and why it names none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{list} {why}")]
 pub struct BadTarget {
@@ -45,10 +45,10 @@ pub struct BadTarget {
 /// What was found at a path.
 #[derive(Debug)]
 pub struct Found {
-    /// The target it belongs to; none if that could not be known.
+    /// The target it belongs to; `None` if a list did not name one ([`BadTarget`]).
     pub target: Option<Arc<Target>>,
-    /// The path: that of the target, and the names below it. For a manifest the names alone, `.`
-    /// for the root.
+    /// The path: that of the target, and the names below it; empty without a target. For a manifest
+    /// the names alone, `.` for the root.
     pub path: Vec<u8>,
     /// What it is.
     pub what: What,

@@ -1,8 +1,8 @@
-//! One thread of such a run.
+//! One thread of a run that hashes targets.
 
 use crate::sum::run::Sums;
 
-/// One thread's hands.
+/// What one thread has while it works.
 pub struct Hands<'a, 'r> {
     /// The run.
     pub sums: &'a Sums<'r>,

@@ -13,11 +13,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes between two looks at whether somebody is idle or the run was stopped: more of longer
-/// files, since each step has a price.
+/// The most bytes (but at least a piece) that a thread hashes between two looks at whether another
+/// thread is idle or the run was stopped. Longer files have longer steps up to that, since each
+/// step costs something.
 const STEP_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// A file is hashed in at least about so many steps.
+/// A large file is hashed in at least about so many steps, or in as many as it has pieces.
 const STEPS_MIN: u64 = 16;
 
 impl Hands<'_, '_> {
@@ -33,8 +34,8 @@ impl Hands<'_, '_> {
         job.found(hashed)
     }
 
-    /// What the kernel calls an empty file may have content (proc(5)), so those are read to their
-    /// end.
+    /// The hash of a file. A file that the kernel calls empty may have content (proc(5)), so it is
+    /// read to its end.
     fn digest(&mut self, job: &HashFile) -> Result<Digest, Unread> {
         let range = if job.meta.size == 0 {
             0..u64::MAX
@@ -68,8 +69,8 @@ impl Hands<'_, '_> {
             .expect("the hash was made from these leaves"))
     }
 
-    /// Hashes a range of the pieces of a large file, giving half of the rest away whenever somebody
-    /// is idle.
+    /// Hashes a range of the pieces of a large file, and gives half of the rest away whenever
+    /// another thread is idle.
     pub fn pieces(&mut self, large: &Arc<Large>, mut range: Range<u64>) {
         let (job, mut values) = (&large.job, Vec::new());
         let step = ((job.length() / STEPS_MIN).min(STEP_BYTES_MAX) / job.piece_bytes()).max(1);
@@ -102,7 +103,8 @@ impl Hands<'_, '_> {
         }
     }
 
-    /// Where nobody waits for the file system, one thread a core is best.
+    /// Gives half of a range to an idle thread. Where the content is in the page cache, no thread
+    /// waits for the file system, and one thread for each core is best.
     fn share(&self, large: &Arc<Large>, range: &mut Range<u64>, step: u64) {
         let enough = large.is_cached.load(Ordering::Relaxed)
             && large.pending.load(Ordering::Relaxed) >= cores();

@@ -1,4 +1,4 @@
-//! What all threads of such a run share.
+//! What all threads of a run that hashes targets share.
 
 use crate::sum::file::Large;
 use crate::sum::found::{BadTarget, Found, Sum, Target, What};
@@ -11,31 +11,31 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, MutexGuard};
 
-/// What was found and waits for what stands before it, at most about this many.
+/// At most about this many finds wait until those before them in the order are told.
 const HELD_MAX: usize = 32 * 1024;
 
 /// So many leaves of a hash tree take about the memory of one find.
 const LEAVES_PER_FIND: usize = 4;
 
-/// The targets in order; in between, what keeps one from being known.
+/// The targets in order. A line of a list that names none is an error in the place of a target.
 pub type Targets<'t> = Box<dyn Iterator<Item = Result<Target, BadTarget>> + Send + 't>;
 
 /// How targets are worked on.
 #[derive(Debug, Clone, Default)]
 pub struct SumOptions {
-    /// How many requests are in flight.
+    /// How many requests are under way at the same time.
     pub jobs: Concurrency,
     /// Entries of all kinds are reported with their metadata, directories before what is in them.
     pub manifest: bool,
-    /// Device and inode of files that are passed over, since they are what the sums are written to.
+    /// Device and inode of files that are passed over, since the sums are written to them.
     pub left_out: Vec<(u64, u64)>,
 }
 
-/// Told what is found, in order, by one thread at a time.
+/// Is told what is found, in order, by one thread at a time.
 pub trait SumMonitor: Sync {
     /// Something was found.
     fn found(&self, found: &Found);
-    /// A few times a second.
+    /// Time has passed: called a few times a second.
     fn tick(&self);
 }
 
@@ -53,7 +53,7 @@ pub struct Sums<'r> {
     pub options: &'r SumOptions,
     /// What waits.
     pub queue: Queue<Item>,
-    /// Open directories.
+    /// The pool of open directories.
     pub handles: Arc<HandlePool>,
     /// Targets that were not looked at yet.
     pub targets: Mutex<Targets<'r>>,
@@ -108,7 +108,7 @@ impl<'r> Sums<'r> {
         }
     }
 
-    /// What was done so far, in entries and what bytes are worth of them.
+    /// What was done so far, in entries; [`BYTES_PER_ENTRY`] bytes count as one.
     pub fn work_so_far(&self) -> u64 {
         self.entries.load(Relaxed) + self.bytes.load(Relaxed) / BYTES_PER_ENTRY
     }

@@ -21,13 +21,13 @@ pub struct Folder {
     pub place: Position,
 }
 
-/// Targets, or what keeps them from being known, that were taken from the list; the first has the
-/// number that comes with them.
+/// Targets that were taken from the list, with an error in the place of each line that names none.
+/// The number of the first stands beside them.
 pub type Chosen = VecDeque<Result<Target, BadTarget>>;
 
 /// What waits in the order.
 pub enum Task {
-    /// The targets from this number on.
+    /// The targets that are still in the list, the first of this number.
     Targets(u64),
     /// Targets that were taken from the list already, the first of this number.
     Chosen(u64, Chosen),
@@ -35,7 +35,7 @@ pub enum Task {
     Dir(Arc<Folder>, CString),
     /// An open directory.
     Open(Box<Folder>),
-    /// More windows of a directory: names behind this one, the first of this number.
+    /// More windows of a directory: the names that sort after this one, the first of this number.
     More(Arc<Folder>, CString, u64),
     /// A range of names.
     Row(Row),
@@ -53,7 +53,7 @@ pub struct Row {
     pub range: Range<usize>,
     /// The number that the first of `names` has in the directory.
     pub base: u64,
-    /// Whether there may be names behind the last of `names`, and this range goes up to that.
+    /// Whether `range` goes up to the last of `names`, and the directory may have names after that.
     pub more: bool,
 }
 

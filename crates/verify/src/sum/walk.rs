@@ -1,8 +1,8 @@
 //! Going through the targets of sums: directories are listed in windows of sorted names, files are
 //! hashed or set apart.
 //!
-//! Whatever is met is either found at once or set apart as a task of its own at its place, and what
-//! comes after it goes back into the order for whoever is free.
+//! What is met is either dealt with at once, or set apart as a task of its own in its place. In the
+//! second case, what comes after it goes back into the order, for any thread that is free.
 
 use crate::algorithm::{Algorithm, Digest, digest_of};
 use crate::content::BUFFER_BYTES;
@@ -28,18 +28,18 @@ const FILL_NAMES: usize = 1024;
 /// Targets or names that one thread takes at once.
 const SHARE: usize = 64;
 
-/// What comes of an entry or a target.
+/// What came of an entry or a target that was met.
 pub enum Met {
-    /// It was dealt with.
+    /// It was dealt with, and this is found.
     Found(Found),
-    /// It has no sum.
+    /// It has no sum, or is left out.
     Nothing,
     /// It is a task of its own.
     Apart(Task),
 }
 
 impl<'a, 'r> Hands<'a, 'r> {
-    /// Hands for the run.
+    /// What a new thread of the run has.
     pub fn new(sums: &'a Sums<'r>) -> Self {
         Hands {
             sums,
@@ -135,7 +135,7 @@ impl<'a, 'r> Hands<'a, 'r> {
             Place::Entry { parent, name, meta } if meta.kind == Kind::File => {
                 self.file(&target, path, &*parent, &name)
             }
-            // The link itself is met only where it leads nowhere.
+            // A symbolic link itself is met only if it leads nowhere.
             Place::Entry { meta, .. } if meta.kind == Kind::Symlink => {
                 Met::what(&target, path, What::Missing)
             }
@@ -191,7 +191,8 @@ impl<'a, 'r> Hands<'a, 'r> {
         self.list(place, found, (Arc::new(folder), None, 0));
     }
 
-    /// Goes through the window of names behind `after`, after what was `found` already.
+    /// Lists the window of names that sort after `after`, or the first window, and goes through it.
+    /// What was `found` already is told first.
     fn list(
         &mut self,
         place: Position,
@@ -245,7 +246,8 @@ impl<'a, 'r> Hands<'a, 'r> {
         self.sums.finish(place, found);
     }
 
-    /// Keeps `keep` names of a row and gives the others back, with what may come behind them.
+    /// Keeps `keep` names of a row, and puts the others back into the order, with the windows that
+    /// may come after them.
     fn put_rest(&self, row: &mut Row, keep: usize) {
         let middle = (row.range.start + keep).min(row.range.end);
         let rest = middle..std::mem::replace(&mut row.range.end, middle);
@@ -361,7 +363,8 @@ fn other_entry(dir: &dyn Dir, name: &CStr) -> Done<(Entry, Option<Digest>)> {
     ))
 }
 
-/// The first `names_max` names of a directory behind `after`, sorted, and whether there are more.
+/// The first `names_max` names of a directory that sort after `after`, sorted, and whether there
+/// are more.
 fn window(dir: &dyn Dir, after: Option<&CStr>, names_max: usize) -> Done<(Names, bool)> {
     let mut stream = dir.list()?;
     let (mut kept, mut cut) = (Names::default(), false);
