@@ -10,7 +10,7 @@ use driftless_testkit::{FsKind, Scratch};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -262,7 +262,13 @@ fn the_service_manager_is_told_that_it_is_ready_goes_on_and_ends() {
         socket.set_read_timeout(patience).expect("a limit");
         let hear = || {
             let mut bytes = [0; 4096];
-            let count = socket.recv(&mut bytes).expect("a word in time");
+            let count = loop {
+                match socket.recv(&mut bytes) {
+                    // Whoever is stopped and goes on is interrupted (signal(7)).
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    count => break count.expect("a word in time"),
+                }
+            };
             String::from_utf8_lossy(&bytes[..count]).into_owned()
         };
         let environment = [("NOTIFY_SOCKET", &*typed), ("WATCHDOG_USEC", "4000000")];
