@@ -60,6 +60,10 @@ pub struct Options {
     /// A chosen path that the source lacks goes from the replica, where entries are deleted:
     /// somebody knows that it was there. Otherwise it is told, since it may have been mistyped.
     pub removes_chosen: bool,
+    /// What is on another file system or subvolume than the root of the replica is left as it is,
+    /// with all in it: the tree that is read is one that a snapshot was made of, which holds
+    /// nothing of that.
+    pub leaves_mounts: bool,
     /// How hard this process works.
     pub throttle: Throttle,
     /// Moves the content of files in the run's place; both trees are on this machine then.
@@ -70,6 +74,8 @@ pub struct Options {
     /// The replica that is meant, by the identity in its mark: where another one or none stands, nothing is
     /// made.
     pub known_replica: Option<u128>,
+    /// A replica whose mark says that it is the active side of its job is left alone.
+    pub refuses_active: bool,
     /// Entries that were removed before a connection was lost, by the same run as the user sees it:
     /// they count for the limit, too.
     pub deleted_before: u64,

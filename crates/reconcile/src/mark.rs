@@ -77,6 +77,9 @@ pub struct Mark {
     /// coordinator that goes on with it is another run by the number above. [`SOMEBODY`] where
     /// those of an earlier run are given time to notice that they may not any more.
     pub movers: Option<u128>,
+    /// Since when the replica is the active side of its job, in seconds since 1970: people work on
+    /// it, and no mirror may. Not if it follows its source.
+    pub active: Option<i64>,
     /// What may not be durable.
     pub unsettled: Vec<Unsettled>,
     /// Lines that are not understood.
@@ -130,6 +133,7 @@ impl Mark {
             identity,
             run: 0,
             movers: None,
+            active: None,
             unsettled: Vec::new(),
             other: Vec::new(),
         }
@@ -142,6 +146,7 @@ impl Mark {
             self.identity, self.run
         );
         text.extend(self.movers.map(|run| format!("movers {run:032x}\n")));
+        text.extend(self.active.map(|since| format!("active {since}\n")));
         for line in &self.unsettled {
             let word = if line.is_left { "left" } else { "since" };
             let Unsettled {
@@ -183,6 +188,7 @@ impl Mark {
             let words: Vec<&str> = line.split(' ').collect();
             match &words[..] {
                 ["movers", run] => mark.movers = Some(u128::from_str_radix(run, 16).ok()?),
+                ["active", since] => mark.active = Some(since.parse().ok()?),
                 [word @ ("since" | "left"), rest @ ..] => {
                     mark.unsettled.push(unsettled(*word == "left", rest)?)
                 }
@@ -245,6 +251,7 @@ impl Mark {
     /// Takes over what another mark of the same replica says.
     pub fn take_over(&mut self, other: Mark) {
         self.movers = self.movers.or(other.movers);
+        self.active = self.active.or(other.active);
         other.unsettled.into_iter().for_each(|line| self.add(line));
     }
 

@@ -49,7 +49,7 @@ pub use mounts::{
     MountPoint, has_names_as_given, mounts_below, shares_blocks, shown_twice, shows_changes_at_once,
 };
 pub use names::{NameHashes, NameStream, Names};
-pub use root::{Ancestor, Place, RootError, descend, descend_mut, locate, locate_mut};
+pub use root::{Ancestor, Place, RootError, descend, descend_mut, leads_to, locate, locate_mut};
 pub use submit::{Completion, NewEntry, Op, OpMut};
 pub use temp::{
     ROOT_MARK, between_name, is_between_name, is_root_name, is_temp_name, stable_temp_name,

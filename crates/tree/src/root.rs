@@ -326,6 +326,11 @@ fn id(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
     fs::fstat(fd).map(|st| (st.st_dev, st.st_ino))
 }
 
+/// Whether a path of this machine leads to the directory with this device and inode number.
+pub fn leads_to(path: &Path, id: (u64, u64)) -> bool {
+    fs::stat(path).is_ok_and(|now| (now.st_dev, now.st_ino) == id)
+}
+
 /// Opens the directory at `path` below `root`, name by name.
 pub fn descend(root: &DirRef, path: &RelPath) -> Done<DirRef> {
     path.names().try_fold(root.clone(), |dir, name| {

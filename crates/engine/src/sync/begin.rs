@@ -43,16 +43,21 @@ pub fn prepare_replica(
 /// Refuses what is not the replica that is meant, before anything of it is touched: the directory
 /// that a file system is mounted on, say.
 fn refuse_other(options: &Options, replica: &Replica) -> Result<(), RunError> {
-    let Some(known) = options.known_replica else {
+    if options.known_replica.is_none() && !options.refuses_active {
         return Ok(());
-    };
+    }
     let mark = match replica {
         Replica::There(dir) => unusable(options, Marks::read_own(dir, scope(options)))?,
         Replica::Missing(..) => None,
     };
-    match mark {
-        Some(mark) if mark.identity == known => Ok(()),
-        _ => Err(RunError::OtherReplica(options.replica.to_string())),
+    let path = options.replica.to_string();
+    let identity = mark.as_ref().map(|mark| mark.identity);
+    if options.known_replica.is_some() && options.known_replica != identity {
+        return Err(RunError::OtherReplica(path));
+    }
+    match mark.and_then(|mark| mark.active) {
+        Some(since) if options.refuses_active => Err(RunError::Active { path, since }),
+        _ => Ok(()),
     }
 }
 

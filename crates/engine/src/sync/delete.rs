@@ -128,6 +128,9 @@ impl Worker<'_> {
                 meta.kind == Kind::Dir,
             );
         let lacks = excluded || there(source.look(name))?.is_none();
+        if lacks && !excluded {
+            self.run.prove_source()?;
+        }
         Ok(if lacks {
             Standing::Extra(meta)
         } else {

@@ -10,6 +10,7 @@ use crate::sync::run::Run;
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use crate::tally::{Reason, add};
+use crate::trees::looks::there;
 use crate::trees::mounts::UNMOUNTED;
 use driftless_model::{
     Action, Class, Difference, Entry, Kind, Meta, Side, Unkept, What, Xattrs, escape,
@@ -160,7 +161,14 @@ impl Worker<'_> {
     /// Refuses an entry of the source that has the name of an unfinished copy: a run would take the
     /// one for the other.
     fn refuse_reserved(&mut self, visit: &Visit, name: &CStr, hint: Option<Kind>) -> Reconciled {
-        let kind = hint.map_or_else(|| visit.source.look(name).map(|meta| meta.kind), Ok)?;
+        let kind = match hint {
+            Some(kind) => kind,
+            None => match there(visit.source.look(name))? {
+                Some(meta) => meta.kind,
+                // It was chosen, and is gone; what the replica has at such a name is no copy of it.
+                None => return Ok(Verdict::Skipped(Reason::Filtered)),
+            },
+        };
         if !self.run.takes(visit, name, kind == Kind::Dir) {
             return Ok(Verdict::Skipped(Reason::Filtered));
         }

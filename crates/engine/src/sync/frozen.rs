@@ -6,6 +6,7 @@ use crate::sync::run::Run;
 use driftless_model::{Act, Fault, Meta, RelPath, Side, Unkept, errno};
 use driftless_tree::descend_mut;
 use std::ffi::CString;
+use std::sync::atomic::Ordering::Relaxed;
 
 const OWN: [(Unkept, &str); 2] = [
     (
@@ -47,8 +48,9 @@ impl Run<'_> {
             return named(replica.first_meta().unkept, &OWN);
         };
         let dir = descend_mut(replica, &above).ok()?;
+        // A tree that stays open may remember it as it was.
         let (around, there) = (
-            dir.first_meta(),
+            dir.meta().unwrap_or(*dir.first_meta()),
             CString::new(name)
                 .ok()
                 .and_then(|name| dir.look(&name).ok()),
@@ -57,9 +59,12 @@ impl Run<'_> {
         let sticky = || {
             there
                 .as_ref()
-                .filter(|there| takes_name(fault.act) && self.is_held_by_sticky(around, there))
+                .filter(|there| takes_name(fault.act) && self.is_held_by_sticky(&around, there))
                 .map(|_| STICKY)
         };
+        if around.unkept.has(Unkept::APPEND_ONLY) {
+            self.ground.has_append_only.store(true, Relaxed);
+        }
         own.or_else(|| named(around.unkept, &ABOVE)).or_else(sticky)
     }
 

@@ -9,6 +9,7 @@ use driftless_pool::Pace;
 use driftless_tree::{Copier, DirMutRef, DirRef, Ladder, Rights};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Copiers that are kept for the next thread that wants one, at most; each has a buffer.
 const COPIERS_MAX: usize = 16;
@@ -28,6 +29,8 @@ pub struct Ground {
     pub paces: Arc<(Option<Pace>, Option<Pace>)>,
     /// Where what is removed goes, if it is kept.
     pub trash: Arc<Trash>,
+    /// A directory of the replica was found to be append-only (chattr(1)).
+    pub has_append_only: Arc<AtomicBool>,
     copiers: Arc<Mutex<Vec<(Cache, Copier)>>>,
 }
 
@@ -43,6 +46,7 @@ impl Ground {
             )),
             ladder: Arc::default(),
             trash: Arc::default(),
+            has_append_only: Arc::default(),
             copiers: Arc::default(),
             roots,
         }

@@ -365,8 +365,14 @@ fn look_again<D: Dir + ?Sized>(
     (side, path): (Side, &Endpoint),
     root: &Arc<D>,
 ) -> Result<(), RunError> {
-    let found = where_it_was(side, path, root);
-    found.map(drop).ok_or_else(|| RunError::Unusable {
+    if where_it_was(side, path, root).is_some() {
+        return Ok(());
+    }
+    // It is not known where the path of a host leads that does not answer.
+    if let Some(loss) = path.lost() {
+        return Err(RunError::CutOff(loss.why));
+    }
+    Err(RunError::Unusable {
         path: path.to_string(),
         cause: "its path leads to another directory than before, or to none".into(),
     })

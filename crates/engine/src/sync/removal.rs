@@ -3,6 +3,7 @@
 use crate::sync::deletes::{Finished, PlanError};
 use crate::sync::run::Run;
 use crate::sync::task::Task;
+use crate::trees::precautions::refuse_doubt;
 use driftless_model::{Class, RelPath};
 use driftless_reconcile::Guard;
 use driftless_tree::descend_mut;
@@ -48,6 +49,7 @@ impl Run<'_> {
     /// that wait to be replaced.
     fn judged_plan(&self) -> Result<Option<Finished>, PlanError> {
         let (plan, guard) = (self.deletes.finished()?, self.guard());
+        self.refuse_emptied(plan.is_some())?;
         if guard.limit.is_none() {
             return Ok(plan);
         }
@@ -69,6 +71,18 @@ impl Run<'_> {
         )?;
         self.deletes.pass(deletes, unseen);
         Ok(plan)
+    }
+
+    /// What was no doubt when the trees were opened may be one now: the source was emptied
+    /// meanwhile.
+    fn refuse_emptied(&self, has_deletes: bool) -> Result<(), PlanError> {
+        let (source, replica) = &self.roots;
+        match replica {
+            Some(replica) if has_deletes && self.options.applies() => {
+                Ok(refuse_doubt(self.options, source, replica)?)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A directory that the source does not have any more, and the replica still has, was removed

@@ -4,8 +4,14 @@ use crate::sync::run::Run;
 use crate::sync::visit::Visit;
 use crate::trees::mounts::{MOUNTS_MAX, UNMOUNTED, at_or_below};
 use driftless_model::{Act, Class, Kind, Meta, Problem, RelPath, Side};
-use driftless_tree::DirRef;
+use driftless_mover::Trouble;
+use driftless_tree::{DirMutRef, DirRef, Names};
 use std::ffi::CStr;
+
+/// Why a directory of the source is not entered: its place on the replica is none that a snapshot
+/// holds.
+const MOUNTED_THERE: &str = "a file system or a subvolume of its own is there, which snapshots do not hold: \
+    what the other side has at this path has to be moved by hand, into it or elsewhere";
 
 impl Run<'_> {
     /// Whether something was mounted on a directory of the source in an earlier run, and is not
@@ -53,6 +59,24 @@ impl Run<'_> {
     pub fn is_foreign(&self, source: &DirRef) -> bool {
         self.options
             .is_foreign(source.first_meta().dev, self.roots.0.first_meta().dev)
+    }
+
+    /// Whether a directory of the replica lies on another file system than its root, and is left as
+    /// it is for that. What the source has there would have to go into it.
+    pub fn is_left(&self, source: &DirRef, replica: Option<&DirMutRef>) -> Result<bool, Trouble> {
+        let Some((root, replica)) = self.roots.1.as_ref().zip(replica) else {
+            return Ok(false);
+        };
+        let is_other = replica.first_meta().dev != root.first_meta().dev;
+        if !self.options.leaves_mounts || !is_other {
+            return Ok(false);
+        }
+        let mut names = Names::default();
+        source.list()?.fill(&mut names, 1)?;
+        if names.is_empty() {
+            return Ok(true);
+        }
+        Err(Trouble::Barred(Side::Replica, MOUNTED_THERE))
     }
 
     /// Whether a directory that cannot be entered is of another file system, such as where a file

@@ -75,6 +75,7 @@ impl Worker<'_> {
             }
             entered => entered?,
         };
+        let foreign = foreign || self.run.is_left(&source, replica.as_ref())?;
         let basis = parent
             .basis
             .as_ref()

@@ -6,7 +6,7 @@
 use crate::sync::run::Run;
 use driftless_model::{Act, Class, Fault, Meta, RelPath, Side, errno};
 use driftless_reconcile::{Agreement, mtimes};
-use driftless_tree::{Dir, Endpoint, HandlePool, Place};
+use driftless_tree::{Dir, Done, Endpoint, HandlePool, Place, leads_to};
 use std::sync::Arc;
 
 /// What a root is like now, if its path still leads to it.
@@ -20,6 +20,24 @@ pub fn where_it_was<D: Dir + ?Sized>(side: Side, path: &Endpoint, root: &Arc<D>)
 }
 
 impl Run<'_> {
+    /// A fault if the path of a source on this host leads to another directory by now, or to none:
+    /// then what is missed there proves nothing. A snapshot that somebody deletes loses what is in
+    /// it bit by bit, while its directories can still be listed.
+    pub fn prove_source(&self) -> Done {
+        let (path, root) = (&self.options.source, &self.roots.0);
+        if path.host.is_some() || self.is_single {
+            return Ok(());
+        }
+        match leads_to(&path.path, root.first_meta().id()) {
+            true => Ok(()),
+            false => Err(Fault {
+                side: Side::Source,
+                act: Act::FindAgain,
+                errno: errno::ESTALE,
+            }),
+        }
+    }
+
     /// Looks once more where the paths of both roots lead to, and reports what is not as the run
     /// leaves it.
     pub fn look_again_at_roots(&self) {

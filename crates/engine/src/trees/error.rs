@@ -17,6 +17,18 @@ pub enum RunError {
     /// There is nothing to compare with.
     #[error("\"{0}\": no such replica")]
     NoReplica(String),
+    /// Somebody has made the replica the active side of its job.
+    #[error(
+        "\"{path}\": it says that it is the active side since {}: people work on it, and nothing is changed there; \
+        driftless mirror failover has this host know of that, and driftless mirror failback brings back what was changed there",
+        moment(*since)
+    )]
+    Active {
+        /// Path of the replica.
+        path: String,
+        /// Since when, in seconds since 1970.
+        since: i64,
+    },
     /// A single entry, where a directory is asked for.
     #[error("\"{0}\": is no directory, and only directories are kept open")]
     NotTrees(String),

@@ -68,7 +68,7 @@ pub fn refuse_doubt(
     options: &Options,
     source: &DirRef,
     replica: &DirMutRef,
-) -> Result<(), RunError> {
+) -> Result<(), Refusal> {
     let has_entries = |dir: &dyn Dir| {
         let mut names = Names::default();
         dir.list()?.fill(&mut names, 1).map(|_| !names.is_empty())
@@ -78,8 +78,8 @@ pub fn refuse_doubt(
     }
     match has_entries(&**source) {
         Ok(true) => refuse_unlike(options, source, replica),
-        Ok(false) => Err(Refusal::EmptySource.into()),
-        Err(fault) => Err(Refusal::UnreadableSource(fault.cause()).into()),
+        Ok(false) => Err(Refusal::EmptySource),
+        Err(fault) => Err(Refusal::UnreadableSource(fault.cause())),
     }
 }
 
@@ -97,7 +97,7 @@ enum Likeness {
 /// Two trees that are meant for each other have a name in common at the top, if only for a file
 /// system that takes no heed of case. Of a source with more names than are held at a time, the
 /// replica is looked through again for each window, unless they are alike.
-fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirMutRef) -> Result<(), RunError> {
+fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirMutRef) -> Result<(), Refusal> {
     let is_whole = options
         .selection
         .as_ref()
@@ -116,8 +116,7 @@ fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirMutRef) -> Res
     Err(Refusal::Unlike {
         replica: options.replica.to_string(),
         meant: meant(options, source),
-    }
-    .into())
+    })
 }
 
 fn likeness(

@@ -2,14 +2,16 @@
 
 use super::Ready;
 use crate::sync::entry::{Intent, Met, Reconciled, Verdict};
+use crate::sync::run::Run;
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
-use driftless_model::{Action, Entry, Kind, What};
+use driftless_model::{Act, Action, Entry, Fault, Kind, Side, Unkept, What, errno};
 use driftless_mover::{Moved, Opened, Spot, Trouble, kind_changed};
 use driftless_reconcile::{Step, decide};
 use driftless_tree::DirRef;
 use std::ffi::CStr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 impl Worker<'_> {
     /// The short way for a file in a new directory: nothing to compare with, and one look through
@@ -69,6 +71,7 @@ impl Worker<'_> {
                 },
             ));
         }
+        self.run.refuse_append_only(visit)?;
         if meta.kind == Kind::File {
             return self.make_file(met, opened, None, intent);
         }
@@ -132,6 +135,7 @@ impl Worker<'_> {
         if !self.run.options.applies() {
             return Ok(Verdict::Changed(intent, Moved::default()));
         }
+        self.run.refuse_append_only(met.visit)?;
         if source.meta.kind == Kind::File {
             return self.make_file(met, ready.opened, ready.patch, intent);
         }
@@ -153,5 +157,26 @@ impl Worker<'_> {
         }
         let moved = self.mover.make_special(&spot, source, target.as_deref())?;
         Ok(Verdict::Changed(intent, moved))
+    }
+}
+
+impl Run<'_> {
+    /// In a directory that is append-only, an unfinished entry can be made, and neither be given
+    /// its name nor be removed (chattr(1)): once one was met, nothing more is made in such a
+    /// directory.
+    fn refuse_append_only(&self, visit: &Visit) -> Result<(), Trouble> {
+        if !self.ground.has_append_only.load(Relaxed) {
+            return Ok(());
+        }
+        let dir = visit.replica.as_ref().filter(|_| !visit.is_fresh());
+        let meta = dir.map(|dir| dir.meta()).transpose()?;
+        match meta.is_some_and(|meta| meta.unkept.has(Unkept::APPEND_ONLY)) {
+            false => Ok(()),
+            true => Err(Trouble::Failed(Fault {
+                side: Side::Replica,
+                act: Act::Rename,
+                errno: errno::EPERM,
+            })),
+        }
     }
 }
