@@ -906,3 +906,81 @@ fn snapshots_of_zfs_are_made_compared_and_read_where_zfs_has_them() {
     drop(mirror);
     drop(bound);
 }
+
+#[test]
+fn a_snapshot_that_somebody_deletes_takes_nothing_with_it() {
+    let near = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let far = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let (source, replica) = (subvolume(&near, "source"), subvolume(&far, "replica"));
+    fs::create_dir(source.join("dir")).expect("a directory");
+    let write_all = |byte: u8| {
+        for number in 0..20 {
+            for folder in ["", "dir"] {
+                let path = source.join(folder).join(format!("{number}"));
+                fs::write(path, vec![byte; 1 << 20]).expect("a file");
+            }
+        }
+    };
+    write_all(1);
+    let keys = format!("{KEYS}[cycle]\nevery = \"1h\"\n[limits]\nbytes_per_second = \"10M\"\n");
+    let mirror = Mirror::between(&source, &replica, &keys);
+    mirror.barrier();
+    write_all(2);
+    let first = snapshot(&mirror);
+    let waits = mirror.command("barrier").spawn();
+    let began = Instant::now();
+    let newest = loop {
+        let now = mirror.status()["cycle"].clone();
+        let name = now["snapshot"].as_str().unwrap_or_default().to_owned();
+        if name != first && now["stage"] == "copying" {
+            break name;
+        }
+        assert!(began.elapsed() < LIMIT, "{now}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    std::thread::sleep(Duration::from_millis(300));
+    btrfs(
+        &["subvolume", "delete"],
+        &[&source.join(".driftless-snapshots").join(newest)],
+    );
+    // The next one is made at once, and what was waited for is there.
+    let _done = waits.wait().expect(0);
+    assert_eq!(mirror.status()["deleted"], 0, "{}", mirror.status());
+    for folder in ["", "dir"] {
+        for number in 0..20 {
+            let path = Path::new(folder).join(format!("{number}"));
+            assert_eq!(
+                fs::read(replica.join(&path)).expect("it is there"),
+                fs::read(source.join(&path)).expect("it is there")
+            );
+        }
+    }
+}
+
+#[test]
+fn a_replica_that_a_neighbour_closes_is_opened_again() {
+    let near = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let far = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let (source, replica) = (subvolume(&near, "source"), subvolume(&far, "replica"));
+    let keys = format!("{KEYS}[cycle]\nevery = \"1h\"\n[limits]\nbytes_per_second = \"10M\"\n");
+    let mirror = Mirror::between(&source, &replica, &keys);
+    mirror.barrier();
+    for number in 0..30 {
+        fs::write(source.join(format!("{number}")), vec![1; 1 << 20]).expect("a file");
+    }
+    let waits = mirror.command("barrier").spawn();
+    let began = Instant::now();
+    while !replica.join("3").exists() {
+        assert!(began.elapsed() < LIMIT, "{}", mirror.status());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    btrfs(
+        &["property", "set", "-ts"],
+        &[&replica, Path::new("ro"), Path::new("true")],
+    );
+    let _done = waits.wait();
+    mirror.barrier();
+    for number in 0..30 {
+        assert!(replica.join(format!("{number}")).exists());
+    }
+}

@@ -353,3 +353,91 @@ fn a_mirror_that_another_state_knows_of_is_not_failed_over_behind_its_back() {
     let said = elsewhere(&mirror, 0).stdout_text();
     assert!(said.contains("UNKNOWN"), "{said}");
 }
+
+#[test]
+fn a_source_that_is_emptied_does_not_empty_its_replica() {
+    for keys in [KEYS, "detect = [\"walk\"]\ndelete = true\n"] {
+        let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+        let source = scratch.dir("src");
+        fs::create_dir(source.join("dir")).expect("a directory");
+        for name in ["one", "two", "dir/three"] {
+            fs::write(source.join(name), "content").expect("a file");
+        }
+        let mirror = Mirror::of(&source, keys);
+        mirror.barrier();
+        for entry in fs::read_dir(&source).expect("listed").flatten() {
+            let _gone = fs::remove_file(entry.path()).or_else(|_| fs::remove_dir_all(entry.path()));
+        }
+        let _told = mirror.command("barrier").run().expect(3);
+        let problems = mirror.command("problems").run().stdout_text();
+        assert!(problems.contains("the source is empty"), "{problems}");
+        assert!(mirror.replica.join("one").exists() && mirror.replica.join("dir").exists());
+        // It was not lost, only away.
+        fs::write(source.join("one"), "content").expect("a file");
+        let _tried = mirror.command("retry").run().expect(0);
+        mirror.check_equal("it is there again");
+    }
+}
+
+#[test]
+fn a_name_of_the_programs_own_that_comes_and_goes_is_no_problem() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::write(source.join("file"), "content").expect("a file");
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    let name = source.join(".driftless-tmp-0123456789abcdef0123456789abcdef");
+    fs::write(&name, "").expect("a file");
+    let _told = mirror.command("barrier").run().expect(3);
+    fs::remove_file(&name).expect("removed");
+    let _tried = mirror.command("retry").run().expect(0);
+    mirror.check_equal("it is gone");
+}
+
+#[test]
+fn a_directory_that_is_append_only_fills_with_nothing() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, replica) = (scratch.dir("src"), scratch.dir("dst"));
+    fs::create_dir(source.join("dir")).expect("a directory");
+    let mirror = Mirror::between(&source, &replica, KEYS);
+    mirror.barrier();
+    let chattr = |flag: &str| {
+        let status = Command::new("chattr")
+            .arg(flag)
+            .arg(replica.join("dir"))
+            .status();
+        assert!(status.expect("chattr").success());
+    };
+    chattr("+a");
+    fs::write(source.join("dir/file"), vec![1; 1 << 20]).expect("a file");
+    let told = mirror.command("barrier").run().expect(3);
+    let problems = mirror.command("problems").run().stdout_text();
+    let names = fs::read_dir(replica.join("dir")).expect("listed").count();
+    chattr("-a");
+    assert!(
+        problems.contains("append-only"),
+        "{problems}\n{}",
+        told.describe()
+    );
+    assert!(names <= 1, "{names} unfinished copies");
+    // All is compared, and what was left goes with it.
+    let _done = mirror.command("sync-now").arg("--wait").run().expect(0);
+    mirror.check_equal("it may be changed again");
+}
+
+#[test]
+fn nothing_is_said_of_trees_that_the_mirror_does_not_have() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let (source, other) = (scratch.dir("src"), scratch.path().join("other.toml"));
+    let mirror = Mirror::of(&source, KEYS);
+    let (from, to) = (scratch.dir("from"), scratch.dir("to"));
+    let job = format!("name = \"test\"\nsource = {from:?}\nreplica = {to:?}\n{KEYS}");
+    fs::write(&other, job).expect("a file");
+    for command in ["barrier", "sync-now", "pause", "retry"] {
+        let refused = mirror.command_of(command, &other).run().expect(13);
+        assert!(refused.stderr_text().contains("has other trees"));
+    }
+    let told = mirror.command_of("status", &other).run().expect(0);
+    assert!(told.stderr_text().contains("has other trees"));
+    mirror.barrier();
+}

@@ -634,3 +634,114 @@ fn a_failover_to_an_older_snapshot_comes_to_its_end() {
     let is_its = "SELECT equal_until_ms = made_ms FROM job, common WHERE common.replica = role_to";
     assert_eq!(mirror.rows(is_its), "1\n");
 }
+
+#[test]
+fn what_no_snapshot_holds_stays_on_both_sides() {
+    let near = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let far = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let (source, replica) = (subvolume(&near, "source"), subvolume(&far, "replica"));
+    for (scratch, tree) in [(&near, "source"), (&far, "replica")] {
+        fs::create_dir(scratch.path().join(tree).join("home")).expect("a directory");
+        let _made = subvolume(scratch, &format!("{tree}/home/alice"));
+    }
+    write(&source.join("home/alice"), "own", "of the source");
+    let other = near.dir("other");
+    write(&other, "mounted", "elsewhere");
+    fs::create_dir(source.join("mnt")).expect("a directory");
+    let _mount = Mounted::at(&other, &source.join("mnt"));
+    write(&source, "file", "content");
+    let mirror = Mirror::between(&source, &replica, CYCLES);
+    mirror.barrier();
+    wait_closed(&mirror);
+    let _name = wait_common(&mirror);
+    property(&replica, "false");
+    write(&replica.join("home/alice"), "own", "of the replica");
+    property(&replica, "true");
+    let _over = done(&mirror, &["failover", "--to=common", "--yes", "--json"]);
+    let content = |path: PathBuf| fs::read_to_string(path).expect("it stays");
+    assert_eq!(content(replica.join("home/alice/own")), "of the replica");
+    // What people wrote where the source has another file system cannot be brought back into it.
+    let back = asked(&mirror, &["failback", "--yes"], 3).stderr_text();
+    assert!(back.contains("has to be moved by hand"), "{back}");
+    fs::remove_file(replica.join("home/alice/own")).expect("removed");
+    write(&replica, "new", "work");
+    let _back = done(&mirror, &["failback", "--finish", "--yes", "--json"]);
+    assert_eq!(content(source.join("home/alice/own")), "of the source");
+    assert_eq!(content(source.join("mnt/mounted")), "elsewhere");
+    assert_eq!(content(source.join("new")), "work");
+}
+
+#[test]
+fn a_replica_says_itself_that_it_is_the_active_side() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, replica) = (scratch.dir("src"), scratch.dir("dst"));
+    write(&source, "file", "content");
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    mirror.kill();
+    // Of another host, or another user: another state.
+    let elsewhere = scratch.dir("elsewhere");
+    let there = |words: &[&str], code| {
+        let command = mirror.command(words[0]).args(&words[1..]);
+        let command = command.env("XDG_STATE_HOME", &elsewhere);
+        command.run().expect(code)
+    };
+    let _over = there(&["failover", "--yes"], 0);
+    write(&replica, "file", "work of many");
+    let refused = asked(&mirror, &["run"], 13).stderr_text();
+    assert!(refused.contains("active side"), "{refused}");
+    assert_eq!(
+        fs::read_to_string(replica.join("file")).expect("it stays"),
+        "work of many"
+    );
+    // A state that is lost is no reason either.
+    fs::remove_dir_all(mirror.state_file().parent().expect("a folder")).expect("removed");
+    let _refused = asked(&mirror, &["run"], 13);
+    let _back = there(&["failback", "--finish", "--yes"], 0);
+    assert_eq!(
+        fs::read_to_string(source.join("file")).expect("it came back"),
+        "work of many"
+    );
+    mirror.start();
+    mirror.barrier();
+}
+
+#[test]
+fn what_is_written_to_the_source_during_a_failback_is_told_by_the_next() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, replica) = (scratch.dir("src"), scratch.dir("dst"));
+    write(&source, "file", "content");
+    let keys = format!("{LIVE}[limits]\nbytes_per_second = \"20M\"\n");
+    let mirror = Mirror::between(&source, &replica, &keys);
+    mirror.barrier();
+    let _over = done(&mirror, &["failover", "--yes", "--json"]);
+    std::thread::sleep(MARGIN);
+    fs::write(replica.join("large"), vec![1; 60 << 20]).expect("a file");
+    let back = mirror.command("failback").args(&["--yes"]).spawn();
+    std::thread::sleep(Duration::from_millis(1500));
+    write(&source, "late", "while it was brought back");
+    let _done = back.wait().expect(0);
+    let told = done(&mirror, &["failback", "--dry-run", "--json"]);
+    assert_eq!(told["lost_paths"], serde_json::json!(["late"]), "{told}");
+}
+
+#[test]
+fn work_of_an_active_replica_is_not_given_up_for_a_snapshot() {
+    let near = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let far = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let mirror = in_cycles(&near, &far, 5);
+    let _name = wait_common(&mirror);
+    let _over = done(&mirror, &["failover", "--yes", "--json"]);
+    write(&mirror.replica, "work", "of many");
+    for role in ["failed over", "failing back"] {
+        let changed = mirror.changed_state(&format!("UPDATE job SET role = '{role}'"));
+        assert!(changed.success());
+        for words in [
+            &["promote", "--dry-run", "--to=common"][..],
+            &["failover", "--to=common", "--yes"],
+        ] {
+            let _refused = asked(&mirror, words, 13);
+        }
+    }
+    assert!(mirror.replica.join("work").exists());
+}

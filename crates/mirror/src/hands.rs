@@ -3,6 +3,7 @@
 
 mod chosen;
 mod last_replica;
+mod snapshot;
 
 use crate::dirty::{Failed, Move, Taken};
 use crate::foreign::foreign;
@@ -24,7 +25,7 @@ pub use last_replica::{LastReplica, ReplicaHere};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::fstat;
 use std::collections::{BTreeMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -235,22 +236,6 @@ impl Hands {
         *self.known.lock()
     }
 
-    /// From now on a snapshot is read in the source's place. Nothing may be in work.
-    pub fn read_from(&self, snapshot: &Path) {
-        *self.snapshot.write() = Some(snapshot.to_owned());
-        self.close();
-    }
-
-    /// The replica was made equal to a snapshot, earlier.
-    pub fn was_equal_to(&self, snapshot: Option<PathBuf>) {
-        *self.equal_to.write() = snapshot;
-    }
-
-    /// The replica has become equal to the snapshot that is read.
-    pub fn became_equal(&self) {
-        self.was_equal_to(self.snapshot.read().clone());
-    }
-
     /// Opens both trees, unless they are open.
     ///
     /// # Errors
@@ -324,6 +309,10 @@ impl Hands {
         let is_due = looked.is_none_or(|last| last.elapsed() >= LOOK_EVERY);
         if is_due || taken.paths.contains_key(&RelPath::root()) {
             trees.look_again()?;
+            // Somebody may have closed it meanwhile.
+            if let Err(why) = self.close_replica(false) {
+                tracing::warn!("the replica cannot be opened: {why}");
+            }
             *looked = Some(Instant::now());
         }
         Ok(())

@@ -38,6 +38,9 @@ pub enum Task {
         older: Option<String>,
         /// The last snapshot of the replica.
         on_replica: Option<String>,
+        /// The last that both have in common, or "" if none is: those since then were never whole
+        /// on the replica. `None` where snapshots are made beside live changes.
+        common: Option<String>,
         /// The replica as it was.
         replica: Option<ReplicaHere>,
         /// What time it is.
@@ -97,11 +100,18 @@ impl Snapshots {
             Task::Make {
                 older,
                 on_replica,
+                common,
                 replica,
                 now,
             } => {
-                let is_same = || !is_replaced(replica) && self.is_known(on_replica.as_deref());
-                self.make(older.as_deref(), is_same, now).map(Told::Made)
+                let older = older.as_deref();
+                let is_same =
+                    || !is_replaced(replica) && self.is_known(on_replica.as_deref(), older);
+                let made = self.make(older, is_same, now);
+                if let (Ok(made), Some(common)) = (&made, &common) {
+                    self.drop_between(common, older, &made.name);
+                }
+                made.map(Told::Made)
             }
             Task::Finish { name } => self.finish(&name),
         };
@@ -140,17 +150,46 @@ impl Snapshots {
         })
     }
 
-    /// Whether the replica has its last snapshot: an older state of it that was put in its place has
-    /// not, whatever its mark says. One of which nobody can say that is compared.
-    fn is_known(&self, on_replica: Option<&str>) -> bool {
+    /// Whether the last snapshot of the replica is the one that is known: an older state of the
+    /// replica that was put in its place lacks it, whatever its mark says, and where an older state
+    /// of the mirror was put back, the replica has later ones, but for that of a cycle that was cut
+    /// off at its end. One of which nobody can say that is compared.
+    fn is_known(&self, on_replica: Option<&str>, older: Option<&str>) -> bool {
         let Some((replica, name)) = self.replica.as_ref().zip(on_replica) else {
             return true;
         };
-        let is_there = replica.list().is_ok_and(|names| names.contains_key(name));
-        if !is_there {
+        let names = replica.list().unwrap_or_default();
+        let is_later = |other: &&String| {
+            other.as_str() > name && Some(other.as_str()) != older && self.is_own(other)
+        };
+        if !names.contains_key(name) {
             tracing::warn!("the replica lacks its snapshot {name}: all is compared");
+            return false;
         }
-        is_there
+        let later = names.keys().find(is_later);
+        if let Some(later) = later {
+            tracing::warn!(
+                "the replica has snapshot {later}, of which this state knows nothing: all is compared"
+            );
+        }
+        later.is_none()
+    }
+
+    /// Deletes snapshots of cycles that did not come to their end: those after the last common one
+    /// that are neither the newest nor what it is compared with.
+    fn drop_between(&self, common: &str, older: Option<&str>, newest: &str) {
+        let all = self.source.list().unwrap_or_default();
+        let is_between = |name: &&String| {
+            self.is_own(name)
+                && name.as_str() > common
+                && name.as_str() < newest
+                && Some(name.as_str()) != older
+        };
+        for name in all.keys().filter(is_between) {
+            if let Err(error) = self.source.delete(name) {
+                tracing::warn!("snapshot {name} stays: {error}");
+            }
+        }
     }
 
     fn finish(&self, name: &str) -> Result<Told, SnapshotError> {
@@ -275,6 +314,7 @@ mod tests {
         let task = Task::Make {
             older: older.map(str::to_owned),
             on_replica: None,
+            common: None,
             replica: None,
             now: Duration::from_secs(seconds),
         };
@@ -322,6 +362,7 @@ mod tests {
         let make = |seconds| Task::Make {
             older: Some(name.clone()),
             on_replica: Some(name.clone()),
+            common: Some(name.clone()),
             replica: None,
             now: Duration::from_secs(seconds),
         };
@@ -332,6 +373,36 @@ mod tests {
         assert_eq!(changes(1_000_003_600), [Change::subtree(RelPath::root())]);
         replica.create(&name).unwrap();
         assert_eq!(changes(1_000_007_200), []);
+        // An older state of the mirror was put back.
+        replica.create("a-2001-09-09T030000.000Z").unwrap();
+        assert_eq!(changes(1_000_010_800), [Change::subtree(RelPath::root())]);
+    }
+
+    #[test]
+    fn snapshots_of_cycles_that_do_not_come_to_their_end_do_not_pile_up() {
+        let source = Names::default();
+        let snapshots = Snapshots::of("a", 2, Box::new(source.clone()), None);
+        let common = made(&snapshots, None, 1_000_000_000).name;
+        let mut older = common.clone();
+        for cycle in 1..10 {
+            let task = Task::Make {
+                older: Some(older.clone()),
+                on_replica: None,
+                common: Some(common.clone()),
+                replica: None,
+                now: Duration::from_secs(1_000_000_000 + cycle),
+            };
+            let Told::Made(made) = snapshots.carry_out(task) else {
+                panic!("it is made")
+            };
+            let names = source.list().unwrap();
+            assert!(names.contains_key(&common) && names.contains_key(&older));
+            assert!(
+                names.contains_key(&made.name) && names.len() <= 3,
+                "{names:?}"
+            );
+            older = made.name;
+        }
     }
 
     #[test]

@@ -12,5 +12,5 @@ mod streams;
 pub mod target;
 
 pub use complaint::SSH_FAILED;
-pub use host::SshHost;
+pub use host::{CONNECTING, SshHost};
 pub use reach::{Deploy, Reach, ReachError, in_place_of};

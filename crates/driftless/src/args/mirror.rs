@@ -104,7 +104,8 @@ pub enum MirrorCommand {
     Pause(JobArgs),
     /// Have a paused mirror go on
     Resume(JobArgs),
-    /// Have the mirror compare all of both trees now
+    /// Have the mirror try again what failed, and compare all of both trees now; one that reads
+    /// snapshots begins a cycle
     SyncNow {
         #[command(flatten)]
         job: JobArgs,

@@ -17,8 +17,10 @@ use crate::units::show_counted;
 use driftless_mirror::ask::{Answer, Ask, Troubles};
 use driftless_mirror::control;
 use driftless_mirror::status::Status;
+use driftless_model::escape;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// The exit code, and what to say.
 type Failure = (Exit, String);
@@ -88,6 +90,12 @@ fn ask(args: &JobArgs, ask: &Ask) -> Result<Answer, Failure> {
 fn ask_or_not_running(args: &JobArgs, ask: &Ask) -> Result<Option<Answer>, Failure> {
     let name = job::name(&args.job)?;
     let socket = job::socket(&name)?;
+    if let Some(why) = other_trees(args, &socket) {
+        match ask {
+            Ask::Status | Ask::Problems => say::complaint(&why),
+            _ => return Err((Exit::Refused, why)),
+        }
+    }
     match control::ask(&socket, ask) {
         Ok(answer) => Ok(Some(answer)),
         Err(error) => match error.kind() {
@@ -95,6 +103,23 @@ fn ask_or_not_running(args: &JobArgs, ask: &Ask) -> Result<Option<Answer>, Failu
             _ => Err((Exit::CouldNotRun, format!("{name}: {error}"))),
         },
     }
+}
+
+/// Why a mirror that runs is not that of the file, if so: what it says is of other trees.
+fn other_trees(args: &JobArgs, socket: &Path) -> Option<String> {
+    let job = job::read(&args.job).ok()?;
+    let Ok(Answer::Status(all)) = control::ask(socket, &Ask::Status) else {
+        return None;
+    };
+    let named = job.replicas.iter().map(|replica| (&job.source, replica));
+    let own = all.iter().map(|status| (&status.source, &status.replica));
+    let first = all.first().filter(|_| !own.eq(named))?;
+    Some(format!(
+        "{}: the mirror of this name that runs has other trees than the file names ({} -> {}): the file was changed since it began, and it has to be stopped and run again; or two jobs have one name",
+        job.name,
+        escape(first.source.as_bytes()),
+        escape(first.replica.as_bytes()),
+    ))
 }
 
 /// Nobody answers: because a replica is the active side, or because nobody has started a mirror.
@@ -123,7 +148,7 @@ fn ask_done(args: &JobArgs, question: &Ask) -> Result<Exit, Failure> {
         Answer::Reached { problems } => Err((
             Exit::Problems,
             format!(
-                "all is on the replica but {} (driftless mirror problems)",
+                "all is on the replica but {} (driftless mirror problems tells them, retry tries them at once)",
                 show_counted(
                     problems,
                     "path that has a problem",

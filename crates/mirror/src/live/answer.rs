@@ -45,6 +45,7 @@ impl Live {
             Ask::Retry { path } => self.retry(now, path),
             Ask::SyncNow { wait } => {
                 self.look_now(now);
+                self.dirty.retry_now(now, None);
                 self.dirty.hurry(now);
                 if wait {
                     self.begin_wait(now, Wait::for_all(asked.reply, now, None));
@@ -155,8 +156,12 @@ impl Live {
         };
         let quarantined: BTreeSet<&RelPath> =
             self.dirty.quarantined().map(|(path, _)| path).collect();
+        let told = Status {
+            away: status.away.clone().filter(|_| !self.is_reconnecting(now)),
+            ..status
+        };
         let is_quarantined = |path: &RelPath| quarantined.contains(path);
-        for alarm in self.alarms.see(&status, &self.problems, is_quarantined) {
+        for alarm in self.alarms.see(&told, &self.problems, is_quarantined) {
             caller.tell(alarm);
         }
     }

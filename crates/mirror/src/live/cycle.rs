@@ -65,6 +65,8 @@ pub(super) struct Cycle {
     equal: Option<Duration>,
     /// The last snapshot of the replica.
     on_replica: Option<String>,
+    /// The last that source and replica have in common.
+    common: Option<String>,
     every: Duration,
     pub(super) next: Duration,
     pub(super) counts: RunCounts,
@@ -103,6 +105,7 @@ impl Cycle {
             at: at.unwrap_or_default(),
             equal: memory.common()?,
             on_replica: memory.snapshot_on_replica()?,
+            common: memory.common_snapshot()?,
             every: every.unwrap_or_default().max(EVERY_MIN),
             next: now(),
             counts: RunCounts::default(),
@@ -150,6 +153,7 @@ impl Cycle {
         self.ask(Task::Make {
             older: self.snapshot.clone(),
             on_replica: self.on_replica.clone(),
+            common: (!self.is_beside).then(|| self.common.clone().unwrap_or_default()),
             replica,
             now,
         });
@@ -231,6 +235,8 @@ impl Live {
         let is_busy = self.is_busy();
         let is_left = self.dirty.has_fresh();
         let is_away = self.away.is_some();
+        // Somebody has deleted the snapshot that is read: there is nothing to wait for.
+        let is_gone = is_away && self.hands.has_lost_snapshot();
         let is_equal = self.dirty.is_empty() && self.problems.count() == 0;
         if self.cycle.is_some() && !self.reads_snapshots() {
             return self.turn_beside(now);
@@ -244,7 +250,9 @@ impl Live {
             Stage::Saving => self.save_change_over(now),
             // The trees are out of reach, or a source that is empty is not taken for one: by now it
             // may be another.
-            Stage::Copying if is_away && !is_busy && now >= cycle.next => self.give_up_cycle(now),
+            Stage::Copying if is_away && !is_busy && (now >= cycle.next || is_gone) => {
+                self.give_up_cycle(now)
+            }
             Stage::Copying if is_busy || is_left => {}
             // A name that nobody told of may differ.
             Stage::Copying if self.doubt.is_some() => self.doubt = Some(now),
@@ -384,6 +392,7 @@ impl Live {
                 let name = cycle.snapshot.as_deref().expect("it is finished");
                 if !cycle.is_beside {
                     cycle.on_replica.clone_from(&on_replica);
+                    cycle.common = Some(name.to_owned());
                     self.memory.share(name, cycle.at, on_replica, deleted);
                 }
                 self.memory

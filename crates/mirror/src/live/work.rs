@@ -10,6 +10,7 @@ use crate::lanes::LANES;
 use crate::trash::Trash;
 use driftless_engine::Counts;
 use driftless_model::{Act, Change, RelPath, Scope};
+use driftless_remote::Target;
 use driftless_state::mirror::{INTERRUPTED, RunCounts, RunKind};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -36,6 +37,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// The trees are out of reach.
 pub(super) struct Away {
     pub(super) why: String,
+    since: Duration,
     again: Duration,
     pause: Duration,
 }
@@ -311,7 +313,13 @@ impl Live {
             }
         };
         let again = now + pause;
-        self.away = Some(Away { why, again, pause });
+        let since = self.away.as_ref().map_or(now, |away| away.since);
+        self.away = Some(Away {
+            why,
+            since,
+            again,
+            pause,
+        });
         if self.hands.is_deaf() {
             self.stop.store(true, Relaxed);
         }
@@ -322,6 +330,14 @@ impl Live {
         if let Some(away) = &mut self.away {
             away.again = now;
         }
+    }
+
+    /// Whether a lost connection is still tried again, before anybody is told.
+    pub(super) fn is_reconnecting(&self, now: Duration) -> bool {
+        let far = |tree: &String| Target::parse(tree.as_ref()).is_ok_and(|at| at.host.is_some());
+        let has_host = far(&self.job.source) || far(&self.job.replicas[0]);
+        let is_young = |away: &Away| now.saturating_sub(away.since) < self.job.reach.reconnect;
+        has_host && self.away.as_ref().is_some_and(is_young)
     }
 
     fn come_back(&mut self, now: Duration) {

@@ -77,6 +77,7 @@ pub fn go_back(options: &Options, snapshot: &Path) -> Options {
     Options {
         source: snapshot.to_owned().into(),
         policy,
+        leaves_mounts: true,
         ..options.clone()
     }
 }
@@ -215,6 +216,7 @@ mod tests {
             streams: None,
             compress: None,
             deploy: None,
+            connecting: Duration::ZERO,
             stop: Arc::default(),
         };
         rehearse(&options, &reach, None, &AtomicBool::new(false)).unwrap()

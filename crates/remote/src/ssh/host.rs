@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// How long a host may take to be connected to for the first time. Somebody may have to type
 /// passwords, for which OpenSSH's server gives two minutes (sshd_config(5), `LoginGraceTime`).
-const CONNECTING: Duration = Duration::from_secs(300);
+pub const CONNECTING: Duration = Duration::from_secs(300);
 
 /// What the first agent is started with; further ones hand their connections over to it. That both
 /// sides can compress, the protocol's number says.
@@ -57,7 +57,7 @@ impl SshHost {
     ) -> Result<Arc<SshHost>, ReachError> {
         let (mut reach, token) = (tuned(name, reach), format!("{:032x}", fastrand::u128(..)));
         let arguments = agent_arguments(&reach, &format!("--run {token}"));
-        let until = Instant::now() + CONNECTING;
+        let until = Instant::now() + reach.connecting;
         let give_up = || Instant::now() >= until;
         let opened = match (
             Stream::open(name, &reach, &arguments, &give_up),

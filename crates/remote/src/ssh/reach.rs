@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 /// Which program is brought to a host that has no agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct Reach {
     pub compress: Option<i32>,
     /// What is copied there if there is no agent, or one of another version.
     pub deploy: Option<Deploy>,
+    /// How long the first connection may take, until the agent there has greeted.
+    pub connecting: Duration,
     /// Set when the run is to end: nobody waits for a host any more then, neither for a connection
     /// nor, beyond some seconds, for an answer.
     pub stop: Arc<AtomicBool>,

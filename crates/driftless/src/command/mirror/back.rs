@@ -12,7 +12,8 @@ use crate::exit::Exit;
 use crate::output::mirror as say;
 use crate::output::mirror::recovery::{Back, back};
 use crate::{own, signals};
-use driftless_engine::{Counts, End, Options, look_alone};
+use driftless_detect::snapshot::Provider;
+use driftless_engine::{Counts, End, Options, declare_active, look_alone};
 use driftless_mirror::clock::now;
 use driftless_mirror::job::Job;
 use driftless_mirror::recovery::{Loss, Rehearsal, carry_out, rehearse, reversed};
@@ -20,6 +21,7 @@ use driftless_remote::Reach;
 use driftless_state::mirror::{Cursor, EqualUntil, MirrorState, Role, Saved};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 type Failure = (Exit, String);
 
@@ -47,11 +49,15 @@ pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
     let loss = active(&job)?;
     let turned = reversed(&job);
     let reach = reach(&turned, &signals);
+    let options = Options {
+        leaves_mounts: leaves_mounts(&job),
+        ..options_now(&turned, &reach)?
+    };
     let failback = Failback {
         job: &job,
         how,
         loss,
-        options: options_now(&turned, &reach)?,
+        options,
         reach,
         stop: &signals.stop,
     };
@@ -73,6 +79,12 @@ pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
         number if signals.stop.load(Relaxed) => Exit::Signal(number),
         _ => code,
     })
+}
+
+/// Whether the replica has nothing of what is mounted below the source, nor of subvolumes.
+fn leaves_mounts(job: &Job) -> bool {
+    let reads_snapshots = job.snapshots().is_some() && !job.is_live();
+    reads_snapshots || job.policy.one_file_system
 }
 
 /// What is known of a job whose replica is the active side.
@@ -172,20 +184,23 @@ impl Failback<'_> {
             problems: Vec::new(),
             ..told
         };
-        let code = self.passes(&mut done).inspect_err(|_| {
+        let (code, began) = self.passes(&mut done).inspect_err(|_| {
             // People go on working there. What stays closed, the next failback opens.
             let _opened = keeper.as_ref().map(|keeper| keeper.set_read_only(false));
         })?;
         let is_equal = code == Exit::Equal;
         let is_over = is_equal && self.how.finish;
         let saved = if is_equal {
-            equal(state)?
+            equal(state, began)?
         } else {
             Saved::default()
         };
         if let Some(keeper) = keeper.as_ref().filter(|_| self.how.finish && !is_over) {
             let opened = keeper.set_read_only(false);
             opened.map_err(|error| not_done(self.job, &error))?;
+        }
+        if is_over {
+            self.follow(keeper.as_deref())?;
         }
         done.role = if is_over {
             Role::Following
@@ -196,9 +211,29 @@ impl Failback<'_> {
         Ok((done, code))
     }
 
-    /// Brings back what differs; the last time until nothing differs any more.
-    fn passes(&self, done: &mut Back) -> Result<Exit, Failure> {
+    /// Has the replica say that it is the active side no more. It was closed before.
+    fn follow(&self, keeper: Option<&dyn Provider>) -> Result<(), Failure> {
+        let close = |is_closed| match keeper {
+            Some(keeper) => keeper
+                .set_read_only(is_closed)
+                .map_err(|error| not_done(self.job, &error)),
+            None => Ok(()),
+        };
+        close(false)?;
+        let mut options = Options {
+            replica: self.options.source.clone(),
+            ..self.options.clone()
+        };
+        let _connections = connected(self.job, &mut options, &self.reach)?;
+        declare_active(&options, None).map_err(|error| failed(self.job, &error))?;
+        close(true)
+    }
+
+    /// Brings back what differs; the last time until nothing differs any more. Tells when the last
+    /// pass began, too: what was written to the source since may have been looked at before.
+    fn passes(&self, done: &mut Back) -> Result<(Exit, Duration), Failure> {
         loop {
+            let began = now();
             let (summary, problems) = carry_out(&self.options, &self.reach, self.stop)
                 .map_err(|error| failed(self.job, &error))?;
             done.passes += 1;
@@ -212,13 +247,13 @@ impl Failback<'_> {
             }
             match code {
                 Exit::Equal if has_changed && self.how.finish => {}
-                code => return Ok(code),
+                code => return Ok((code, began)),
             }
             if done.passes >= PASSES_MAX {
                 say::line(
                     "the replica is still being written to: finish when nobody does any more",
                 );
-                return Ok(Exit::Changing);
+                return Ok((Exit::Changing, began));
             }
         }
     }
@@ -231,12 +266,11 @@ impl Failback<'_> {
     }
 }
 
-/// Both trees are equal now: nothing of what the mirror knew is left to do, and the snapshot that it
+/// Both trees were equal at `moment`: nothing of what the mirror knew is left to do, and the snapshot that it
 /// read last says nothing any more.
-fn equal(state: &MirrorState) -> Result<Saved, Failure> {
+fn equal(state: &MirrorState, moment: Duration) -> Result<Saved, Failure> {
     let known = Loss::of(state).map_err(|error| record::refusal(&error))?;
     let solved = known.problems.into_iter().map(|problem| problem.path);
-    let moment = now();
     Ok(Saved {
         clean: known.left,
         solved: solved.collect(),

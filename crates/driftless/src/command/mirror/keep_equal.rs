@@ -82,9 +82,7 @@ fn begin_anew(job: &str) -> Failure {
 fn beginning(job: Job, reach: &Reach, on_problem: Option<Caller>) -> Result<Beginning, Failure> {
     let snapshots = detectors::snapshots(&job)?;
     let hands = hands(&job, reach)?;
-    if snapshots.is_some() {
-        refuse_within(&job, &hands)?;
-    }
+    refuse_replica(&job, &hands, snapshots.is_some())?;
     Ok(Beginning {
         memory: job::memory(&job)?,
         job,
@@ -142,13 +140,16 @@ enum Unprepared {
     Wrong(Failure),
 }
 
-/// A snapshot is read, in which it is not seen that one tree is within the other.
-fn refuse_within(job: &Job, hands: &Hands) -> Result<(), Failure> {
+/// Refuses a replica that is the active side. Where snapshots are read, it is not seen later that
+/// one tree is within the other.
+fn refuse_replica(job: &Job, hands: &Hands, reads_snapshots: bool) -> Result<(), Failure> {
     let opened = hands.open();
     hands.close();
+    let refuse = |error: &RunError| Err((Exit::Refused, format!("{}: {error}", job.name)));
     match opened {
-        Err(error @ (RunError::Same(_) | RunError::Inside { .. })) => {
-            Err((Exit::Refused, format!("{}: {error}", job.name)))
+        Err(error @ RunError::Active { .. }) => refuse(&error),
+        Err(error @ (RunError::Same(_) | RunError::Inside { .. })) if reads_snapshots => {
+            refuse(&error)
         }
         // What else is wrong may be over soon, and is told then.
         _ => Ok(()),
@@ -162,6 +163,10 @@ fn not_begun(name: &str, error: &BeginError) -> Failure {
     }
 }
 
+/// A host has so much time for its greeting: nobody is there to type a password, and other replicas
+/// wait for the beginning.
+const CONNECTING: Duration = Duration::from_secs(20);
+
 pub fn reach(job: &Job, signals: &signals::Signals) -> Reach {
     let deploy = job.reach.deploy.as_ref().map(|deploy| match deploy {
         driftless_mirror::job::Deploy::Own => driftless_remote::Deploy::Own,
@@ -174,6 +179,7 @@ pub fn reach(job: &Job, signals: &signals::Signals) -> Reach {
         streams: job.reach.streams,
         compress: job.reach.compress,
         deploy,
+        connecting: CONNECTING,
         stop: signals.stop.clone(),
     }
 }
@@ -192,6 +198,7 @@ fn options(job: &Job, reach: &Reach) -> Result<Options, Unprepared> {
         source: Path::new(&job.source).to_owned().into(),
         replica: Path::new(&job.replicas[0]).to_owned().into(),
         policy: job.policy.clone(),
+        refuses_active: true,
         throttle: Throttle {
             jobs: job
                 .limits

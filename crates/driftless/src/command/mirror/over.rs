@@ -13,7 +13,7 @@ use crate::output::mirror as say;
 use crate::output::mirror::recovery::{Over, over};
 use crate::{own, signals};
 use driftless_detect::snapshot::{Provider, SnapshotError};
-use driftless_engine::{Alone, End, Options, RunError, look_alone, refuse_busy};
+use driftless_engine::{Alone, End, Options, RunError, declare_active, look_alone, refuse_busy};
 use driftless_mirror::ask::Ask;
 use driftless_mirror::clock::now;
 use driftless_mirror::control;
@@ -69,7 +69,7 @@ pub fn fail_over(args: &FailoverArgs, rehearses: bool) -> Result<Exit, Failure> 
         stop: &signals.stop,
     };
     if failover.loss.role.role == Role::FailedOver {
-        return failover.stay_over(args.json, rehearses);
+        return failover.stay_over(args, rehearses);
     }
     refuse_second(args, &job)?;
     if !failover.is_known {
@@ -77,7 +77,9 @@ pub fn fail_over(args: &FailoverArgs, rehearses: bool) -> Result<Exit, Failure> 
         let busy = refuse_busy(&failover.options);
         busy.map_err(|error| failed(&job, &error))?;
     }
-    let told = failover.told(&failover.aim(args.to)?)?;
+    let to = failover.aim(args.to)?;
+    failover.refuse_work(&to)?;
+    let told = failover.told(&to)?;
     if rehearses || !args.json && !args.yes {
         over(&told, args.json);
     }
@@ -94,6 +96,7 @@ pub fn fail_over(args: &FailoverArgs, rehearses: bool) -> Result<Exit, Failure> 
     // The mirror may have done more before it ended.
     failover.loss = Loss::of(&state).map_err(|error| record::refusal(&error))?;
     let to = failover.aim(args.to)?;
+    failover.refuse_work(&to)?;
     if args.yes && !args.json {
         over(&failover.told(&to)?, false);
     }
@@ -167,6 +170,12 @@ impl Failover<'_> {
     /// What the replica becomes: the name of a snapshot, or [`LATEST`].
     fn aim(&self, to: FailoverTo) -> Result<String, Failure> {
         let refuse = |why: String| Err((Exit::Refused, format!("{}: {why}", self.job.name)));
+        if self.loss.role.role == Role::FailingBack && to == FailoverTo::Common {
+            return refuse(
+                "a failback was cut off, and the replica has work of its own, which would go: --to latest makes it the active side as it is (nothing was changed)"
+                    .into(),
+            );
+        }
         if let Some(begun) = self.begun()? {
             let is_latest = begun == LATEST;
             if is_latest == (to == FailoverTo::Latest) {
@@ -202,14 +211,26 @@ impl Failover<'_> {
         Ok(all.contains_key(name).then(|| name.clone()))
     }
 
-    /// The replica is the active side already, and is writable.
-    fn stay_over(&self, json: bool, rehearses: bool) -> Result<Exit, Failure> {
+    /// The replica is the active side already, and is writable. It has work of its own, so it goes
+    /// back to no snapshot.
+    fn stay_over(&self, args: &FailoverArgs, rehearses: bool) -> Result<Exit, Failure> {
+        let is_latest = self.loss.role.to.as_deref() == Some(LATEST);
+        if is_latest && args.to == FailoverTo::Common {
+            let why = format!(
+                "{}: its replica is the active side already, as it was, and goes back to no snapshot (nothing was changed)",
+                self.job.name
+            );
+            return Err((Exit::Refused, why));
+        }
         let told = self.told(LATEST)?;
         if let Some(provider) = self.provider.as_ref().filter(|_| !rehearses) {
             let opened = provider.set_read_only(false);
             opened.map_err(|error| not_done(self.job, &error))?;
         }
-        over(&told, json);
+        if !rehearses {
+            self.declare();
+        }
+        over(&told, args.json);
         Ok(Exit::Equal)
     }
 
@@ -265,6 +286,20 @@ impl Failover<'_> {
         since.max(equal)
     }
 
+    /// Refuses to go back to a snapshot where the replica says that it is the active side already,
+    /// of which this state knows nothing.
+    fn refuse_work(&self, to: &str) -> Result<(), Failure> {
+        let alone = look_alone(&self.options).map_err(|error| failed(self.job, &error))?;
+        if to == LATEST || alone.active.is_none() || self.loss.role.role != Role::Following {
+            return Ok(());
+        }
+        let why = format!(
+            "{}: the replica says that it is the active side already, and has work of its own, which would go: --to latest (nothing was changed)",
+            self.job.name
+        );
+        Err((Exit::Refused, why))
+    }
+
     /// Where the snapshot is that it goes back to.
     fn snapshot(&self, to: &str) -> Result<Option<PathBuf>, Failure> {
         if to == LATEST {
@@ -301,7 +336,20 @@ impl Failover<'_> {
         }
         let snapshot = keep(self.job, self.provider.as_deref(), &self.job.own_name())?;
         take_role(state, Role::FailedOver, Some(to), &saved)?;
+        self.declare();
         Ok(snapshot)
+    }
+
+    /// Has the replica itself say that it is the active side: mirrors of other hosts and users, and
+    /// those whose state is lost, hear of it nowhere else.
+    fn declare(&self) {
+        let since = now().as_secs().cast_signed();
+        if let Err(error) = declare_active(&self.options, Some(since)) {
+            say::complaint(&format!(
+                "{}: {error}: a mirror of another host or user does not see that this is the active side now: end it for good",
+                self.job.name
+            ));
+        }
     }
 
     /// Makes the replica its own snapshot again. What it had until now stays in another one.

@@ -12,7 +12,10 @@ use driftless_detect::snapshot::Provider;
 use driftless_engine::{
     Bin, Date, Limits, Monitor, Options, Progress, RestoreError, Sizes, Wanted, restore,
 };
+use driftless_mirror::ask::{Answer, Ask};
+use driftless_mirror::control;
 use driftless_mirror::job::Job;
+use driftless_mirror::status::Status;
 use driftless_model::{Fault, Policy, Problem, Receipt, RelPath, quote};
 use driftless_session::{Connections, connect};
 use driftless_tree::Endpoint;
@@ -174,7 +177,7 @@ impl About<'_> {
 
     /// Has a replica that is closed to others take changes until the end. A mirror that runs may
     /// close it again meanwhile, when what it does there is over; then the purge fails, and loses
-    /// nothing.
+    /// nothing. A mirror that is at work there in the end closes it itself.
     fn open_replica(&self) -> Result<Option<Opened>, Failure> {
         let Some(keeper) = detectors::keeper(self.job)? else {
             return Ok(None);
@@ -185,7 +188,8 @@ impl About<'_> {
         }
         let opened = keeper.set_read_only(false);
         opened.map_err(|error| not_done(self.job, &error))?;
-        Ok(Some(Opened(keeper)))
+        let socket = job::socket(&self.job.name)?;
+        Ok(Some(Opened { keeper, socket }))
     }
 
     /// The trash of the job's replica.
@@ -234,14 +238,32 @@ impl About<'_> {
     }
 }
 
-/// A replica that is closed to others again in the end.
-struct Opened(Box<dyn Provider>);
+/// A replica that is closed to others again in the end, unless its mirror is at work there.
+struct Opened {
+    keeper: Box<dyn Provider>,
+    socket: PathBuf,
+}
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        if let Err(error) = self.0.set_read_only(true) {
+        if is_at_work(&self.socket) {
+            return;
+        }
+        if let Err(error) = self.keeper.set_read_only(true) {
             say::complaint(&format!("the replica stays writable: {error}"));
         }
+    }
+}
+
+/// Whether a mirror is in the middle of a cycle.
+fn is_at_work(socket: &Path) -> bool {
+    let is_idle = |status: &Status| {
+        let cycle = status.cycle.as_ref();
+        cycle.is_none_or(|cycle| cycle.stage == "idle")
+    };
+    match control::ask(socket, &Ask::Status) {
+        Ok(Answer::Status(all)) => !all.iter().all(is_idle),
+        _ => false,
     }
 }
 
