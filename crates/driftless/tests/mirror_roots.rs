@@ -5,6 +5,7 @@
 
 mod common;
 
+use common::lease::Lease;
 use common::mirror::Mirror;
 use common::mounted::Mounted;
 use driftless_testkit::{FsKind, Scratch};
@@ -440,4 +441,43 @@ fn nothing_is_said_of_trees_that_the_mirror_does_not_have() {
     let told = mirror.command_of("status", &other).run().expect(0);
     assert!(told.stderr_text().contains("has other trees"));
     mirror.barrier();
+}
+
+#[test]
+fn files_that_others_hold_leases_on_hold_up_nothing_else() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let source = scratch.dir("src");
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    // More than the mirror has threads for entries.
+    let ignores = r#""IGNORE""#;
+    let held: Vec<Lease> = (0..20)
+        .map(|number| {
+            let path = source.join(format!("held-{number}"));
+            fs::write(&path, "").expect("a file");
+            let lease = Lease::on(&path, ignores, Command::new("perl"));
+            let time = rustix::fs::Timespec {
+                tv_sec: 1_000_000_000,
+                tv_nsec: 0,
+            };
+            let times = rustix::fs::Timestamps {
+                last_access: time,
+                last_modification: time,
+            };
+            let no_flags = rustix::fs::AtFlags::empty();
+            rustix::fs::utimensat(rustix::fs::CWD, &path, &times, no_flags).expect("set");
+            lease
+        })
+        .collect();
+    fs::write(source.join("other"), "content").expect("a file");
+    let began = Instant::now();
+    wait_for(&mirror, "other");
+    assert!(
+        began.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        began.elapsed()
+    );
+    drop(held);
+    let _tried = mirror.command("retry").run().expect(0);
+    mirror.check_equal("nobody holds them any more");
 }

@@ -76,6 +76,9 @@ pub struct Options {
     pub known_replica: Option<u128>,
     /// A replica whose mark says that it is the active side of its job is left alone.
     pub refuses_active: bool,
+    /// A file of this machine on which another process holds a lease is a problem, and is not waited
+    /// for: it is tried again later.
+    pub passes_by_leases: bool,
     /// Entries that were removed before a connection was lost, by the same run as the user sees it:
     /// they count for the limit, too.
     pub deleted_before: u64,

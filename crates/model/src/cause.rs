@@ -51,6 +51,9 @@ fn of_act(act: Act, errno: i32) -> Option<&'static str> {
         (A::ReadAll | A::CopyOld, ENODATA) => "it ends earlier than its size says",
         (A::SetTimes, ERANGE) => "the file system cannot hold this time",
         (A::Lock | A::Change, EAGAIN) => "another run has it",
+        (A::Open, EAGAIN) => {
+            "another process holds a lease on it (fcntl(2), F_SETLEASE), and was asked to give it up"
+        }
         (A::LetReach, EXDEV) => "it is not what this run has opened",
         (A::SetAside, EXDEV) => "it is on another file system than the root, and stays",
         (A::OpenTrash, EPERM) => "it belongs to another user, or others may write to it",

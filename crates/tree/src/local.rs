@@ -225,7 +225,7 @@ impl LocalDir {
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let dir = self.fd()?;
         let opened = match quietly(flags, |flags| fs::openat(&*dir, name, flags, Mode::empty())) {
-            Err(Errno::AGAIN) => wait_for_lease(&dir, name, flags),
+            Err(Errno::AGAIN) if !self.node.passes_by_leases() => wait_for_lease(&dir, name, flags),
             other => other,
         };
         self.fail(Act::Open, opened)

@@ -72,7 +72,11 @@ impl Trees {
         clock: &dyn Clock,
     ) -> Result<Trees, RunError> {
         let (directories, threads_max) = descriptors();
-        match open_roots(options, &HandlePool::new(directories))? {
+        let pool = HandlePool::new(directories);
+        if options.passes_by_leases {
+            pool.pass_by_leases();
+        }
+        match open_roots(options, &pool)? {
             Roots::Trees { source, replica } => {
                 Trees::between(options, (monitor, clock), (source, replica), threads_max)
             }

@@ -15,8 +15,8 @@ use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, CString};
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Weak};
 
 /// Bounds how many directory descriptors are open at once.
@@ -29,6 +29,8 @@ pub struct HandlePool {
     births: Mutex<HashMap<u64, Birth>>,
     /// The gate that each change of the replica passes.
     gate: Arc<Gate>,
+    /// Files on which another process holds a lease are not waited for.
+    passes_by_leases: AtomicBool,
 }
 
 /// What an entry looks like that this process has just made for itself alone: some file systems
@@ -41,12 +43,20 @@ pub struct Birth {
 }
 
 impl HandlePool {
+    /// From now on, a file on which another process holds a lease is a fault (EAGAIN) and not
+    /// waited for: the process is asked to give the lease up, and who tries again later may have
+    /// the file (fcntl(2), `F_SETLEASE`).
+    pub fn pass_by_leases(&self) {
+        self.passes_by_leases.store(true, Relaxed);
+    }
+
     /// A pool for at most about `open_max` descriptors, but no fewer than 4 (those of the roots and
     /// those in use at the moment come on top).
     pub fn new(open_max: usize) -> Arc<Self> {
         Arc::new(HandlePool {
             open_max: open_max.max(4),
             open: AtomicUsize::new(0),
+            passes_by_leases: AtomicBool::new(false),
             order: Mutex::default(),
             births: Mutex::default(),
             gate: Arc::default(),
@@ -145,6 +155,11 @@ impl Node {
     /// Which tree this belongs to.
     pub fn side(&self) -> Side {
         self.side
+    }
+
+    /// Whether files on which another process holds a lease are not waited for.
+    pub fn passes_by_leases(&self) -> bool {
+        self.pool.passes_by_leases.load(Relaxed)
     }
 
     /// The gate of the replica that this belongs to: each change passes it.

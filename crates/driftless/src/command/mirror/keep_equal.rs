@@ -199,6 +199,7 @@ fn options(job: &Job, reach: &Reach) -> Result<Options, Unprepared> {
         replica: Path::new(&job.replicas[0]).to_owned().into(),
         policy: job.policy.clone(),
         refuses_active: true,
+        passes_by_leases: true,
         throttle: Throttle {
             jobs: job
                 .limits
