@@ -481,3 +481,29 @@ fn files_that_others_hold_leases_on_hold_up_nothing_else() {
     let _tried = mirror.command("retry").run().expect(0);
     mirror.check_equal("nobody holds them any more");
 }
+
+#[test]
+fn a_part_of_the_replica_that_is_elsewhere_by_now_is_compared() {
+    let (scratch, disk) = (
+        Scratch::new(FsKind::Tmpfs, SIZE_MIB),
+        Scratch::new(FsKind::Tmpfs, SIZE_MIB),
+    );
+    let (source, replica) = (scratch.dir("src"), scratch.dir("dst"));
+    fs::create_dir_all(source.join("a/b")).expect("a directory");
+    fs::create_dir_all(replica.join("a/b")).expect("a directory");
+    for number in 0..20 {
+        fs::write(source.join(format!("a/b/{number}")), "content").expect("a file");
+    }
+    let mount = Mounted::bind(&disk.dir("part"), &replica.join("a/b"));
+    let mirror = Mirror::between(&source, &replica, KEYS);
+    mirror.barrier();
+    drop(mount);
+    mirror.check_equal("it is not mounted any more");
+    let _mount = Mounted::bind(&disk.dir("other"), &replica.join("a/b"));
+    fs::write(source.join("a/b/new"), "content").expect("a file");
+    mirror.barrier();
+    assert_eq!(
+        fs::read_dir(replica.join("a/b")).expect("listed").count(),
+        21
+    );
+}

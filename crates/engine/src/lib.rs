@@ -51,7 +51,7 @@ pub use trees::alone::{Alone, declare_active, look_alone, refuse_busy};
 pub use trees::error::{RunError, Unreachable};
 pub use trees::folding::folds;
 pub use trees::held::Held;
-pub use trees::mounts::{MOUNTS_MAX, not_gone};
+pub use trees::mounts::{MOUNTS_MAX, mounted_below, not_gone};
 pub use trees::overlap::{leaves_out_file, rule_for, rule_for_dir};
 pub use trees::replica::Replica;
 pub use trees::roots::{Roots, open_roots};

@@ -9,6 +9,7 @@ mod answer;
 mod beside;
 mod cycle;
 mod missed;
+mod mounts;
 mod untold;
 mod work;
 
@@ -93,6 +94,8 @@ pub struct Live {
     settled_at: Duration,
     /// When it was looked last whether the paths of both trees lead to what is open.
     looked_at: Duration,
+    /// What was mounted below the replica then.
+    mounted: Option<mounts::Mounted>,
 }
 
 /// What a life begins with.
@@ -176,7 +179,9 @@ impl Live {
             is_unsettled: false,
             settled_at: began,
             looked_at: began,
+            mounted: None,
         };
+        live.look_at_mounts(began);
         live.start_lanes(&outbox)?;
         live.recall()?;
         live.trash = Trash::of(&live.job, &live.hands, &live.stop)?;

@@ -88,6 +88,8 @@ pub struct MountPoint {
     /// It mounts what somebody looks for there (autofs(5)), so it is another file system on each
     /// host.
     pub is_autofs: bool,
+    /// The device of what is mounted, as the kernel writes it (`major:minor`).
+    pub device: Vec<u8>,
 }
 
 /// The places below `root` on which something is mounted, as far as `/proc/self/mountinfo`
@@ -227,14 +229,20 @@ fn mount_list() -> Option<Vec<u8>> {
 /// Reads the fifth field of a line, relative to `root`, and the kind of file system after the
 /// hyphen; `None` if the path is not below `root`.
 fn mount_point(line: &[u8], root: &Path) -> Option<MountPoint> {
-    let mut fields = line.split(|byte| *byte == b' ').skip(4);
+    let mut fields = line.split(|byte| *byte == b' ').skip(2);
+    let device = fields.next()?.to_vec();
+    let mut fields = fields.skip(1);
     let path = OsString::from_vec(unescaped(fields.next()?));
     let is_autofs = fields.skip_while(|field| *field != b"-").nth(1) == Some(&b"autofs"[..]);
     let below = Path::new(&path).strip_prefix(root).ok()?;
     let path = RelPath::parse(below.as_os_str().as_bytes())
         .ok()
         .filter(|path| !path.is_root())?;
-    Some(MountPoint { path, is_autofs })
+    Some(MountPoint {
+        path,
+        is_autofs,
+        device,
+    })
 }
 
 /// The bytes of a field of `/proc/self/mountinfo`, where space, tab, line feed and backslash stand

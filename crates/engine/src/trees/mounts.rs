@@ -15,6 +15,7 @@ use driftless_tree::{DirRef, HandlePool, MountPoint, Place, descend, mounts_belo
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fmt::Debug;
+use std::path::Path;
 
 /// Mounted file systems that are remembered of a pair of trees; of more, nothing is known.
 pub const MOUNTS_MAX: usize = 1000;
@@ -74,6 +75,12 @@ pub fn mounted_here(options: &Options, source: &DirRef) -> BTreeMap<RelPath, Opt
         (at.path, shown)
     })
     .collect()
+}
+
+/// What is mounted below a tree of this host: where, and the device of it.
+pub fn mounted_below(tree: &Path) -> BTreeSet<(RelPath, Vec<u8>)> {
+    let all = mounts_below(tree).into_iter();
+    all.map(|at| (at.path, at.device)).collect()
 }
 
 /// Whether a run finds something mounted at a path of the source.

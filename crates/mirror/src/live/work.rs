@@ -90,6 +90,7 @@ impl Live {
     /// before the roots are.
     pub(super) fn look_at_roots(&mut self, now: Duration) {
         self.looked_at = now;
+        self.look_at_mounts(now);
         if self.reads_snapshots() {
             return;
         }
