@@ -100,6 +100,14 @@ fn ask_or_not_running(args: &JobArgs, ask: &Ask) -> Result<Option<Answer>, Failu
         Ok(answer) => Ok(Some(answer)),
         Err(error) => match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(None),
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof => {
+                let why = format!(
+                    "{name}: its mirror has ended before it answered: ask again when it runs"
+                );
+                Err((Exit::CouldNotRun, why))
+            }
             _ => Err((Exit::CouldNotRun, format!("{name}: {error}"))),
         },
     }

@@ -9,6 +9,7 @@ use driftless_remote::Target;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Refuses trees of this host that cannot be a source and its replicas. Returns what may be over
@@ -29,6 +30,9 @@ pub fn check(job: &Job) -> Result<Option<String>, Failure> {
     };
     for replica in &replicas {
         apart(job, &source, replica).map_err(refuse)?;
+    }
+    for replica in &replicas {
+        really_apart(job, &source, replica).map_err(refuse)?;
     }
     let missing = not_there(&source, "source").map_err(refuse)?;
     let wait = "until it is there, the replica is left alone";
@@ -129,6 +133,74 @@ fn apart(job: &Job, source: &Path, replica: &Path) -> Result<(), String> {
     }
 }
 
+/// The same where links and directories that are mounted twice lead to, as far as they are there.
+fn really_apart(job: &Job, source: &Path, replica: &Path) -> Result<(), String> {
+    let (of_source, of_replica) = (lineage(source), lineage(replica));
+    let within = |inner: &[Step], outer: &[Step]| {
+        let root = outer
+            .first()
+            .filter(|root| root.below.as_os_str().is_empty())?;
+        let step = inner.iter().find(|step| step.id == root.id)?;
+        Some(step.below.clone())
+    };
+    match within(&of_replica, &of_source) {
+        Some(below) if below.as_os_str().is_empty() => {
+            return Err(format!(
+                "the replica {} leads to the source {}: name another",
+                quote(replica),
+                quote(source)
+            ));
+        }
+        Some(below) if !is_left_out(job, &below) => {
+            return Err(format!(
+                "the replica {} leads into the source {}: it would be copied into itself; leave it out with filters, or name another",
+                quote(replica),
+                quote(source)
+            ));
+        }
+        _ => {}
+    }
+    match within(&of_source, &of_replica) {
+        Some(below) if !below.starts_with(OsStr::from_bytes(SNAPSHOTS.to_bytes())) => Err(format!(
+            "the source {} leads into the replica {}: name another",
+            quote(source),
+            quote(replica)
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A directory at or above a path.
+struct Step {
+    /// Its device and inode number.
+    id: (u64, u64),
+    /// What of the path is below it.
+    below: PathBuf,
+}
+
+/// The directories at and above a path that are there, without links, the innermost first.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it is only found out what the user means"
+)]
+fn lineage(path: &Path) -> Vec<Step> {
+    let real = |at: &Path| std::fs::canonicalize(at).ok();
+    let there = path.ancestors().find_map(|at| Some((at, real(at)?)));
+    let Some((at, real)) = there else {
+        return Vec::new();
+    };
+    let rest = path.strip_prefix(at).unwrap_or(Path::new(""));
+    let steps = real.ancestors().filter_map(|above| {
+        let meta = std::fs::metadata(above).ok()?;
+        let below = real.strip_prefix(above).ok()?.join(rest);
+        Some(Step {
+            id: (meta.dev(), meta.ino()),
+            below: below.components().collect(),
+        })
+    });
+    steps.collect()
+}
+
 /// Whether nothing of a directory below the source is taken.
 fn is_left_out(job: &Job, below: &Path) -> bool {
     let mut ways = below.ancestors().filter(|way| !way.as_os_str().is_empty());
@@ -166,6 +238,32 @@ mod tests {
         ] {
             let told = told(source, replicas, "");
             assert!(told.contains(why), "{source} {replicas:?}: {told}");
+        }
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "trees of the test's own")]
+    fn links_lead_where_they_lead() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(at("s/below")).expect("a directory");
+        std::fs::create_dir(at("r")).expect("a directory");
+        for (link, to) in [("link", "s"), ("deep", "s/below"), ("out", "r")] {
+            std::os::unix::fs::symlink(at(to), at(link)).expect("a link");
+        }
+        for (source, replica, why) in [
+            ("s", "link", "leads to the source"),
+            ("s", "link/new", "leads into the source"),
+            ("s", "deep", "leads into the source"),
+            ("deep", "s", "leads into the replica"),
+            ("s", "out", ""),
+            ("s", "out/new", ""),
+        ] {
+            let (source, replica) = (at(source), at(replica));
+            let text = |path: &Path| path.to_str().expect("text").to_owned();
+            let told = told(&text(&source), &[&text(&replica)], "");
+            assert!(told.contains(why), "{source:?} {replica:?}: {told}");
+            assert_eq!(told.is_empty(), why.is_empty(), "{told}");
         }
     }
 
