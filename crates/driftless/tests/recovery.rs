@@ -717,7 +717,7 @@ fn what_is_written_to_the_source_during_a_failback_is_told_by_the_next() {
     let _over = done(&mirror, &["failover", "--yes", "--json"]);
     std::thread::sleep(MARGIN);
     fs::write(replica.join("large"), vec![1; 60 << 20]).expect("a file");
-    let back = mirror.command("failback").args(&["--yes"]).spawn();
+    let back = mirror.command("failback").args(["--yes"]).spawn();
     std::thread::sleep(Duration::from_millis(1500));
     write(&source, "late", "while it was brought back");
     let _done = back.wait().expect(0);
