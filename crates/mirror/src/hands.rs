@@ -9,6 +9,7 @@ use crate::dirty::{Failed, Move, Taken};
 use crate::foreign::foreign;
 use crate::gathered::{Gathered, PROBLEMS_MAX, Silent};
 use crate::link_names::{InodeId, Linked, files_of};
+use crate::worded;
 use driftless_detect::gap::{self, Found};
 use driftless_detect::snapshot::Provider;
 use driftless_engine::{
@@ -435,6 +436,9 @@ impl Hands {
             Ok(end)
         });
         outcome.problems = gathered.problems.into_inner();
+        for problem in &mut outcome.problems {
+            problem.cause = worded::for_job(&problem.cause);
+        }
         let changed = gathered.changed.into_inner().into_iter();
         outcome.changed = changed.map(|(path, _)| path).collect();
         outcome.linked = gathered.linked.into_inner();

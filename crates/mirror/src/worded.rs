@@ -2,7 +2,7 @@
 //! has a key.
 
 /// What is said, and what is said of a job.
-const WORDS: [(&str, &str); 9] = [
+const WORDS: [(&str, &str); 13] = [
     (
         "(--delete-unlike makes it equal all the same)",
         "(delete_unlike = true in the job makes it equal all the same)",
@@ -30,6 +30,16 @@ const WORDS: [(&str, &str); 9] = [
         " or --one-file-system",
         " or one_file_system = true in the job",
     ),
+    (
+        "name its place with --agent-path",
+        "name its place with agent_path in [reach]",
+    ),
+    (
+        "copied there with --deploy",
+        "copied there with deploy in [reach]",
+    ),
+    (" or use --deploy", " or use deploy in [reach]"),
+    ("with --deploy=FILE", "with deploy in [reach]"),
 ];
 
 /// The advice to leave a tree out, up to the rule, which ends with a quote.

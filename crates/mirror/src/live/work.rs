@@ -8,6 +8,7 @@ use crate::hands::{Ended, Outcome, Work, is_to_be_told};
 use crate::job::Detect;
 use crate::lanes::LANES;
 use crate::trash::Trash;
+use crate::worded;
 use driftless_engine::Counts;
 use driftless_model::{Act, Change, RelPath, Scope};
 use driftless_remote::Target;
@@ -306,6 +307,7 @@ impl Live {
     }
 
     pub(super) fn go_away(&mut self, now: Duration, why: String) {
+        let why = worded::for_job(&why);
         let pause = match &self.away {
             Some(away) => (away.pause * 2).min(AWAY_MAX),
             None => {

@@ -14,7 +14,7 @@ use driftless_mirror::hub::Mirror;
 use driftless_mirror::job::Job;
 use driftless_mirror::live::{BeginError, Beginning};
 use driftless_mirror::message::Inboxes;
-use driftless_mirror::metrics;
+use driftless_mirror::{metrics, worded};
 use driftless_model::cause;
 use driftless_remote::Reach;
 use driftless_session::{ConnectError, connect};
@@ -145,7 +145,10 @@ enum Unprepared {
 fn refuse_replica(job: &Job, hands: &Hands, reads_snapshots: bool) -> Result<(), Failure> {
     let opened = hands.open();
     hands.close();
-    let refuse = |error: &RunError| Err((Exit::Refused, format!("{}: {error}", job.name)));
+    let refuse = |error: &RunError| {
+        let why = worded::for_job(&error.to_string());
+        Err((Exit::Refused, format!("{}: {why}", job.name)))
+    };
     match opened {
         Err(error @ RunError::Active { .. }) => refuse(&error),
         Err(error @ (RunError::Same(_) | RunError::Inside { .. })) if reads_snapshots => {
@@ -212,7 +215,7 @@ fn options(job: &Job, reach: &Reach) -> Result<Options, Unprepared> {
     };
     let mut reached = options.clone();
     let _connections = connect(&mut reached, reach, Duration::ZERO).map_err(|error| {
-        let why = format!("{}: {error}", job.name);
+        let why = worded::for_job(&format!("{}: {error}", job.name));
         match error {
             ConnectError::Unreached(_) => Unprepared::Away(why),
             error => Unprepared::Wrong((Exit::of_connection(&error, 0), why)),
