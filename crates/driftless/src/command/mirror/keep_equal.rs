@@ -81,8 +81,10 @@ fn begin_anew(job: &str) -> Failure {
 /// What one replica of a job begins with.
 fn beginning(job: Job, reach: &Reach, on_problem: Option<Caller>) -> Result<Beginning, Failure> {
     let snapshots = detectors::snapshots(&job)?;
-    let hands = hands(&job, reach)?;
-    refuse_replica(&job, &hands, snapshots.is_some())?;
+    let (hands, is_away) = hands(&job, reach)?;
+    if !is_away {
+        refuse_replica(&job, &hands, snapshots.is_some())?;
+    }
     Ok(Beginning {
         memory: job::memory(&job)?,
         job,
@@ -114,12 +116,13 @@ fn on_problem(job: &Job) -> Result<Option<Caller>, Failure> {
 }
 
 /// Both trees of one replica. A host that cannot be reached now may be reached later: its replica
-/// alone waits.
-fn hands(job: &Job, reach: &Reach) -> Result<Hands, Failure> {
-    match options(job, reach) {
-        Ok(_) | Err(Unprepared::Away(_)) => {}
+/// alone waits. The second value says that one cannot.
+fn hands(job: &Job, reach: &Reach) -> Result<(Hands, bool), Failure> {
+    let is_away = match options(job, reach) {
+        Ok(_) => false,
+        Err(Unprepared::Away(_)) => true,
         Err(Unprepared::Wrong(failure)) => return Err(failure),
-    }
+    };
     let prepare = {
         let (job, reach) = (job.clone(), reach.clone());
         move || {
@@ -129,7 +132,10 @@ fn hands(job: &Job, reach: &Reach) -> Result<Hands, Failure> {
         }
     };
     let hands = Hands::new(job.policy.clone(), prepare, reach.clone());
-    Ok(hands.kept_by(detectors::keeper(job)?, job.read_only))
+    Ok((
+        hands.kept_by(detectors::keeper(job)?, job.read_only),
+        is_away,
+    ))
 }
 
 /// Why it is not known how trees are to be opened.
