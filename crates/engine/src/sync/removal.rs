@@ -5,7 +5,7 @@ use crate::sync::run::Run;
 use crate::sync::task::Task;
 use crate::trees::precautions::refuse_doubt;
 use driftless_model::{Class, RelPath};
-use driftless_reconcile::Guard;
+use driftless_reconcile::{Guard, Refusal};
 use driftless_tree::descend_mut;
 use std::ffi::CString;
 
@@ -77,11 +77,14 @@ impl Run<'_> {
     /// meanwhile.
     fn refuse_emptied(&self, has_deletes: bool) -> Result<(), PlanError> {
         let (source, replica) = &self.roots;
-        match replica {
-            Some(replica) if has_deletes && self.options.applies() => {
-                Ok(refuse_doubt(self.options, source, replica)?)
-            }
-            _ => Ok(()),
+        let replica = replica
+            .as_ref()
+            .filter(|_| has_deletes && self.options.applies());
+        let doubt = replica.map(|replica| refuse_doubt(self.options, source, replica));
+        match doubt {
+            // Each name is looked at once more, and what fails then is told.
+            Some(Err(Refusal::UnreadableSource(_))) | None => Ok(()),
+            Some(doubt) => Ok(doubt?),
         }
     }
 
