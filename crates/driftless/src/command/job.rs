@@ -5,7 +5,7 @@ use crate::exit::Exit;
 use crate::own;
 use driftless_mirror::job::{JOB_BYTES_MAX, Job, parse};
 use driftless_mirror::memory::Memory;
-use driftless_model::{cause, moment, quote};
+use driftless_model::{cause, escape, moment, quote};
 use driftless_state::StateError;
 use driftless_state::mirror::{About, JobRow, MirrorState, MirrorView, Role};
 use rustix::fs::{FlockOperation, flock};
@@ -160,14 +160,26 @@ pub fn look(name: &str) -> Result<Option<MirrorView>, Failure> {
 /// The job with one of its replicas alone: the only one, or the one that is named.
 pub fn with_one(job: &Job, replica: Option<&str>) -> Result<Job, Failure> {
     let mut all = job.apart();
-    let refuse = |why: &str| Err((Exit::Usage, format!("{}: {why}", job.name)));
+    let refuse = |why: &str| {
+        let known: Vec<String> = job
+            .replicas
+            .iter()
+            .map(|tree| escape(tree.as_bytes()))
+            .collect();
+        let why = format!("{}: {why}: it has {}", job.name, known.join(" and "));
+        Err((Exit::Usage, why))
+    };
+    let plain = |tree: &str| tree.trim_end_matches('/').to_owned();
     match replica {
         None if all.len() == 1 => Ok(all.remove(0)),
-        None => refuse("it has several replicas: say which (--replica)"),
-        Some(named) => match all.into_iter().find(|one| one.replicas[0] == named) {
-            Some(one) => Ok(one),
-            None => refuse("--replica is none of its replicas"),
-        },
+        None => refuse("say which replica (--replica)"),
+        Some(named) => {
+            let is_named = |one: &Job| plain(&one.replicas[0]) == plain(named);
+            match all.into_iter().find(is_named) {
+                Some(one) => Ok(one),
+                None => refuse("--replica is none of its replicas"),
+            }
+        }
     }
 }
 
