@@ -497,7 +497,18 @@ fn a_part_of_the_replica_that_is_elsewhere_by_now_is_compared() {
     let mount = Mounted::bind(&disk.dir("part"), &replica.join("a/b"));
     let mirror = Mirror::between(&source, &replica, KEYS);
     mirror.barrier();
-    drop(mount);
+    // Nothing of it is held, so that it can be unmounted as ever.
+    let began = Instant::now();
+    while !Command::new("umount")
+        .arg(mount.path())
+        .status()
+        .expect("umount")
+        .success()
+    {
+        assert!(began.elapsed() < LIMIT, "it is in use");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(began.elapsed() < Duration::from_secs(20));
     mirror.check_equal("it is not mounted any more");
     let _mount = Mounted::bind(&disk.dir("other"), &replica.join("a/b"));
     fs::write(source.join("a/b/new"), "content").expect("a file");

@@ -324,7 +324,20 @@ impl Trees {
         make_durable(&run);
         self.is_lost.fetch_or(run.is_lost(), Relaxed);
         self.refuse_lost()?;
-        self.refuse_cut_off()
+        self.refuse_cut_off()?;
+        self.let_go(&run.file_systems.lock());
+        Ok(())
+    }
+
+    /// Lets go of file systems that are durable, so that they can be unmounted. One that was
+    /// changed since is here by another handle: whoever changed it makes it durable.
+    fn let_go(&self, durable: &HashMap<u64, DirMutRef>) {
+        let is_same = |device: &u64, dir: &DirMutRef| {
+            let known = durable.get(device);
+            known.is_some_and(|known| Arc::ptr_eq(known, dir))
+        };
+        let mut all = self.file_systems.lock();
+        all.retain(|device, dir| !is_same(device, dir));
     }
 
     /// The changes of a single run between these trees, which ends them itself.
