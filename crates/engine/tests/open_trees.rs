@@ -204,8 +204,8 @@ fn the_names_of_a_directory_are_made_equal_and_what_both_sides_have_below_is_not
     );
     assert_eq!(
         pair.source.calls(Call::List) - entered,
-        3,
-        "\"a\", before something goes from it once more, and \"a/new\""
+        4,
+        "\"a\", before something goes the root and \"a\" once more, and \"a/new\""
     );
     let there = |path: &str| pair.replica.content(path);
     assert_eq!(there("a/one").as_deref(), Some(&b"changed"[..]));
@@ -335,7 +335,10 @@ fn many_are_made_equal_at_the_same_time() {
             for part in files.chunks(16) {
                 scope.spawn(|| {
                     part.iter().for_each(|path| {
-                        assert_eq!(pair.look_at(path, Scope::Entry), [path.as_str()])
+                        let mut changed = pair.look_at(path, Scope::Entry);
+                        // Whoever works beside it touches the directory.
+                        changed.retain(|changed| changed.contains("file"));
+                        assert_eq!(changed, [path.as_str()]);
                     })
                 });
             }
