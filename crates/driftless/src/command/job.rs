@@ -12,6 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// Where jobs of the machine are.
@@ -246,6 +247,11 @@ fn is_there(path: &Path) -> bool {
 pub fn socket(name: &str) -> Result<PathBuf, Failure> {
     let path = file(&socket_name(name))?;
     fit_for_socket(name, path)
+}
+
+/// Whether a mirror of that name runs on this host, paused or not.
+pub fn runs(name: &str) -> Result<bool, Failure> {
+    Ok(UnixStream::connect(socket(name)?).is_ok())
 }
 
 /// Refuses a job whose mirror could not be asked, since its name or the folder for state is too

@@ -25,7 +25,6 @@ use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
 use driftless_state::mirror::{EqualUntil, MirrorState, Role, RoleRow, Saved};
 use std::io::{IsTerminal, Write};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -263,7 +262,7 @@ impl Failover<'_> {
             source: self.job.source.clone(),
             replica: self.job.replicas[0].clone(),
             is_known: self.is_known,
-            is_running: UnixStream::connect(job::socket(&self.job.name)?).is_ok(),
+            is_running: job::runs(&self.job.name)?,
             loss: self.loss.clone(),
             to: to.to_owned(),
             doubt: alone.doubt.map(|since| self.durable_until(since)),

@@ -12,7 +12,6 @@ use driftless_model::cause;
 use driftless_state::mirror::{About, MirrorState};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// Refuses a job that would work against another one whose mirror runs, paused or not.
@@ -24,7 +23,9 @@ pub fn refuse(job: &Job) -> Result<(), Failure> {
     for one in job.apart() {
         let trees = places::trees(&one.source, &one.replicas[0]);
         for other in &others {
-            if let Some(why) = clash(&trees, other).filter(|_| runs(&other.name)) {
+            if let Some(why) =
+                clash(&trees, other).filter(|_| job::runs(&other.name).unwrap_or(false))
+            {
                 return Err((Exit::Refused, format!("{}: {why}", job.name)));
             }
         }
@@ -46,10 +47,6 @@ fn clash((source, replica): &(PathBuf, PathBuf), other: &About) -> Option<String
             "the job {name}, whose mirror runs, keeps the same trees equal in the other direction, and each would undo what the other does: stop one of them"
         )
     })
-}
-
-fn runs(name: &str) -> bool {
-    job::socket(name).is_ok_and(|socket| UnixStream::connect(socket).is_ok())
 }
 
 /// What other jobs of this user have had mirrors on this host.
