@@ -37,6 +37,7 @@ impl Worker<'_> {
         patch: Option<Patch>,
         intent: Intent,
     ) -> Result<Verdict, Trouble> {
+        self.run.refuse_append_only(met.visit)?;
         let opened = match opened {
             Some(opened) => opened,
             None if self.submit_fetch_known(&met, &intent) => return Ok(Verdict::Submitted),

@@ -71,7 +71,6 @@ impl Worker<'_> {
                 },
             ));
         }
-        self.run.refuse_append_only(visit)?;
         if meta.kind == Kind::File {
             return self.make_file(met, opened, None, intent);
         }
@@ -135,10 +134,10 @@ impl Worker<'_> {
         if !self.run.options.applies() {
             return Ok(Verdict::Changed(intent, Moved::default()));
         }
-        self.run.refuse_append_only(met.visit)?;
         if source.meta.kind == Kind::File {
             return self.make_file(met, ready.opened, ready.patch, intent);
         }
+        self.run.refuse_append_only(met.visit)?;
         let spot = Spot {
             room: intent.room,
             ..met.visit.touched_spot(met.name)
@@ -164,7 +163,7 @@ impl Run<'_> {
     /// In a directory that is append-only, an unfinished entry can be made, and neither be given
     /// its name nor be removed (chattr(1)): once one was met, nothing more is made in such a
     /// directory.
-    fn refuse_append_only(&self, visit: &Visit) -> Result<(), Trouble> {
+    pub fn refuse_append_only(&self, visit: &Visit) -> Result<(), Trouble> {
         if !self.ground.has_append_only.load(Relaxed) {
             return Ok(());
         }
