@@ -45,7 +45,7 @@ impl Tree {
                     self.entry_of(fd, name)
                 }))
             }
-            Op::Rmdir if is_at(node, &folder) => Some(drop_snapshot(&folder, fields.name())),
+            Op::Rmdir if is_at(node, &folder) => Some(self.drop_snapshot(&folder, fields.name())),
             Op::Getxattr => {
                 let (size, _) = (fields.u32() as usize, fields.u32());
                 let name = fields.name();
@@ -65,13 +65,15 @@ impl Tree {
         let text = format!("{}.{:09}", (made + AGE).as_secs(), made.subsec_nanos());
         fs::write(made_of(&path)?, text).map_err(|_| Errno::IO)
     }
-}
 
-fn drop_snapshot(folder: &Path, name: &[u8]) -> Done {
-    let path = folder.join(OsStr::from_bytes(name));
-    btrfs(&["delete"], &[&path])?;
-    fs::remove_file(made_of(&path)?).map_err(|_| Errno::IO)?;
-    Ok(Vec::new())
+    fn drop_snapshot(&self, folder: &Path, name: &[u8]) -> Done {
+        let path = folder.join(OsStr::from_bytes(name));
+        let device = fs::metadata(&path).map_err(|_| Errno::NOENT)?.dev();
+        btrfs(&["delete"], &[&path])?;
+        self.nodes.lose_device(device);
+        fs::remove_file(made_of(&path)?).map_err(|_| Errno::IO)?;
+        Ok(Vec::new())
+    }
 }
 
 /// Where it stands when a snapshot was made: beside the folder.

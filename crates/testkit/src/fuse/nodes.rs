@@ -135,6 +135,13 @@ impl Nodes {
         }
     }
 
+    /// A file system is gone, and another may get its number while the kernel still knows nodes of
+    /// it: btrfs frees the number of a subvolume as soon as it is deleted.
+    pub(super) fn lose_device(&self, device: u64) {
+        let tables = &mut *lock(&self.0);
+        tables.by_inode.retain(|(of, _), _| *of != device);
+    }
+
     pub(super) fn hold(&self, handle: Handle) -> u64 {
         let tables = &mut *lock(&self.0);
         tables.last += 1;

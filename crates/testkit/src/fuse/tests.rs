@@ -3,6 +3,7 @@
 use super::*;
 use crate::build::{Profile, build_tree};
 use crate::compare::{Options, assert_equal};
+use crate::scratch::{FsKind, Scratch};
 use crate::{attrs, mutate};
 use rustix::fs::{AtFlags, CWD, FileType, OFlags};
 use rustix::io::Errno;
@@ -284,4 +285,28 @@ fn slow_answers_hold_up_nobody_else() {
     assert!(!caller.is_finished());
     assert!(caller.join().expect("caller").is_ok());
     assert!(began.elapsed() >= Duration::from_millis(700));
+}
+
+#[test]
+fn a_snapshot_is_not_taken_for_a_deleted_one_that_is_still_open() {
+    let scratch = Scratch::new(FsKind::Btrfs, 200);
+    let (backing, snapshots) = (scratch.path().join("backing"), scratch.dir("snapshots"));
+    let mut create = std::process::Command::new("btrfs");
+    create.args(["-q", "subvolume", "create"]).arg(&backing);
+    assert!(create.status().expect("btrfs").success());
+    fs::write(backing.join("file"), "x").expect("a file");
+    let mood = Mood {
+        ceph: Some(snapshots),
+        ..Mood::healthy()
+    };
+    let fuse = Fuse::over(&backing, mood);
+    let names = |path: &Path| fs::read_dir(path).expect("list").count();
+    let mut open = Vec::new();
+    for number in 0..4 {
+        let path = fuse.path().join(format!(".snap/{number}"));
+        fs::create_dir(&path).expect("a snapshot");
+        assert_eq!(names(&path), 1, "snapshot {number}");
+        open.push(fs::File::open(&path).expect("open"));
+        fs::remove_dir(&path).expect("deleted");
+    }
 }

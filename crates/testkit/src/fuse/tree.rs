@@ -39,7 +39,7 @@ pub(super) type Done = Result<Vec<u8>, Errno>;
 /// A backing directory seen through a mood.
 #[derive(Debug)]
 pub(super) struct Tree {
-    nodes: Nodes,
+    pub(super) nodes: Nodes,
     pub(super) orders: Mutex<Orders>,
     hidden: Mutex<Vec<Hidden>>,
 }
