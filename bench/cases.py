@@ -21,6 +21,7 @@ class Case:
     place: str
     tools: tuple
     rounds: int = 3
+    rounds_min: int = 1  # so many, however long they take
     duels: int = 0  # more rounds of driftless and its reference only, for a steadier ratio
     budget_seconds: int = 120  # no further round is begun that would end later
     rate: int = 0  # files a second that a source gets

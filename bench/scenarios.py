@@ -55,7 +55,7 @@ class Scene:
         case, wanted = self.case, self.bench.rounds or self.case.rounds
         tools, took = list(case.tools), 0.0
         for self.round in range(wanted):
-            if self.round and self._late(took):
+            if self.round >= case.rounds_min and self._late(took):
                 self.round -= 1
                 break
             began = time.monotonic()
