@@ -984,3 +984,41 @@ fn a_replica_that_a_neighbour_closes_is_opened_again() {
         assert!(replica.join(format!("{number}")).exists());
     }
 }
+
+#[test]
+fn what_somebody_writes_to_an_opened_replica_is_found_by_a_comparison_of_all() {
+    let near = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let far = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let (source, replica) = (subvolume(&near, "source"), subvolume(&far, "replica"));
+    fs::create_dir(source.join("dir")).expect("a directory");
+    fs::write(source.join("dir/file"), b"content").expect("a file");
+    let mirror = Mirror::between(&source, &replica, KEYS);
+    mirror.barrier();
+    let compare = || {
+        let compared = mirror.command("sync-now").args(["--all", "--wait"]).run();
+        let _done = compared.expect(0);
+        snapshot(&mirror)
+    };
+    // What is told from what changed on the source is older by more than clocks differ.
+    std::thread::sleep(Duration::from_millis(2100));
+    let _before = compare();
+    btrfs(
+        &["property", "set", "-ts"],
+        &[&replica, Path::new("ro"), Path::new("false")],
+    );
+    fs::write(replica.join("dir/file"), b"another content").expect("written");
+    fs::write(replica.join("dir/strange"), b"strange").expect("a file");
+    let walks = mirror.status()["walks"].as_u64().expect("a number");
+    let newest = compare();
+    let status = mirror.status();
+    assert_eq!(status["walks"], walks + 1, "{status}");
+    let foreign = mirror.command("foreign").run().expect(0).stdout_text();
+    for name in ["dir/file", "dir/strange"] {
+        assert!(foreign.contains(name), "{foreign}");
+    }
+    check_snapshot(&mirror, &replica, &newest);
+    // The next one asks again what differs.
+    mirror.barrier();
+    let _newest = snapshot(&mirror);
+    assert_eq!(mirror.status()["walks"], walks + 1);
+}

@@ -47,7 +47,7 @@ fn a_mirror_that_does_not_run_is_told_of_as_its_state_has_it() {
     assert_eq!(status["walks"], 1);
     std::thread::sleep(Duration::from_secs(4));
     let late = mirror.command("status").arg("--check").run().expect(6);
-    for words in ["not running", "TOO FAR", "driftless mirror run test"] {
+    for words in ["not running", "TOO FAR", "driftless mirror run /"] {
         assert!(late.stdout_text().contains(words), "{}", late.describe());
     }
     let _none = mirror.command("problems").run().expect(0);
@@ -470,4 +470,70 @@ fn a_source_that_is_not_there_is_told_of_and_trees_within_each_other_are_refused
     check("none", &["none/replica"], 1, "inside the source");
     check("replica/none", &["replica"], 1, "inside the replica");
     check("none", &["r", "r/x"], 1, "inside the replica");
+}
+
+#[test]
+fn whoever_waits_is_told_what_is_in_the_way() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    let mirror = Mirror::of(&source, FOLLOWING);
+    mirror.barrier();
+    let _paused = mirror.command("pause").run().expect(0);
+    fs::write(source.join("file"), b"content").expect("a file");
+    let late = mirror
+        .command("barrier")
+        .arg("--timeout=7s")
+        .run()
+        .expect(6);
+    let told = late.stderr_text();
+    let advice = "waiting: paused; go on with: driftless mirror resume ";
+    assert_eq!(told.matches(advice).count(), 1, "{told}");
+    // The job is named as it was typed.
+    assert!(told.contains("/job.toml\n"), "{told}");
+    let status = mirror.command("status").run().expect(0).stdout_text();
+    assert!(status.contains("/job.toml"), "{status}");
+}
+
+#[test]
+fn a_mirror_that_only_compares_says_that_it_waits_for_the_next_comparison() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let mirror = Mirror::of(&scratch.dir("src"), "detect = [\"walk\"]\ndelete = true\n");
+    mirror.barrier();
+    let status = mirror.command("status").run().expect(0).stdout_text();
+    assert!(
+        status.contains("waiting for the next comparison"),
+        "{status}"
+    );
+    assert_eq!(mirror.status()["hears"], false);
+}
+
+#[test]
+fn deletes_that_the_hour_does_not_allow_are_told_with_those_that_went_before() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    for number in 0..6 {
+        fs::write(source.join(format!("{number}")), b"content").expect("a file");
+    }
+    let mirror = Mirror::of(&source, &format!("{FOLLOWING}max_delete = 3\n"));
+    mirror.barrier();
+    let remove = |numbers: std::ops::Range<i32>| {
+        for number in numbers {
+            fs::remove_file(source.join(format!("{number}"))).expect("removed");
+        }
+    };
+    remove(0..2);
+    mirror.barrier();
+    remove(2..5);
+    let late = mirror
+        .command("barrier")
+        .arg("--timeout=7s")
+        .run()
+        .expect(6);
+    let told = late.stderr_text();
+    assert!(told.contains("waiting: some paths are not equal"), "{told}");
+    let problems = mirror.command("problems").run().expect(3);
+    let told = problems.stdout_text();
+    for words in ["(max_delete in the job)", "the last hour, which count: "] {
+        assert!(told.contains(words), "{told}");
+    }
 }

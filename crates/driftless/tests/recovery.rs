@@ -663,6 +663,7 @@ fn what_no_snapshot_holds_stays_on_both_sides() {
     // What people wrote where the source has another file system cannot be brought back into it.
     let back = asked(&mirror, &["failback", "--yes"], 3).stderr_text();
     assert!(back.contains("has to be moved by hand"), "{back}");
+    assert!(back.contains(" on the source: "), "{back}");
     fs::remove_file(replica.join("home/alice/own")).expect("removed");
     write(&replica, "new", "work");
     let _back = done(&mirror, &["failback", "--finish", "--yes", "--json"]);

@@ -24,6 +24,8 @@ pub enum Ask {
     SyncNow {
         /// Answer when all of it is on the replica.
         wait: bool,
+        /// Compare all even where two snapshots tell what differs.
+        all: bool,
     },
     /// Answer when everything that happened before is on the replica.
     Barrier {

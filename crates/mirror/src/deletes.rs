@@ -2,7 +2,7 @@
 //! delete.
 
 use crate::status::Walked;
-use driftless_model::DeleteLimit;
+use driftless_model::{DeleteLimit, Problem};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 const MINUTE: Duration = Duration::from_secs(60);
 /// Until it is known how many entries there are, a share of them stands for so many.
 const UNKNOWN_ENTRIES: u64 = 1000;
+/// What the guard says of a job when more would go than may.
+const BY_LIMIT: &str = "(max_delete in the job)";
 
 /// What was deleted within the last hour.
 #[derive(Debug)]
@@ -59,22 +61,37 @@ impl Deletes {
                 entries.saturating_mul(percent) / 100
             }
         };
+        Some(DeleteLimit::Count(max.saturating_sub(self.gone(now))))
+    }
+
+    /// How many went within the last hour.
+    fn gone(&mut self, now: Duration) -> u64 {
         let oldest = now.saturating_sub(HOUR).as_secs() / MINUTE.as_secs();
-        while self
-            .minutes
-            .front()
-            .is_some_and(|(minute, _)| *minute < oldest)
-        {
+        let is_old = |(minute, _): &(u64, u64)| *minute < oldest;
+        while self.minutes.front().is_some_and(is_old) {
             self.minutes.pop_front();
         }
-        let gone: u64 = self.minutes.iter().map(|(_, count)| count).sum();
-        Some(DeleteLimit::Count(max.saturating_sub(gone)))
+        self.minutes.iter().map(|(_, count)| count).sum()
+    }
+
+    /// A problem of a piece of work; where the limit does not allow it, with what went before.
+    pub fn explained(&mut self, now: Duration, problem: Problem) -> Problem {
+        let gone = self.gone(now);
+        if gone == 0 || !problem.cause.contains(BY_LIMIT) {
+            return problem;
+        }
+        let went = format!("; entries deleted within the last hour, which count: {gone}");
+        Problem {
+            cause: problem.cause + &went,
+            ..problem
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use driftless_model::{Act, Class, RelPath, Side};
 
     #[test]
     fn what_may_go_in_an_hour_is_what_one_run_may_delete() {
@@ -95,6 +112,25 @@ mod tests {
         assert_eq!(deletes.limit(at(31), false, &walked), count(10));
         assert_eq!(deletes.limit(at(62), false, &walked), count(160));
         assert_eq!(deletes.limit(at(200), false, &walked), count(200));
+        let told = |deletes: &mut Deletes, at, cause: &str| {
+            let problem = Problem {
+                path: RelPath::root(),
+                side: Side::Replica,
+                act: Act::Remove,
+                cause: cause.to_owned(),
+                class: Class::Skip,
+            };
+            deletes.explained(at, problem).cause
+        };
+        let why = "entries to delete: 3, allowed: 0 (max_delete in the job); nothing was deleted";
+        assert_eq!(told(&mut deletes, at(200), why), why);
+        deletes.add(at(201), 7);
+        let went = told(&mut deletes, at(202), why);
+        assert_eq!(
+            went.strip_prefix(why),
+            Some("; entries deleted within the last hour, which count: 7")
+        );
+        assert_eq!(told(&mut deletes, at(202), "no room"), "no room");
         assert_eq!(Deletes::new(None).limit(at(0), false, &walked), None);
     }
 }

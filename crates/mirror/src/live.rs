@@ -186,7 +186,9 @@ impl Live {
         live.recall()?;
         live.trash = Trash::of(&live.job, &live.hands, &live.stop)?;
         match snapshots {
-            Some(snapshots) if !live.job.is_live() => live.start_cycles(snapshots, &outbox)?,
+            Some(snapshots) if live.job.reads_snapshots() => {
+                live.start_cycles(snapshots, &outbox)?
+            }
             snapshots => {
                 if let Some(snapshots) = snapshots {
                     live.start_beside(snapshots, &outbox)?;

@@ -52,6 +52,8 @@ pub struct Status {
     pub is_paused: bool,
     /// It works on nothing, since these are quiet hours of the job.
     pub is_quiet: bool,
+    /// Something tells of changes as they happen.
+    pub hears: bool,
     /// Why it cannot work.
     pub away: Option<String>,
     /// Why changes are not heard of any more.

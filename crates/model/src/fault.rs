@@ -18,6 +18,15 @@ pub enum Side {
 }
 
 impl Side {
+    /// The other tree.
+    #[must_use]
+    pub fn other(self) -> Side {
+        match self {
+            Side::Source => Side::Replica,
+            Side::Replica => Side::Source,
+        }
+    }
+
     /// The word used in output.
     pub fn word(self) -> &'static str {
         match self {

@@ -112,6 +112,10 @@ pub enum MirrorCommand {
         /// Return when all of it is on the replica, durably
         #[arg(long)]
         wait: bool,
+        /// Compare all of both trees even where snapshots tell what has changed: it finds what
+        /// somebody else has changed on the replica
+        #[arg(long)]
+        all: bool,
     },
     /// Return when everything that changed before now is on the replica, durably
     Barrier {

@@ -8,6 +8,7 @@ mod over;
 mod places;
 mod rivals;
 mod trash;
+mod waiting;
 
 use crate::args::{JobArgs, MirrorArgs, MirrorCommand};
 use crate::command::job;
@@ -37,7 +38,10 @@ pub fn run(args: &MirrorArgs) -> Exit {
         MirrorCommand::Status { job, json, check } => status(job, *json, *check),
         MirrorCommand::Pause(args) => ask_done(args, &Ask::Pause),
         MirrorCommand::Resume(args) => ask_done(args, &Ask::Resume),
-        MirrorCommand::SyncNow { job, wait } => ask_done(job, &Ask::SyncNow { wait: *wait }),
+        MirrorCommand::SyncNow { job, wait, all } => {
+            let (wait, all) = (*wait, *all);
+            ask_done(job, &Ask::SyncNow { wait, all })
+        }
         MirrorCommand::Barrier { job, timeout } => {
             ask_done(job, &Ask::Barrier { timeout: *timeout })
         }
@@ -96,7 +100,7 @@ fn ask_or_not_running(args: &JobArgs, ask: &Ask) -> Result<Option<Answer>, Failu
             _ => return Err((Exit::Refused, why)),
         }
     }
-    match control::ask(&socket, ask) {
+    match waiting::ask(&socket, ask, &args.job.display().to_string()) {
         Ok(answer) => Ok(Some(answer)),
         Err(error) => match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(None),
@@ -203,7 +207,9 @@ fn status(args: &JobArgs, json: bool, check: bool) -> Result<Exit, Failure> {
         Some(_) => return Err((Exit::Bug, "the mirror gave another answer".into())),
         None => kept::statuses(&args.job)?,
     };
-    replicas.iter().for_each(|status| say::status(status, json));
+    let named = args.job.display().to_string();
+    let tell = |status| say::status(status, &named, json);
+    replicas.iter().for_each(tell);
     Ok(match check && replicas.iter().any(Status::is_behind) {
         true => Exit::Behind,
         false => Exit::Equal,

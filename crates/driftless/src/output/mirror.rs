@@ -3,7 +3,7 @@
 pub mod recovery;
 mod standing;
 
-pub use standing::{at, seconds};
+pub use standing::{at, in_the_way, seconds};
 
 use crate::exit::Exit;
 use crate::units::show_counted;
@@ -63,12 +63,14 @@ pub fn complaint(text: &str) {
     let _nobody_reads_it = writeln!(std::io::stderr(), "driftless: {text}");
 }
 
-/// Prints how a mirror is.
-pub fn status(status: &Status, json: bool) {
+/// Prints how a mirror is, whose job the user names so.
+pub fn status(status: &Status, named: &str, json: bool) {
     if json {
         line(&serde_json::to_string(&json_of(status)).expect("plain values"));
     } else {
-        standing::lines(status).iter().for_each(|text| line(text));
+        standing::lines(status, named)
+            .iter()
+            .for_each(|text| line(text));
     }
 }
 
@@ -107,6 +109,7 @@ fn json_of_state(status: &Status) -> serde_json::Value {
         "is_walking": status.is_walking,
         "is_paused": status.is_paused,
         "is_quiet": status.is_quiet,
+        "hears": status.hears,
         "away": status.away.as_deref().map(for_job),
         "deaf": status.deaf,
         "forgets": status.forgets,

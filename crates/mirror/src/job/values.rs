@@ -96,6 +96,11 @@ impl Job {
     pub fn is_live(&self) -> bool {
         self.detect.iter().any(|one| one.is_live())
     }
+
+    /// Whether the replica becomes equal to snapshots of the source, and not to the source itself.
+    pub fn reads_snapshots(&self) -> bool {
+        self.snapshots().is_some() && !self.is_live()
+    }
 }
 
 /// A way to find out which paths may differ.

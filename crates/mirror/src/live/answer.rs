@@ -43,7 +43,10 @@ impl Live {
                 Answer::Done
             }
             Ask::Retry { path } => self.retry(now, path),
-            Ask::SyncNow { wait } => {
+            Ask::SyncNow { wait, all } => {
+                if let Some(cycle) = self.cycle.as_mut().filter(|_| all) {
+                    cycle.compare_all();
+                }
                 self.look_now(now);
                 self.dirty.retry_now(now, None);
                 self.dirty.hurry(now);
@@ -176,6 +179,7 @@ impl Live {
         status.walk = self.walked.clone();
         status.is_walking = self.busy[&Lane::Walk] > 0;
         status.is_paused = self.is_paused;
+        status.hears = !self.hearing.is_none();
         status.is_quiet = self.job.quiet.holds_at(by_clock());
         status.away = self.away.as_ref().map(|away| away.why.clone());
         if let Some(cycle) = &self.cycle {

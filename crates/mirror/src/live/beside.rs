@@ -31,7 +31,11 @@ impl Live {
             }
             // What is left has failed, and is tried again now and then.
             Stage::Copying if now >= cycle.next => self.give_up_cycle(now),
-            Stage::Idle | Stage::Making | Stage::Copying | Stage::Saving | Stage::Finishing => {}
+            Stage::Idle
+            | Stage::Making { .. }
+            | Stage::Copying
+            | Stage::Saving
+            | Stage::Finishing => {}
         }
         self.cycle.as_ref().is_none_or(|cycle| cycle.is_read)
     }

@@ -35,7 +35,10 @@ pub(super) enum Stage {
     /// Nothing is to be done before the next.
     Idle,
     /// A snapshot is being made.
-    Making,
+    Making {
+        /// What differs from the one before is not asked.
+        compares_all: bool,
+    },
     /// It waits until what is in work is over.
     Made(Box<Made>),
     /// What differs is not saved yet.
@@ -74,6 +77,8 @@ pub(super) struct Cycle {
     pub(super) failed: Option<String>,
     /// The replica is closed to others as soon as its trash was looked at.
     closes: bool,
+    /// The next compares all, whatever differs from the snapshot before.
+    compares_all: bool,
 }
 
 impl Cycle {
@@ -112,12 +117,18 @@ impl Cycle {
             count: 0,
             failed: None,
             closes: false,
+            compares_all: false,
         })
     }
 
     /// The next begins as soon as it can.
     pub(super) fn hurry(&mut self, now: Duration) {
         self.next = self.next.min(now);
+    }
+
+    /// The next compares all: somebody may have written to the replica.
+    pub(super) fn compare_all(&mut self) {
+        self.compares_all = true;
     }
 
     /// The replica has everything that happened before.
@@ -129,7 +140,7 @@ impl Cycle {
     pub(super) fn now(&self) -> CycleNow {
         let stage = match self.stage {
             Stage::Idle => "idle",
-            Stage::Making | Stage::Made(_) | Stage::Saving => "snapshot",
+            Stage::Making { .. } | Stage::Made(_) | Stage::Saving => "snapshot",
             Stage::Copying => "copying",
             Stage::Finishing => "finishing",
         };
@@ -148,10 +159,11 @@ impl Cycle {
     }
 
     pub(super) fn begin(&mut self, now: Duration, replica: Option<ReplicaHere>) {
-        self.stage = Stage::Making;
+        let compares_all = std::mem::take(&mut self.compares_all);
+        self.stage = Stage::Making { compares_all };
         self.next = now + self.every;
         self.ask(Task::Make {
-            older: self.snapshot.clone(),
+            older: self.snapshot.clone().filter(|_| !compares_all),
             on_replica: self.on_replica.clone(),
             common: (!self.is_beside).then(|| self.common.clone().unwrap_or_default()),
             replica,
@@ -164,6 +176,7 @@ impl Cycle {
             tracing::error!("snapshots: {why}");
         }
         self.failed = Some(why);
+        self.compares_all |= self.stage == Stage::Making { compares_all: true };
         self.is_read |= self.is_beside;
         self.next = self.next.min(now + FAILED_PAUSE).max(now + EVERY_MIN);
         self.stage = Stage::Idle;
@@ -225,7 +238,7 @@ impl Live {
         let cycle = self.cycle.as_ref()?;
         let waits = match cycle.stage {
             Stage::Idle | Stage::Copying => true,
-            Stage::Making | Stage::Made(_) | Stage::Saving | Stage::Finishing => false,
+            Stage::Making { .. } | Stage::Made(_) | Stage::Saving | Stage::Finishing => false,
         };
         waits.then_some(cycle.next)
     }
@@ -259,7 +272,11 @@ impl Live {
             Stage::Copying if is_equal => self.finish_cycle(now),
             // What is left has failed, and is tried again now and then.
             Stage::Copying if now >= cycle.next => self.give_up_cycle(now),
-            Stage::Idle | Stage::Making | Stage::Made(_) | Stage::Copying | Stage::Finishing => {}
+            Stage::Idle
+            | Stage::Making { .. }
+            | Stage::Made(_)
+            | Stage::Copying
+            | Stage::Finishing => {}
         }
         self.cycle.as_ref().is_none_or(|cycle| {
             let waits = matches!(

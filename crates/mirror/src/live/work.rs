@@ -229,7 +229,12 @@ impl Live {
             self.deletes.add(now, outcome.counts.deleted);
         }
         let paths = looked_at(&outcome);
+        let is_walk = outcome.taken.is_walk();
         let told = outcome.problems.into_iter().filter(is_to_be_told);
+        let told = told.map(|problem| match is_walk {
+            true => problem,
+            false => self.deletes.explained(now, problem),
+        });
         self.problems.replace(now, &paths, told.collect());
         let counts = outcome.counts;
         let waited = self.dirty.done(now, outcome.taken, &failed);

@@ -17,6 +17,7 @@ use driftless_engine::{Counts, End, Options, declare_active, look_alone};
 use driftless_mirror::clock::now;
 use driftless_mirror::job::Job;
 use driftless_mirror::recovery::{Loss, Rehearsal, carry_out, rehearse, reversed};
+use driftless_model::Problem;
 use driftless_remote::Reach;
 use driftless_state::mirror::{Cursor, EqualUntil, MirrorState, Role, Saved};
 use std::sync::atomic::AtomicBool;
@@ -50,7 +51,8 @@ pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
     let turned = reversed(&job);
     let reach = reach(&turned, &signals);
     let options = Options {
-        leaves_mounts: leaves_mounts(&job),
+        // Of what is mounted below the source, and of subvolumes, the replica has nothing then.
+        leaves_mounts: job.reads_snapshots() || job.policy.one_file_system,
         ..options_now(&turned, &reach)?
     };
     let failback = Failback {
@@ -79,12 +81,6 @@ pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
         number if signals.stop.load(Relaxed) => Exit::Signal(number),
         _ => code,
     })
-}
-
-/// Whether the replica has nothing of what is mounted below the source, nor of subvolumes.
-fn leaves_mounts(job: &Job) -> bool {
-    let reads_snapshots = job.snapshots().is_some() && !job.is_live();
-    reads_snapshots || job.policy.one_file_system
 }
 
 /// What is known of a job whose replica is the active side.
@@ -118,7 +114,7 @@ impl Failback<'_> {
             counts: rehearsal.counts,
             lost: rehearsal.lost,
             has_more: rehearsal.has_more,
-            problems: rehearsal.problems,
+            problems: as_in_the_job(rehearsal.problems),
             passes: 0,
             kept: None,
             role: self.loss.role.role,
@@ -241,7 +237,7 @@ impl Failback<'_> {
             let has_changed = counts.changed + counts.deleted > 0;
             let code = Exit::of_run(&summary, (&self.options, false), 0);
             done.counts.add(counts);
-            done.problems = problems;
+            done.problems = as_in_the_job(problems);
             if let End::Refused(why) | End::NoPlan(why) | End::CutOff(why) = &summary.end {
                 say::line(why);
             }
@@ -264,6 +260,15 @@ impl Failback<'_> {
         let beginning = format!("{}-kept", self.job.own_name());
         keep(self.job, provider.as_deref(), &beginning)
     }
+}
+
+/// Of a run the other way round: its source is the job's replica.
+fn as_in_the_job(problems: Vec<Problem>) -> Vec<Problem> {
+    let turned = |problem: Problem| Problem {
+        side: problem.side.other(),
+        ..problem
+    };
+    problems.into_iter().map(turned).collect()
 }
 
 /// Both trees were equal at `moment`: nothing of what the mirror knew is left to do, and the snapshot that it

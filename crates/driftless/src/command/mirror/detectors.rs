@@ -136,7 +136,7 @@ pub fn snapshots(job: &Job) -> Result<Option<Snapshots>, Failure> {
         .check()
         .map_err(|error| refuse(error.to_string()))?;
     // One that follows live changes is equal to no snapshot.
-    let path = own_path(job, &job.replicas[0])?.filter(|_| !job.is_live());
+    let path = own_path(job, &job.replicas[0])?.filter(|_| job.reads_snapshots());
     let of_replica = path.and_then(|path| of_replica(&path));
     let snapshots = Snapshots::of(&job.own_name(), job.cycle.keep, of_source, of_replica);
     Ok(Some(snapshots))

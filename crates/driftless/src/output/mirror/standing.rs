@@ -7,8 +7,8 @@ use driftless_mirror::worded::for_job;
 use driftless_model::moment;
 use std::time::Duration;
 
-/// What is told of one replica.
-pub fn lines(status: &Status) -> Vec<String> {
+/// What is told of one replica of a job that the user names so.
+pub fn lines(status: &Status, named: &str) -> Vec<String> {
     let mut rows = vec![
         ("state", state(status)),
         ("behind", behind(status)),
@@ -30,7 +30,7 @@ pub fn lines(status: &Status) -> Vec<String> {
         );
         rows.push(("trash", text));
     }
-    let wrong = wrong(status).into_iter().map(|text| ("WRONG", text));
+    let wrong = wrong(status, named).into_iter().map(|text| ("WRONG", text));
     let rows = rows.into_iter().chain(wrong);
     let rows = rows.map(|(name, text)| format!("  {name:<9} {text}"));
     let head = format!("{}: {} -> {}", status.job, status.source, status.replica);
@@ -38,7 +38,11 @@ pub fn lines(status: &Status) -> Vec<String> {
 }
 
 fn state(status: &Status) -> String {
-    let what = status.cycle.as_ref().map_or("changes", |_| "snapshots");
+    let what = match &status.cycle {
+        Some(_) => "snapshots",
+        None => "changes",
+    };
+    let tells = status.hears || status.cycle.is_some();
     if !status.is_running() {
         let paused = if status.is_paused { ", and paused" } else { "" };
         return format!("not running{paused}; this is how it was left");
@@ -46,7 +50,12 @@ fn state(status: &Status) -> String {
     let doing = match (&status.away, status.is_paused, status.is_walking) {
         (Some(_), ..) => "waiting: the trees are out of reach".to_owned(),
         (_, true, _) => "paused".to_owned(),
-        _ if status.is_quiet => format!("quiet hours: hearing of {what}, copying nothing"),
+        _ if status.is_quiet && tells => {
+            format!("quiet hours: hearing of {what}, copying nothing")
+        }
+        _ if status.is_quiet => "quiet hours: copying nothing".to_owned(),
+        (_, _, true) if !tells => "comparing all".to_owned(),
+        _ if !tells => "waiting for the next comparison".to_owned(),
         (_, _, true) => format!("comparing all, and following {what}"),
         _ => format!("following {what}"),
     };
@@ -131,18 +140,49 @@ fn walks(status: &Status) -> String {
     )
 }
 
+/// What keeps a mirror that runs from copying anything.
+pub fn in_the_way(status: &Status, named: &str) -> Option<String> {
+    let away = status.away.as_ref().map(|why| out_of_reach(why));
+    let failed = status
+        .cycle
+        .as_ref()
+        .and_then(|cycle| cycle.failed.as_ref());
+    if status.is_paused {
+        Some(paused(named))
+    } else if status.is_quiet {
+        Some("these are quiet hours of the job".to_owned())
+    } else {
+        let problems = || (status.problems > 0).then(|| not_equal(named));
+        away.or_else(|| failed.map(|why| no_snapshot(why)))
+            .or_else(problems)
+    }
+}
+
+fn not_equal(job: &str) -> String {
+    format!("some paths are not equal; which, tells: driftless mirror problems {job}")
+}
+
+fn out_of_reach(why: &str) -> String {
+    let why = for_job(why);
+    format!("out of reach: {why}; it is tried again by itself")
+}
+
+fn no_snapshot(why: &str) -> String {
+    format!("no snapshot: {why}; it is tried again by itself")
+}
+
+fn paused(job: &str) -> String {
+    format!("paused; go on with: driftless mirror resume {job}")
+}
+
 /// What is wrong, and what to do about it.
-fn wrong(status: &Status) -> Vec<String> {
-    let job = &status.job;
+fn wrong(status: &Status, job: &str) -> Vec<String> {
     let mut all = Vec::new();
     if !status.is_running() {
         let note = "nothing follows the source; start it: driftless mirror run";
         all.push(format!("{note} {job}"));
     }
-    if let Some(why) = &status.away {
-        let why = for_job(why);
-        all.push(format!("out of reach: {why}; it is tried again by itself"));
-    }
+    all.extend(status.away.as_deref().map(out_of_reach));
     if let Some(why) = &status.deaf {
         let now = "only comparisons find what changes; start the mirror again";
         all.push(format!("hears nothing any more: {why}; {now}"));
@@ -150,21 +190,14 @@ fn wrong(status: &Status) -> Vec<String> {
     if let Some(why) = &status.forgets {
         all.push(format!("nothing is kept for later: {why}"));
     }
-    let snapshot = status
-        .cycle
-        .as_ref()
-        .and_then(|cycle| cycle.failed.as_ref());
-    if let Some(why) = snapshot {
-        all.push(format!("no snapshot: {why}; it is tried again by itself"));
-    }
+    let cycle = status.cycle.as_ref();
+    let failed = cycle.and_then(|cycle| cycle.failed.as_deref());
+    all.extend(failed.map(no_snapshot));
     if status.problems > 0 {
-        let ask = "driftless mirror problems";
-        all.push(format!(
-            "some paths are not equal; which, tells: {ask} {job}"
-        ));
+        all.push(not_equal(job));
     }
     if status.is_running() && status.is_paused {
-        all.push(format!("paused; go on with: driftless mirror resume {job}"));
+        all.push(paused(job));
     }
     all
 }
@@ -223,14 +256,18 @@ mod tests {
         status.job = "projects".into();
         status.process = 7;
         status.rpo = Duration::from_secs(300);
-        assert!(!lines(&status).iter().any(|text| text.contains("WRONG")));
+        assert!(
+            !lines(&status, "projects")
+                .iter()
+                .any(|text| text.contains("WRONG"))
+        );
         status.process = 0;
         status.away = Some("no such host".into());
         status.problems = 2;
         status.now = Duration::from_secs(1000);
         status.oldest = Some(Duration::from_secs(100));
         status.lag.files = 1;
-        let told = lines(&status).join("\n");
+        let told = lines(&status, "projects").join("\n");
         for part in [
             "behind    15 minutes, of 5 minutes that are allowed: TOO FAR",
             "driftless mirror run projects",
