@@ -2,7 +2,8 @@
 //!
 //! All of it is pure: bytes become values and values bytes, and a moment is handed in. A message is
 //! never more than a hint that a path may differ; [`changes_of`] makes it one, and [`announce`]
-//! says in a message what has become of an entry.
+//! says in a message what has become of an entry. [`import`](mod@import) makes a job of a
+//! configuration of `sr3`.
 //!
 //! The format is described in the manual page sr3_post(7) of MetPX-Sarracenia; `docs/sarracenia.md`
 //! says what of it is sent and understood.
@@ -12,6 +13,7 @@ mod base;
 mod body;
 mod changes;
 mod fields;
+pub mod import;
 mod message;
 mod name;
 mod operation;

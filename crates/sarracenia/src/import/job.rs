@@ -1,0 +1,188 @@
+//! The file of a job, as TOML, from what a configuration says.
+
+use super::given::{Given, Said};
+use super::regex::{self, Meaning};
+use super::toml::{Table, list, text};
+use super::trees::{self, Trees};
+use super::{Component, broker, secret, units};
+use driftless_model::escape;
+
+const DELETE: &str = "with \"delete = true\" in the job, all that the source lacks goes from the \
+                      replica, also what never came from this source";
+
+/// Writes the job; what is not in it is told to `given`.
+pub(super) fn write(given: &mut Given) -> String {
+    let trees = trees::find(given);
+    let mut top = top(given, &trees);
+    flat(given);
+    let base = trees.heard_as.as_deref().or(trees.told_as.as_deref());
+    let rules = rules(given, base.unwrap_or_default());
+    if !rules.is_empty() {
+        top.set("filters", list(rules.iter().map(String::as_str)));
+    }
+    let mut limits = Table::default();
+    if let Some(bytes) = number(given, "byteratemax") {
+        limits.set("bytes_per_second", bytes);
+    }
+    if let Some(bytes) = number(given, "filesizemax") {
+        top.set("max_size", bytes);
+    }
+    deletes(given, &mut top);
+    let (mut walk, mut live) = (Table::default(), Table::default());
+    walk.set_text("every", trees.walk_every.as_deref());
+    live.set_text("settle", trees.settle.as_deref());
+    let keep = keep(given);
+    followed(given);
+    let mut out = String::new();
+    top.append("", &mut out);
+    walk.append("walk", &mut out);
+    live.append("live", &mut out);
+    keep.append("keep", &mut out);
+    limits.append("limits", &mut out);
+    if given.component.is_subscriber() {
+        let table = broker::announcements(given, trees.heard_as.as_deref());
+        table.append("announcements", &mut out);
+    }
+    let table = broker::publish(given, trees.told_as.as_deref());
+    table.append("publish", &mut out);
+    out
+}
+
+/// What stands before all tables.
+fn top(given: &Given, trees: &Trees) -> Table {
+    let mut top = Table::default();
+    let name = escape(secret::without(&given.name).as_bytes());
+    let component = given.component.name();
+    top.say(&format!(
+        "From the configuration \"{name}\" of sr3 {component}."
+    ));
+    top.set("name", text(&given.job_name()));
+    let (source, replica) = (trees.source.as_deref(), trees.replica.as_deref());
+    top.set_or_ask(
+        "source",
+        source,
+        "the tree that is read: a path or HOST:PATH",
+    );
+    top.set_or_ask(
+        "replica",
+        replica,
+        "the tree that becomes equal: a path or HOST:PATH",
+    );
+    top.set("detect", list(trees.detect.iter().copied()));
+    top
+}
+
+/// Whether entries keep their paths.
+fn flat(given: &mut Given) {
+    const FLAT: &str =
+        "sr3 puts all files into one directory; a replica has the paths of the source";
+    match given.one("mirror") {
+        Some(said) if units::is_on(&said.value) == Some(true) => {}
+        Some(said) => given.leave(&said, FLAT),
+        // It is off there unless it is said to be on.
+        None if given.component == Component::Subscribe => given.tell(0, "mirror", FLAT),
+        None => {}
+    }
+}
+
+/// The rules, from expressions in their order: the first that matches decides there as here.
+fn rules(given: &mut Given, base: &str) -> Vec<String> {
+    let expressions = given.in_order(&["accept", "reject"]);
+    let mut rules = Vec::new();
+    // What nothing matches is taken, unless it is said otherwise.
+    let unmatched = given.value("acceptunmatched");
+    let mut takes_rest = unmatched.and_then(|value| units::is_on(&value)) != Some(false);
+    let mut is_over = false;
+    for said in expressions {
+        let is_accepted = said.option == "accept";
+        // A directory of its own or the name of a plugin may stand behind an expression.
+        let expression = said.value.split_whitespace().next().unwrap_or_default();
+        match regex::meaning(expression, base) {
+            _ if is_over => given.leave(&said, "an earlier line decides about all that is left"),
+            Some(Meaning::All) => (takes_rest, is_over) = (is_accepted, true),
+            Some(Meaning::Patterns(patterns)) => add_rules(&mut rules, &patterns, is_accepted),
+            None => given.leave(&said, &by_hand(&said)),
+        }
+    }
+    if !takes_rest {
+        // Directories are entered, so that what is taken in them is found.
+        rules.extend(["+ */", "- *"].map(str::to_owned));
+    }
+    rules
+}
+
+fn by_hand(said: &Said) -> String {
+    let sign = if said.option == "accept" { "+" } else { "-" };
+    format!("no rule says the same: write it in filters, such as \"{sign} *.tmp\"")
+}
+
+/// What is rejected goes with all below it by its first pattern.
+fn add_rules(rules: &mut Vec<String>, patterns: &[String], is_accepted: bool) {
+    let (sign, count) = if is_accepted {
+        ("+", patterns.len())
+    } else {
+        ("-", 1)
+    };
+    let new = patterns.iter().take(count);
+    rules.extend(new.map(|pattern| format!("{sign} {pattern}")));
+}
+
+/// A number of bytes.
+fn number(given: &mut Given, option: &'static str) -> Option<String> {
+    let said = given.one(option)?;
+    let bytes = units::bytes(&said.value);
+    if bytes.is_none() && said.value != "0" {
+        given.leave(&said, "no size: a whole number with k, M or G is one");
+    }
+    bytes.map(|bytes| bytes.to_string())
+}
+
+/// Whether what goes from the source goes from the replica, which only the user can say.
+fn deletes(given: &mut Given, top: &mut Table) {
+    let events = given.one("fileevents");
+    let line = events.as_ref().map_or(0, |said| said.line);
+    let words = events.map(|said| said.value).unwrap_or_default();
+    let has = |event: &str| words.is_empty() || words.contains(event);
+    if has("delete") {
+        top.say("delete = true  # see what was left out");
+        given.tell(line, "fileEvents", DELETE);
+    }
+    let left = ["create", "modify", "link", "mkdir"];
+    let lacks: Vec<&str> = left.into_iter().filter(|event| !has(event)).collect();
+    if !lacks.is_empty() {
+        let why = format!(
+            "a mirror leaves no kind of change out: {}",
+            lacks.join(", ")
+        );
+        given.tell(line, "fileEvents", &why);
+    }
+}
+
+/// Attributes that are not kept.
+fn keep(given: &mut Given) -> Table {
+    let mut keep = Table::default();
+    for (option, key) in [("permcopy", "mode"), ("timecopy", "times")] {
+        let value = given.value(option);
+        if value.and_then(|value| units::is_on(&value)) == Some(false) {
+            keep.set(key, "false");
+        }
+    }
+    keep
+}
+
+/// Options that are left out where they are on.
+fn followed(given: &mut Given) {
+    for (option, why) in [
+        ("followsymlinks", "symbolic links are kept and not followed"),
+        ("realpathpost", "symbolic links are kept and not followed"),
+        (
+            "nodupettl",
+            "a change that is told twice is looked at once; nothing is left out",
+        ),
+    ] {
+        let said = given.one(option);
+        if let Some(said) = said.filter(|said| units::is_on(&said.value) != Some(false)) {
+            given.leave(&said, why);
+        }
+    }
+}

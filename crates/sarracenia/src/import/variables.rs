@@ -1,0 +1,76 @@
+//! `${NAME}` in values: what the configuration itself and its own name say is put in; what only the
+//! environment of `sr3` knows, or the moment, is not.
+
+use super::Component;
+use super::lines::Line;
+use std::collections::BTreeMap;
+
+/// How often values may name variables that name others.
+const DEPTH_MAX: usize = 4;
+/// Bytes of a value at most: names that double themselves do not grow further.
+const VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// A value names a variable that is not known here, or one that names itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unknown;
+
+/// The variables that are known.
+#[derive(Debug, Default)]
+pub(crate) struct Variables(BTreeMap<String, String>);
+
+impl Variables {
+    /// Those that say what the configuration is.
+    pub(crate) fn of(component: Component, name: &str) -> Variables {
+        let mut known = Variables::default();
+        known.set("COMPONENT", component.name());
+        known.set("PROGRAM", component.name());
+        known.set("CONFIG", name);
+        known
+    }
+
+    /// Makes a variable known.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.0.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// Takes the variable of a line `declare env NAME=VALUE`; `None` for other declarations.
+    pub(crate) fn declare(&mut self, line: &Line) -> Option<()> {
+        let rest = line.value.strip_prefix("env")?;
+        let (name, value) = rest.trim_start().split_once('=')?;
+        self.set(name.trim(), value.trim());
+        Some(())
+    }
+
+    /// The value with what is known put in.
+    ///
+    /// # Errors
+    /// It names a variable that is not known, or one that names itself.
+    pub(crate) fn put_in(&self, value: &str) -> Result<String, Unknown> {
+        let mut text = value.to_owned();
+        for _ in 0..DEPTH_MAX {
+            if !text.contains("${") {
+                return Ok(text);
+            }
+            text = self.put_in_once(&text)?;
+        }
+        if text.contains("${") {
+            return Err(Unknown);
+        }
+        Ok(text)
+    }
+
+    fn put_in_once(&self, text: &str) -> Result<String, Unknown> {
+        let mut parts = text.split("${");
+        let mut out = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let (name, rest) = part.split_once('}').unwrap_or((part, ""));
+            let value = self.0.get(name).ok_or(Unknown)?;
+            out.push_str(value);
+            out.push_str(rest);
+            if out.len() > VALUE_BYTES_MAX {
+                return Err(Unknown);
+            }
+        }
+        Ok(out)
+    }
+}

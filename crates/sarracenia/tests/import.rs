@@ -1,0 +1,415 @@
+//! Configurations of `sr3` become jobs: what can be said is in them, all else is told with its
+//! line, and no password is anywhere.
+
+use driftless_sarracenia::import::{Imported, NoJob, import};
+
+fn imported(component: &str, text: &str) -> Imported {
+    import(component, "hubs", text).expect(component)
+}
+
+/// The lines that were left out, with their options.
+fn left_out(imported: &Imported) -> Vec<String> {
+    let all = imported.left_out.iter();
+    all.map(|one| format!("{} {}", one.line, one.option))
+        .collect()
+}
+
+#[test]
+fn a_subscriber_on_a_shared_file_system_becomes_a_mirror_of_announcements() {
+    let text = "\
+# the suites
+broker amqps://feed:S3CRET@pump.example.org/hpc
+exchange xs_feed_mirror
+topicPrefix v03.post
+expire 2d
+queueName q_${BROKER_USER}.${PROGRAM}.${CONFIG}.${QUEUESHARE}
+queueShare site2
+subtopic hubs.suites.#
+subtopic hubs.par.#
+instances 10
+batch 25
+mirror True
+baseDir /src/tree/
+directory /dst/tree
+nodupe_ttl 0
+permCopy on
+timeCopy no
+fileSizeMax 4g
+byteRateMax 50Mi
+reject .*\\.tmp$
+reject .*/scratch/.*
+accept .*
+reject .*never.*
+callback accept.delete
+";
+    let imported = imported("subscribe", text);
+    assert_eq!(
+        imported.job,
+        "\
+# From the configuration \"hubs\" of sr3 subscribe.
+name = \"hubs\"
+source = \"/src/tree\"
+replica = \"/dst/tree\"
+detect = [\"announcements\", \"walk\"]
+filters = [\"- *.tmp\", \"- **/scratch/**\"]
+max_size = 4000000000
+# delete = true  # see what was left out
+
+[keep]
+times = false
+
+[limits]
+bytes_per_second = 52428800
+
+[announcements]
+broker = \"amqps://feed@pump.example.org/hpc\"
+exchange = \"xs_feed_mirror\"
+topic_prefix = \"v03.post\"
+subtopics = [\"hubs.suites.#\", \"hubs.par.#\"]
+queue = \"q_feed.subscribe.hubs.site2\"
+base_url = \"file:/src/tree\"
+"
+    );
+    assert_eq!(
+        left_out(&imported),
+        [
+            "0 fileEvents",
+            "2 broker",
+            "5 expire",
+            "10 instances",
+            "11 batch",
+            "23 reject",
+            "24 callback"
+        ]
+    );
+    let why = &imported.left_out[6].to_string();
+    assert!(why.starts_with("24: callback: a plugin: "), "{why}");
+}
+
+#[test]
+fn a_sarra_publishes_what_it_has_received() {
+    let text = "\
+declare env PEER=amqps://peer:hidden@hub.example.org
+broker ${PEER}
+exchange xs_peer_public
+directory /data/wmo
+baseDir /net/wmo
+accept .*
+post_broker amqp://tfeed:alsohidden@localhost
+post_exchangeSuffix out
+post_baseUrl http://here.example.org/data
+post_baseDir /data
+permDefault 644
+header a=b
+";
+    let imported = imported("sarra", text);
+    assert_eq!(
+        imported.job,
+        "\
+# From the configuration \"hubs\" of sr3 sarra.
+name = \"hubs\"
+source = \"/net/wmo\"
+replica = \"/data/wmo\"
+detect = [\"announcements\", \"walk\"]
+# delete = true  # see what was left out
+
+[announcements]
+broker = \"amqps://peer@hub.example.org\"
+exchange = \"xs_peer_public\"
+queue = \"q_peer.driftless.hubs\"
+base_url = \"file:/net/wmo\"
+
+[publish]
+broker = \"amqp://tfeed@localhost\"
+exchange = \"xs_tfeed_out\"
+base_url = \"http://here.example.org/data/wmo\"
+"
+    );
+    assert_eq!(
+        left_out(&imported),
+        [
+            "0 fileEvents",
+            "2 broker",
+            "7 post_broker",
+            "11 permDefault",
+            "12 header"
+        ]
+    );
+}
+
+#[test]
+fn a_watch_becomes_a_mirror_that_watches_and_asks_for_its_replica() {
+    let text = "\
+path /home/user/public_html/a
+post_broker amqp://user@broker
+post_base_url sftp://user@server/~user
+post_base_dir /home/user/public_html
+sleep 2.5
+fileEvents create|link|modify
+blocksize 0
+sum sha512
+to broker
+";
+    let imported = imported("watch", text);
+    assert_eq!(
+        imported.job,
+        "\
+# From the configuration \"hubs\" of sr3 watch.
+name = \"hubs\"
+source = \"/home/user/public_html/a\"
+# replica = \"...\"  # the tree that becomes equal: a path or HOST:PATH
+detect = [\"fanotify\", \"walk\"]
+
+[live]
+settle = \"2500ms\"
+
+[publish]
+broker = \"amqp://user@broker\"
+exchange = \"xs_user\"
+base_url = \"sftp://user@server/~user/a\"
+"
+    );
+    assert_eq!(
+        left_out(&imported),
+        ["6 fileEvents", "7 blocksize", "8 sum", "9 to"]
+    );
+}
+
+#[test]
+fn what_is_polled_is_compared_as_often() {
+    let text = "path /gpfs/hubs\nforce_polling\nsleep 5m\npost_broker amqp://u@h/\npost_exchange xs_u_x\npost_baseUrl file:\n";
+    let imported = imported("cpost", text);
+    let job = &imported.job;
+    for line in [
+        "detect = [\"walk\"]",
+        "[walk]\nevery = \"300s\"",
+        "exchange = \"xs_u_x\"",
+        "base_url = \"file:/gpfs/hubs\"",
+    ] {
+        assert!(job.contains(&format!("{line}\n")), "{line}: {job}");
+    }
+    assert!(!job.contains("[live]"), "{job}");
+}
+
+#[test]
+fn a_configuration_of_the_preloaded_library_becomes_a_mirror_of_posts() {
+    let text = "post_broker amqp://u@h/\npost_baseUrl file:/\npost_baseDir /hubs\nshim_post_minterval 5\nrealpathPost on\nevents modify,link,delete,create,mkdir,rmdir\n";
+    let imported = imported("cpost", text);
+    assert!(
+        imported.job.contains("source = \"/hubs\"\n"),
+        "{}",
+        imported.job
+    );
+    assert!(
+        imported
+            .job
+            .contains("detect = [\"announcements\", \"walk\"]\n")
+    );
+    assert!(
+        imported.job.contains("base_url = \"file:\"\n"),
+        "{}",
+        imported.job
+    );
+    assert_eq!(
+        left_out(&imported),
+        ["4 shim_post_minterval", "5 realpathPost", "6 fileEvents"]
+    );
+}
+
+#[test]
+fn only_what_is_accepted_is_taken_when_nothing_else_is() {
+    let rules = |text: &str| {
+        let imported = imported("subscribe", text);
+        let line = imported
+            .job
+            .lines()
+            .find(|line| line.starts_with("filters"));
+        line.map(str::to_owned).unwrap_or_default()
+    };
+    for (text, expected) in [
+        ("accept .*", ""),
+        (
+            "acceptUnmatched True\nreject .*\\.o$",
+            "filters = [\"- *.o\"]",
+        ),
+        (
+            "acceptUnmatched off\naccept .*\\.grib2$",
+            "filters = [\"+ *.grib2\", \"+ */\", \"- *\"]",
+        ),
+        (
+            "accept .*/keep/.*\nreject .*",
+            "filters = [\"+ **/keep/**\", \"+ */\", \"- *\"]",
+        ),
+        (
+            "accept .*q1.*\nreject .*q2.*",
+            "filters = [\"+ *q1*\", \"+ **/*q1*/**\", \"- *q2*\"]",
+        ),
+    ] {
+        assert_eq!(rules(text), expected, "{text}");
+    }
+    let odd = imported(
+        "subscribe",
+        "mirror\naccept .*(a|b)[0-9]+.*\nreject .*\\.x$ a b",
+    );
+    assert_eq!(left_out(&odd), ["0 fileEvents", "2 accept"]);
+    assert!(
+        odd.left_out[1].why.contains("filters"),
+        "{:?}",
+        odd.left_out
+    );
+}
+
+#[test]
+fn what_a_job_can_say_once_is_taken_from_the_last_line() {
+    let text = "mirror\nbroker amqp://a@h\nbroker amqp://b@h\ndirectory /x\naccept .*\ndirectory ${HOME}/y\ndirectory /z\ninclude other.inc\nfrobnicate 3\n\u{1b}[2J 4\n";
+    let imported = imported("subscribe", text);
+    assert!(
+        imported.job.contains("broker = \"amqp://b@h\""),
+        "{}",
+        imported.job
+    );
+    assert!(
+        imported.job.contains("replica = \"/z\""),
+        "{}",
+        imported.job
+    );
+    let told: Vec<String> = imported.left_out.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told[1],
+        "2: broker: line 3 says otherwise, and a job has one: write a job for each"
+    );
+    assert!(
+        told[3].starts_with("6: directory: it names a variable"),
+        "{told:?}"
+    );
+    assert!(told[4].starts_with("8: include: another file"), "{told:?}");
+    assert_eq!(told[5], "9: frobnicate: this option is not known here");
+    assert!(told[6].starts_with("10: \\x1b[2J: "), "{told:?}");
+}
+
+#[test]
+fn what_is_about_no_tree_becomes_no_job() {
+    for component in ["poll", "winnow", "sender", "", "SUBSCRIBE"] {
+        let why = import(component, "x", "").expect_err(component);
+        assert_eq!(why, NoJob::Component(component.into()));
+    }
+    let long = "#".repeat((1 << 20) + 1);
+    assert_eq!(import("watch", "x", &long), Err(NoJob::TooLong));
+}
+
+#[test]
+fn every_job_is_toml_and_a_name_is_one_that_a_job_can_have() {
+    for (name, expected) in [
+        ("hubs", "hubs"),
+        ("../a b\"\n", "a-b--"),
+        ("", "imported"),
+        ("ü", "imported"),
+    ] {
+        for component in ["cpost", "post", "watch", "subscribe", "sarra"] {
+            let job = import(component, name, "").expect(component).job;
+            let table: toml::Table = job.parse().unwrap_or_else(|why| panic!("{job}: {why}"));
+            let found = table["name"].as_str();
+            assert!(
+                found.is_some_and(|found| found.starts_with(expected)),
+                "{found:?}"
+            );
+        }
+    }
+}
+
+/// Options with values of which a password is part.
+const WITH_PASSWORD: [&str; 12] = [
+    "broker amqp://u:SESAME@h/v",
+    "post_broker amqps://u:SESAME@h",
+    "broker mqtt://u:SESAME@h",
+    "broker amqp://u:SESAME",
+    "broker SESAME",
+    "post_baseUrl sftp://u:SESAME@h/x",
+    "declare env PW=SESAME\npost_broker amqp://u:${PW}@h",
+    "declare env B=amqp://u:SESAME@h\nbroker ${B}\nqueueName q_x",
+    "sendTo sftp://u:SESAME@h",
+    "amqp://u:SESAME@h",
+    "path /a\nheader url=ftp://u:SESAME@h",
+    "admin amqp://u:SESAME@h",
+];
+
+#[test]
+fn no_password_is_in_a_job_or_in_what_is_told() {
+    for text in WITH_PASSWORD {
+        for component in ["cpost", "post", "watch", "subscribe", "sarra"] {
+            let shown = format!("{:?}", import(component, "x", text).expect(component));
+            assert!(!shown.contains("SESAME"), "{text}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn hostile_configurations_never_panic_and_make_toml_without_passwords() {
+    let words = [
+        "broker",
+        "accept",
+        "reject",
+        "path",
+        "${",
+        "}",
+        "${X}",
+        "declare env X=${X}${X}",
+        "\\",
+        ".*",
+        "/",
+        "*",
+        "[",
+        "$",
+        "amqp://",
+        "@",
+        ":",
+        "\n",
+        "\n",
+        " ",
+        "\t",
+        "\u{0}",
+        "\"",
+        "ü",
+        "界",
+        "directory",
+        "subtopic",
+        "sleep",
+        "9".repeat(40).leak(),
+        "h",
+        "1.5",
+        "byteRateMax",
+        "k",
+        "queueName",
+        "baseDir",
+        "post_baseUrl",
+        "post_baseDir",
+        "post_broker",
+        "fileEvents",
+        "#",
+        "acceptUnmatched",
+        "off",
+        "\u{202e}",
+        "post_exchangeSuffix",
+        "x",
+    ];
+    for seed in 0..20_000 {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let mut text = String::new();
+        for _ in 0..rng.usize(..30) {
+            text.push_str(words[rng.usize(..words.len())]);
+            if rng.bool() {
+                text.push(' ');
+            }
+        }
+        text.push('\n');
+        text.push_str(WITH_PASSWORD[rng.usize(..WITH_PASSWORD.len())]);
+        let component = ["cpost", "post", "watch", "subscribe", "sarra"][rng.usize(..5)];
+        let imported = import(component, "x \"y", &text).expect(component);
+        let read: Result<toml::Table, _> = imported.job.parse();
+        assert!(read.is_ok(), "seed {seed}: {}\n{read:?}", imported.job);
+        assert!(
+            !format!("{imported:?}").contains("SESAME"),
+            "seed {seed}: {text}"
+        );
+    }
+}
