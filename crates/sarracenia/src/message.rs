@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// Bytes of a message at most. One with a file in it has a few thousand as a rule.
-pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
+pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
 /// The field that has the bytes of names that are not UTF-8: an object with the keys `relPath`,
 /// `rename`, `link` and `hlink`.
@@ -247,7 +247,7 @@ fn identity(from: &mut Fields) -> Option<Identity> {
     let named: Option<Identity> = from.formed("identity");
     let identity = named.or_else(|| from.formed("integrity"))?;
     Some(Identity {
-        value: without_space(&identity.value),
+        value: identity.value.replace(['\n', '\r'], ""),
         ..identity
     })
 }

@@ -90,6 +90,12 @@ fn what_real_posters_write_is_taken() {
             Some("abcd=="),
         ),
         (
+            json!({"identity": {"method": "arbitrary", "value": "a b"}}),
+            None,
+            None,
+            Some("a b"),
+        ),
+        (
             json!({"identity": {"method": "cod", "value": "md5"}}),
             None,
             None,
@@ -251,7 +257,7 @@ fn what_would_be_dangerous_is_refused_and_named() {
     }
     let long = vec![b' '; MESSAGE_BYTES_MAX + 1];
     let why = Message::parse(&long).expect_err("too long").to_string();
-    assert!(why.contains("more than 4194304"), "{why}");
+    assert!(why.contains("more than 1048576"), "{why}");
     let deep = [b"{\"a\":".repeat(5000), b"1".to_vec(), b"}".repeat(5000)].concat();
     assert!(Message::parse(&deep).is_err());
 }
