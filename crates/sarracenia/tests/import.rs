@@ -1,6 +1,7 @@
 //! Configurations of `sr3` become jobs: what can be said is in them, all else is told with its
 //! line, and no password is anywhere.
 
+use driftless_model::{Filter, Rule};
 use driftless_sarracenia::import::{Imported, NoJob, import};
 
 fn imported(component: &str, text: &str) -> Imported {
@@ -160,9 +161,6 @@ source = \"/home/user/public_html/a\"
 # replica = \"...\"  # the tree that becomes equal: a path or HOST:PATH
 detect = [\"fanotify\", \"walk\"]
 
-[live]
-settle = \"2500ms\"
-
 [publish]
 broker = \"amqp://user@broker\"
 exchange = \"xs_user\"
@@ -171,7 +169,7 @@ base_url = \"sftp://user@server/~user/a\"
     );
     assert_eq!(
         left_out(&imported),
-        ["6 fileEvents", "7 blocksize", "8 sum", "9 to"]
+        ["5 sleep", "6 fileEvents", "7 blocksize", "8 sum", "9 to"]
     );
 }
 
@@ -188,7 +186,7 @@ fn what_is_polled_is_compared_as_often() {
     ] {
         assert!(job.contains(&format!("{line}\n")), "{line}: {job}");
     }
-    assert!(!job.contains("[live]"), "{job}");
+    assert!(left_out(&imported).iter().all(|one| !one.contains("sleep")));
 }
 
 #[test]
@@ -251,7 +249,7 @@ fn only_what_is_accepted_is_taken_when_nothing_else_is() {
         "subscribe",
         "mirror\naccept .*(a|b)[0-9]+.*\nreject .*\\.x$ a b",
     );
-    assert_eq!(left_out(&odd), ["0 fileEvents", "2 accept"]);
+    assert_eq!(left_out(&odd), ["0 fileEvents", "2 accept", "3 reject"]);
     assert!(
         odd.left_out[1].why.contains("filters"),
         "{:?}",
@@ -279,12 +277,69 @@ fn what_a_job_can_say_once_is_taken_from_the_last_line() {
         "2: broker: line 3 says otherwise, and a job has one: write a job for each"
     );
     assert!(
-        told[3].starts_with("6: directory: it names a variable"),
+        told[3].starts_with("6: directory: it names the variable HOME, which"),
         "{told:?}"
     );
     assert!(told[4].starts_with("8: include: another file"), "{told:?}");
     assert_eq!(told[5], "9: frobnicate: this option is not known here");
     assert!(told[6].starts_with("10: \\x1b[2J: "), "{told:?}");
+}
+
+#[test]
+fn messages_call_a_tree_what_sr3_calls_it() {
+    let told_as = |component: &str, text: &str| {
+        let text = format!("mirror\npost_broker amqp://u@h\n{text}");
+        let job: toml::Table = imported(component, &text).job.parse().expect("TOML");
+        let url = job["publish"].get("base_url")?.as_str()?;
+        Some(url.to_owned())
+    };
+    for (text, expected) in [
+        ("path /d/t\npost_baseUrl file:/d/t", Some("file:/d/t")),
+        ("path /d/t\npost_baseUrl file:/d", Some("file:/d/t")),
+        ("path /d/t\npost_baseUrl file:/", Some("file:/d/t")),
+        (
+            "path /d/t\npost_baseUrl sftp://u@h/d/t/",
+            Some("sftp://u@h/d/t"),
+        ),
+        ("path /d/t\npost_baseUrl sftp://u@h", Some("sftp://u@h/d/t")),
+        (
+            "path /d/t\npost_baseUrl http://h/x\npost_baseDir /d",
+            Some("http://h/x/t"),
+        ),
+        (
+            "path /d/t\npost_baseUrl http://h/x\npost_baseDir /",
+            Some("http://h/x/d/t"),
+        ),
+        ("path /d/t\npost_baseUrl file:/e", None),
+        ("path /d/t\npost_baseUrl http://h\npost_baseDir /d/tt", None),
+        ("path ~/t\npost_baseUrl http://h", None),
+        ("path /d/t", None),
+    ] {
+        assert_eq!(told_as("watch", text).as_deref(), expected, "{text}");
+    }
+    let text = "baseDir /s\ndirectory /s/r\npost_baseUrl http://h/x";
+    assert_eq!(told_as("sarra", text).as_deref(), Some("http://h/x/r"));
+    let text = "baseDir /s\ndirectory /d/r\npost_baseUrl file:/d/r";
+    assert_eq!(told_as("subscribe", text).as_deref(), Some("file:/d/r"));
+}
+
+#[test]
+fn what_depends_on_a_user_is_asked_for_where_the_broker_is_not_known() {
+    let text = "mirror\nbroker amqps://${WHO}@h\nexchangeSuffix x\npost_broker amqp://u:${\npost_exchange y\n";
+    let imported = imported("sarra", text);
+    for key in ["broker", "exchange", "queue", "base_url"] {
+        let asked = format!("\n# {key} = \"...\"  # ");
+        assert!(imported.job.contains(&asked), "{key}: {}", imported.job);
+    }
+    assert!(!imported.job.contains("[publish]"), "{}", imported.job);
+    assert!(!imported.job.contains("anonymous"), "{}", imported.job);
+    let told: Vec<String> = imported.left_out.iter().map(ToString::to_string).collect();
+    assert!(told[1].contains("the variable WHO"), "{told:?}");
+    assert!(told[2].contains("it names a variable that"), "{told:?}");
+    assert_eq!(
+        told[3],
+        "5: post_exchange: nothing is published without post_broker"
+    );
 }
 
 #[test]
@@ -313,6 +368,68 @@ fn every_job_is_toml_and_a_name_is_one_that_a_job_can_have() {
                 found.is_some_and(|found| found.starts_with(expected)),
                 "{found:?}"
             );
+        }
+    }
+}
+
+/// Each rule is one that a job can have.
+fn check_rules(job: &toml::Table) {
+    let rules = job.get("filters").and_then(|rules| rules.as_array());
+    for rule in rules.into_iter().flatten() {
+        let rule = rule.as_str().expect("a text");
+        let read = Rule::from_line(rule);
+        assert!(matches!(read, Ok(Some(_))), "{rule}: {read:?}");
+    }
+}
+
+/// A rule takes of a tree what the expression takes of it.
+#[test]
+fn rules_take_what_the_expressions_take() {
+    let takes = |expression: &str, path: &str| {
+        let text = format!("mirror\nbaseDir /t\nacceptUnmatched off\naccept {expression}\n");
+        let job: toml::Table = imported("subscribe", &text).job.parse().expect("TOML");
+        check_rules(&job);
+        let rules = job["filters"].as_array().expect("rules").iter();
+        let rules = rules.map(|rule| Rule::from_line(rule.as_str().expect("a text")));
+        let filter = Filter {
+            rules: rules
+                .map(|rule| rule.expect("a rule").expect("one"))
+                .collect(),
+            ..Filter::default()
+        };
+        filter.takes(path.as_bytes(), false)
+    };
+    for (expression, taken, not_taken) in [
+        (
+            r".*\.o$",
+            &["a.o", "b/c.o"][..],
+            &["a.oo", "b.o/c", "ao"][..],
+        ),
+        (
+            r".*\.tar",
+            &["a.tar", "a.tar.gz", "x.tar/y/z"],
+            &["atar", "x/y"],
+        ),
+        (
+            ".*/a/b/.*",
+            &["a/b/c", "x/a/b/c/d"],
+            &["a/b", "xa/b/c", "a/bc/d"],
+        ),
+        (".*/core$", &["core", "x/core"], &["score", "core/x"]),
+        (".*/core", &["core", "x/core.1", "cores/x"], &["score"]),
+        (
+            r".*/a/.*\.o$",
+            &["a/x.o", "b/a/c/d/x.o"],
+            &["x.o", "b/x.o", "a/x.c"],
+        ),
+        (".*q.r.*", &["aqxrb", "d/qxr", "qxr/y"], &["qr", "q/r"]),
+        (r".*\[1\]\{2\},#$", &["x[1]{2},#"], &["x1", "x[1]"]),
+    ] {
+        for path in taken {
+            assert!(takes(expression, path), "{expression} {path}");
+        }
+        for path in not_taken {
+            assert!(!takes(expression, path), "{expression} {path}");
         }
     }
 }
@@ -406,7 +523,8 @@ fn hostile_configurations_never_panic_and_make_toml_without_passwords() {
         let component = ["cpost", "post", "watch", "subscribe", "sarra"][rng.usize(..5)];
         let imported = import(component, "x \"y", &text).expect(component);
         let read: Result<toml::Table, _> = imported.job.parse();
-        assert!(read.is_ok(), "seed {seed}: {}\n{read:?}", imported.job);
+        let table = read.unwrap_or_else(|why| panic!("seed {seed}: {}\n{why}", imported.job));
+        check_rules(&table);
         assert!(
             !format!("{imported:?}").contains("SESAME"),
             "seed {seed}: {text}"

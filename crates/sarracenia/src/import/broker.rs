@@ -1,6 +1,6 @@
 //! Brokers, exchanges and queues, with the names that `sr3` gives them (sr3_options(7)).
 
-use super::given::{Given, Said};
+use super::given::Given;
 use super::toml::{Table, list};
 
 /// The user of a broker's URL that names none.
@@ -67,53 +67,46 @@ fn take(given: &mut Given, option: &'static str) -> Option<Broker> {
 pub(super) fn announcements(given: &mut Given, base_url: Option<&str>) -> Table {
     let mut table = Table::default();
     let broker = take(given, "broker");
-    let user = broker
-        .as_ref()
-        .map_or(USER, |broker| &broker.user)
-        .to_owned();
-    let url = broker.as_ref().map(|broker| broker.url.as_str());
-    table.set_or_ask("broker", url, "amqp://USER@HOST/VHOST");
-    let suffix = given.value("exchangesuffix");
-    let exchange = given
-        .value("exchange")
-        .or_else(|| private(&user, suffix.as_deref()));
-    table.set_text("exchange", Some(exchange.as_deref().unwrap_or(PUBLIC)));
+    let (url, user) = broker.map(|broker| (broker.url, broker.user)).unzip();
+    table.set_or_ask("broker", url.as_deref(), "amqp://USER@HOST/VHOST");
+    let exchange = match (given.value("exchange"), given.value("exchangesuffix")) {
+        (None, Some(suffix)) => user.as_deref().map(|user| private(user, &suffix)),
+        (exchange, _) => Some(exchange.unwrap_or_else(|| PUBLIC.to_owned())),
+    };
+    table.set_or_ask("exchange", exchange.as_deref(), "xs_USER_SUFFIX");
     let prefix = given.value("topicprefix");
-    table.set_text(
-        "topic_prefix",
-        prefix.as_deref().filter(|prefix| *prefix != PREFIX),
-    );
+    let prefix = prefix.filter(|prefix| prefix != PREFIX);
+    table.set_text("topic_prefix", prefix.as_deref());
     let subtopics = given.all("subtopic");
     let subtopics = subtopics.iter().map(|said| said.value.as_str());
     let subtopics: Vec<&str> = subtopics.filter(|subtopic| !subtopic.is_empty()).collect();
     if !subtopics.is_empty() && subtopics != ["#"] {
         table.set("subtopics", list(subtopics));
     }
-    let queue = queue(given, &user);
-    table.set_text("queue", Some(&queue));
+    let queue = queue(given, user.as_deref());
+    table.set_or_ask("queue", queue.as_deref(), "q_USER and a name");
     table.set_or_ask("base_url", base_url, "what messages call the source");
     table
 }
 
 /// The queue: the one that is named, or one of the mirror's own. The one that `sr3` would make by
 /// itself may still be read by `sr3`.
-fn queue(given: &mut Given, user: &str) -> String {
-    let share = given.value("queueshare");
-    given.variables.set("BROKER_USER", user);
-    if let Some(share) = share {
+fn queue(given: &mut Given, user: Option<&str>) -> Option<String> {
+    if let Some(user) = user {
+        given.variables.set("BROKER_USER", user);
+    }
+    if let Some(share) = given.value("queueshare") {
         given.variables.set("QUEUESHARE", &share);
     }
-    let own = format!("q_{user}.driftless.{}", given.job_name());
+    let own = user.map(|user| format!("q_{user}.driftless.{}", given.job_name()));
     let Some(said) = given.one("queuename") else {
         return own;
     };
     match given.variables.put_in(&said.value) {
-        Ok(name) if !name.is_empty() => super::secret::without(&name),
+        Ok(name) if !name.is_empty() => Some(super::secret::without(&name)),
         _ => {
-            given.leave(
-                &said,
-                "it names a variable that is not known here: the queue is a new one",
-            );
+            let why = "it names a variable that is not known here: the queue is a new one";
+            given.leave(&said, why);
             own
         }
     }
@@ -122,28 +115,29 @@ fn queue(given: &mut Given, user: &str) -> String {
 /// Where what became equal is announced.
 pub(super) fn publish(given: &mut Given, base_url: Option<&str>) -> Table {
     let mut table = Table::default();
+    let options = ["postexchange", "postexchangesuffix", "posttopicprefix"];
     let Some(broker) = take(given, "postbroker") else {
+        for said in given.in_order(&options) {
+            given.leave(&said, "nothing is published without post_broker");
+        }
         return table;
     };
+    let [exchange, suffix, prefix] = options.map(|option| given.value(option));
+    let exchange = exchange.unwrap_or_else(|| match suffix {
+        Some(suffix) => private(&broker.user, &suffix),
+        None => format!("xs_{}", broker.user),
+    });
+    let prefix = prefix.filter(|prefix| prefix != PREFIX);
     table.set_text("broker", Some(&broker.url));
-    let suffix = given.value("postexchangesuffix");
-    let said: Option<Said> = given.one("postexchange");
-    let own = private(&broker.user, suffix.as_deref());
-    let exchange = said.map(|said| said.value).or(own);
-    let exchange = exchange.unwrap_or_else(|| format!("xs_{}", broker.user));
     table.set_text("exchange", Some(&exchange));
-    let prefix = given.value("posttopicprefix");
-    table.set_text(
-        "topic_prefix",
-        prefix.as_deref().filter(|prefix| *prefix != PREFIX),
-    );
+    table.set_text("topic_prefix", prefix.as_deref());
     table.set_or_ask("base_url", base_url, "what messages are to call the tree");
     table
 }
 
 /// The exchange of a user with a suffix.
-fn private(user: &str, suffix: Option<&str>) -> Option<String> {
-    suffix.map(|suffix| format!("xs_{user}_{suffix}"))
+fn private(user: &str, suffix: &str) -> String {
+    format!("xs_{user}_{suffix}")
 }
 
 #[cfg(test)]

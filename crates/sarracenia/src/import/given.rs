@@ -11,6 +11,9 @@ const LEFT_OUT_MAX: usize = 1000;
 /// Bytes of a job's name at most.
 const NAME_BYTES_MAX: usize = 64;
 
+/// Options that are paths.
+const PATHS: [&str; 4] = ["basedir", "directory", "path", "postbasedir"];
+
 /// A value, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Said {
@@ -64,10 +67,17 @@ impl Given {
             "queuename" | "queueshare" => Ok(line.value.clone()),
             _ => self.variables.put_in(&line.value),
         };
-        let Ok(value) = value else {
-            let why = "it names a variable that is not known here: write its value into the job";
-            return self.tell(line.number, &line.shown, why);
+        let value = match value {
+            Ok(value) => value,
+            Err(unknown) => {
+                let why = format!("{unknown}: write its value into the job");
+                return self.tell(line.number, &line.shown, &why);
+            }
         };
+        if PATHS.contains(&option) && value.starts_with('~') {
+            let why = "the folder of a user is not known here: write its path into the job";
+            return self.tell(line.number, &line.shown, why);
+        }
         let said = Said {
             line: line.number,
             shown: line.shown,

@@ -5,7 +5,7 @@ use super::regex::{self, Meaning};
 use super::toml::{Table, list, text};
 use super::trees::{self, Trees};
 use super::{Component, broker, secret, units};
-use driftless_model::escape;
+use driftless_model::{Rule, escape};
 
 const DELETE: &str = "with \"delete = true\" in the job, all that the source lacks goes from the \
                       replica, also what never came from this source";
@@ -28,15 +28,13 @@ pub(super) fn write(given: &mut Given) -> String {
         top.set("max_size", bytes);
     }
     deletes(given, &mut top);
-    let (mut walk, mut live) = (Table::default(), Table::default());
+    let mut walk = Table::default();
     walk.set_text("every", trees.walk_every.as_deref());
-    live.set_text("settle", trees.settle.as_deref());
     let keep = keep(given);
     followed(given);
     let mut out = String::new();
     top.append("", &mut out);
     walk.append("walk", &mut out);
-    live.append("live", &mut out);
     keep.append("keep", &mut out);
     limits.append("limits", &mut out);
     if given.component.is_subscriber() {
@@ -95,13 +93,21 @@ fn rules(given: &mut Given, base: &str) -> Vec<String> {
     let mut is_over = false;
     for said in expressions {
         let is_accepted = said.option == "accept";
-        // A directory of its own or the name of a plugin may stand behind an expression.
-        let expression = said.value.split_whitespace().next().unwrap_or_default();
+        let mut words = said.value.split_whitespace();
+        let expression = words.next().unwrap_or_default();
+        if words.next().is_some() {
+            given.leave(
+                &said,
+                "what stands behind the expression: entries keep their names",
+            );
+        }
         match regex::meaning(expression, base) {
             _ if is_over => given.leave(&said, "an earlier line decides about all that is left"),
             Some(Meaning::All) => (takes_rest, is_over) = (is_accepted, true),
-            Some(Meaning::Patterns(patterns)) => add_rules(&mut rules, &patterns, is_accepted),
-            None => given.leave(&said, &by_hand(&said)),
+            Some(Meaning::Patterns(patterns)) if patterns.iter().all(|one| is_rule(one)) => {
+                add_rules(&mut rules, &patterns, is_accepted)
+            }
+            _ => given.leave(&said, &by_hand(&said)),
         }
     }
     if !takes_rest {
@@ -109,6 +115,11 @@ fn rules(given: &mut Given, base: &str) -> Vec<String> {
         rules.extend(["+ */", "- *"].map(str::to_owned));
     }
     rules
+}
+
+/// Whether a job takes a pattern, also as a line.
+fn is_rule(pattern: &str) -> bool {
+    matches!(Rule::from_line(&format!("- {pattern}")), Ok(Some(_)))
 }
 
 fn by_hand(said: &Said) -> String {

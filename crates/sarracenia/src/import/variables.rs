@@ -4,15 +4,36 @@
 use super::Component;
 use super::lines::Line;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// How often values may name variables that name others.
 const DEPTH_MAX: usize = 4;
+/// Bytes of the name of a variable at most.
+const NAME_BYTES_MAX: usize = 40;
 /// Bytes of a value at most: names that double themselves do not grow further.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
-/// A value names a variable that is not known here, or one that names itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unknown;
+/// A value names a variable that is not known here, or one that names itself: which, if it has the
+/// form of a name and not that of a forgotten bracket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unknown(Option<String>);
+
+impl Unknown {
+    fn of(name: &str) -> Unknown {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "_%-".contains(c);
+        let is_name = name.len() <= NAME_BYTES_MAX && name.chars().all(is_plain);
+        Unknown(is_name.then(|| name.to_owned()))
+    }
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(name) => write!(out, "it names the variable {name}, which is not known here"),
+            None => out.write_str("it names a variable that is not known here"),
+        }
+    }
+}
 
 /// The variables that are known.
 #[derive(Debug, Default)]
@@ -54,7 +75,7 @@ impl Variables {
             text = self.put_in_once(&text)?;
         }
         if text.contains("${") {
-            return Err(Unknown);
+            return Err(Unknown(None));
         }
         Ok(text)
     }
@@ -63,12 +84,12 @@ impl Variables {
         let mut parts = text.split("${");
         let mut out = parts.next().unwrap_or_default().to_owned();
         for part in parts {
-            let (name, rest) = part.split_once('}').unwrap_or((part, ""));
-            let value = self.0.get(name).ok_or(Unknown)?;
+            let (name, rest) = part.split_once('}').ok_or(Unknown(None))?;
+            let value = self.0.get(name).ok_or_else(|| Unknown::of(name))?;
             out.push_str(value);
             out.push_str(rest);
             if out.len() > VALUE_BYTES_MAX {
-                return Err(Unknown);
+                return Err(Unknown::of(name));
             }
         }
         Ok(out)
