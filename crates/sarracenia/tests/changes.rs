@@ -326,6 +326,8 @@ fn what_posters_tell_wrongly_is_looked_at_further() {
             ["e/d Subtree from b/d", "b/d Subtree", "e Entry", "b Entry"]
         );
     }
+    let written = json!({"relPath": "b", "newname": "c"});
+    assert_eq!(heard(written, "file:/src/tree"), ["b Entry", ". Entry"]);
     let same = json!({"relPath": "b", "newname": "b", "fileOp": {"remove": ""}});
     assert_eq!(heard(same, "file:/src/tree"), ["b Subtree", ". Entry"]);
     let fetched = json!({"relPath": "b", "retrievePath": "/c/d"});

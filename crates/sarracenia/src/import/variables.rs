@@ -95,3 +95,43 @@ impl Variables {
         Ok(out)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_put_in() {
+        let mut known = Variables::of(Component::Watch, "hubs");
+        known.set("A", "${B}/${B}");
+        known.set("B", "x");
+        for (text, expected) in [
+            ("a${A}b", Ok("ax/xb")),
+            ("${COMPONENT}.${CONFIG}", Ok("watch.hubs")),
+            ("$A {B}", Ok("$A {B}")),
+            (
+                "${C}",
+                Err("it names the variable C, which is not known here"),
+            ),
+            ("${", Err("it names a variable that is not known here")),
+            (
+                "${pass:word}",
+                Err("it names a variable that is not known here"),
+            ),
+        ] {
+            let found = known.put_in(text).map_err(|unknown| unknown.to_string());
+            assert_eq!(found.as_deref().map_err(String::as_str), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn variables_that_name_themselves_or_double_each_other_come_to_an_end() {
+        let mut known = Variables::default();
+        known.set("X", "${X}");
+        known.set("A", &"x".repeat(1000));
+        known.set("B", &"${A}".repeat(1000));
+        for text in ["${X}", "${B}"] {
+            assert!(known.put_in(text).is_err(), "{text}");
+        }
+    }
+}
