@@ -1022,3 +1022,102 @@ fn what_somebody_writes_to_an_opened_replica_is_found_by_a_comparison_of_all() {
     let _newest = snapshot(&mirror);
     assert_eq!(mirror.status()["walks"], walks + 1);
 }
+
+/// Runs a mirror with these keys until it is equal, and ends it.
+fn followed(mirror: &mut Mirror, keys: &str) {
+    mirror.change(keys);
+    mirror.start();
+    mirror.barrier();
+    let _settled = snapshot(mirror);
+    mirror.stop();
+}
+
+#[test]
+fn what_a_job_took_and_kept_otherwise_is_compared_when_it_does_so_no_more() {
+    let near = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let far = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let (source, replica) = (subvolume(&near, "source"), subvolume(&far, "replica"));
+    fs::create_dir(source.join("dir")).expect("a directory");
+    for name in ["dir/file", "dir/gone", "dir/left.out"] {
+        fs::write(source.join(name), name).expect("a file");
+    }
+    let otherwise = "detect = [\"btrfs\"]\nfilters = [\"- *.out\"]\n[keep]\nmode = false\n";
+    let mut mirror = Mirror::between(&source, &replica, otherwise);
+    mirror.barrier();
+    let _first = snapshot(&mirror);
+    fs::remove_file(source.join("dir/gone")).expect("removed");
+    fs::set_permissions(source.join("dir/file"), fs::Permissions::from_mode(0o600))
+        .expect("another mode");
+    mirror.barrier();
+    let _second = snapshot(&mirror);
+    mirror.stop();
+    assert!(replica.join("dir/gone").exists());
+    followed(&mut mirror, KEYS);
+    assert!(!replica.join("dir/gone").exists());
+    assert!(replica.join("dir/left.out").exists());
+    let mode = fs::metadata(replica.join("dir/file")).expect("it is there");
+    assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_snapshot_that_somebody_changed_or_made_anew_is_not_trusted_by_its_name() {
+    let near = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let far = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let (source, replica) = (subvolume(&near, "source"), subvolume(&far, "replica"));
+    fs::create_dir(source.join("dir")).expect("a directory");
+    for name in ["dir/secret", "dir/file"] {
+        fs::write(source.join(name), name).expect("a file");
+    }
+    let mirror = Mirror::between(&source, &replica, KEYS);
+    mirror.barrier();
+    let newest = snapshot(&mirror);
+    // A secret is to be forgotten everywhere.
+    fs::remove_file(source.join("dir/secret")).expect("removed");
+    let path = of_tree(&source, &newest);
+    let property = |value: &str| {
+        btrfs(
+            &["property", "set", "-f", "-ts"],
+            &[&path, Path::new("ro"), Path::new(value)],
+        );
+    };
+    property("false");
+    fs::remove_file(path.join("dir/secret")).expect("removed");
+    property("true");
+    mirror.barrier();
+    check_snapshot(&mirror, &replica, "after a snapshot was changed");
+    // Another one has the name of the last.
+    fs::write(source.join("dir/file"), "another content").expect("written");
+    let path = of_tree(&source, &snapshot(&mirror));
+    btrfs(&["subvolume", "delete"], &[&path]);
+    btrfs(&["subvolume", "snapshot", "-r"], &[&source, &path]);
+    mirror.barrier();
+    check_snapshot(&mirror, &replica, "after a snapshot was made anew");
+}
+
+#[test]
+fn what_another_run_has_done_to_the_replica_is_compared() {
+    let near = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let far = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, replica) = (subvolume(&near, "source"), far.dir("replica"));
+    fs::create_dir(source.join("dir")).expect("a directory");
+    fs::write(source.join("dir/file"), "content").expect("a file");
+    let mut mirror = Mirror::between(&source, &replica, KEYS);
+    mirror.barrier();
+    let _first = snapshot(&mirror);
+    mirror.stop();
+    fs::write(source.join("dir/strange"), "of the other run").expect("a file");
+    let run = common::driftless().args(["sync", "--delete"]);
+    let _done = run.arg(&source).arg(&replica).run().expect(0);
+    assert!(replica.join("dir/strange").exists());
+    fs::remove_file(source.join("dir/strange")).expect("removed");
+    followed(&mut mirror, KEYS);
+    assert!(!replica.join("dir/strange").exists());
+    // Of its own runs it knows what they did.
+    let walks = mirror.rows("SELECT count(*) FROM runs WHERE kind = 'walk'");
+    followed(&mut mirror, KEYS);
+    followed(&mut mirror, KEYS);
+    assert_eq!(
+        mirror.rows("SELECT count(*) FROM runs WHERE kind = 'walk'"),
+        walks
+    );
+}

@@ -746,3 +746,30 @@ fn work_of_an_active_replica_is_not_given_up_for_a_snapshot() {
     }
     assert!(mirror.replica.join("work").exists());
 }
+
+#[test]
+fn the_newest_snapshot_that_both_have_is_found_though_the_mirror_could_not_note_it() {
+    let near = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let far = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let (source, replica) = (subvolume(&near, "source"), subvolume(&far, "replica"));
+    write(&source, "file", "content");
+    let keys = format!("{CYCLES}[cycle]\nkeep = 1\n");
+    let mut mirror = Mirror::between(&source, &replica, &keys);
+    mirror.barrier();
+    let _name = wait_common(&mirror);
+    write(&source, "precious", "work");
+    mirror.barrier();
+    let name = mirror.status()["cycle"]["snapshot"].clone();
+    let name = name.as_str().expect("a name");
+    let (shared, began) = (
+        replica.join(".driftless-snapshots").join(name),
+        Instant::now(),
+    );
+    while !shared.exists() {
+        assert!(began.elapsed() < LIMIT, "{}", mirror.status());
+    }
+    // Whatever of it was noted.
+    mirror.kill();
+    let over = done(&mirror, &["failover", "--to=common", "--yes", "--json"]);
+    assert!(replica.join("precious").exists(), "{over}");
+}

@@ -71,6 +71,9 @@ pub struct Options {
     /// The number of the run, which holds for all passes that a lost connection makes of it; drawn
     /// when it is 0.
     pub run: u128,
+    /// Whose the replica is: the first half of the numbers of its runs. 0 where each run is
+    /// on its own.
+    pub owner: u64,
     /// The replica that is meant, by the identity in its mark: where another one or none stands, nothing is
     /// made.
     pub known_replica: Option<u128>,

@@ -12,7 +12,6 @@ use driftless_remote::Target;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
 use serde::{Deserialize, Serialize};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -63,10 +62,8 @@ impl Gaps {
     pub fn of(job: &Job, source: Option<OwnedFd>) -> Gaps {
         let replica = Target::parse(job.replicas[0].as_ref());
         let replica = replica.ok().filter(|target| target.host.is_none());
-        let mut hasher = DefaultHasher::new();
-        (env!("CARGO_PKG_VERSION"), format!("{:?}", job.policy)).hash(&mut hasher);
         Gaps {
-            job: hasher.finish(),
+            job: job.rules(),
             source,
             replica: replica.map(|target| target.path),
             ground: None,

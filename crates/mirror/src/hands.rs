@@ -28,8 +28,8 @@ use rustix::fs::fstat;
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 /// How often it is looked whether the paths of both trees still lead to what is open.
@@ -47,6 +47,8 @@ pub struct Hands {
     reach: Reach,
     /// The replica that was filled before, by its mark: no other one is.
     known: Mutex<Option<u128>>,
+    /// By what the runs of this mirror are told from those of others; 0 until that is known.
+    owner: AtomicU64,
     /// Which directory the replica was when it was opened last.
     pub last_replica: LastReplica,
     /// The snapshot that is read in the source's place.
@@ -177,6 +179,7 @@ impl Hands {
             options: RwLock::new(None),
             reach,
             known: Mutex::new(None),
+            owner: AtomicU64::new(0),
             last_replica: Default::default(),
             snapshot: RwLock::new(None),
             equal_to: RwLock::new(None),
@@ -227,9 +230,11 @@ impl Hands {
         Ok(options)
     }
 
-    /// The replica that an earlier life has filled, by its mark.
-    pub fn expect(&self, replica: Option<u128>) {
+    /// The replica that an earlier life has filled, by its mark, and by what all lives of the mirror
+    /// are told from others.
+    pub fn expect(&self, replica: Option<u128>, owner: u64) {
         *self.known.lock() = replica;
+        self.owner.store(owner, Relaxed);
     }
 
     /// The replica that was filled, by its mark; `None` before anything was.
@@ -252,6 +257,7 @@ impl Hands {
         }
         let mut options = self.options()?;
         options.known_replica = *self.known.lock();
+        options.owner = self.owner.load(Relaxed);
         if let Some(snapshot) = &*self.snapshot.read() {
             options.source = snapshot.clone().into();
         }
@@ -265,6 +271,9 @@ impl Hands {
         let trees = Trees::open(&options, &Silent, &MachineClock)?;
         self.refuse_unwatched(&trees)?;
         self.last_replica.notice(trees.replica_id());
+        if options.known_replica.is_some() && trees.was_changed_by_another() {
+            self.last_replica.was_changed();
+        }
         let new = Arc::new(Open {
             trees,
             places: options,

@@ -202,7 +202,8 @@ impl Live {
 
     /// Goes on from what an earlier life has left.
     fn recall(&mut self) -> Result<(), StateError> {
-        self.hands.expect(self.memory.replica()?);
+        self.hands
+            .expect(self.memory.replica()?, self.memory.owner()?);
         let left = self.memory.left()?;
         let around: BTreeSet<RelPath> = left
             .iter()

@@ -11,18 +11,23 @@ use driftless_engine::Counts;
 use driftless_model::{Lag, RelPath, Scope};
 use driftless_state::StateError;
 use driftless_state::mirror::{
-    BacklogRow, CommonRow, Cursor, DirtyRow, EqualUntil, HourRow, MirrorState, ProblemRow,
+    About, BacklogRow, CommonRow, Cursor, DirtyRow, EqualUntil, HourRow, MirrorState, ProblemRow,
     RunCounts, RunKind, RunRow, Saved,
 };
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// How often it is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// Saving takes one part in so many of the time.
 const SAVE_SHARE: u32 = 20;
 /// The detector of snapshots, as the state calls it.
-const SNAPSHOTS: &str = "snapshots";
+pub(crate) const SNAPSHOTS: &str = "snapshots";
+/// What tells the snapshot that was read last from others of its name, as the state calls it.
+const IDENTITY: &str = "snapshots.identity";
+/// The rules by which it is compared, as the state calls them.
+const RULES: &str = "snapshots.rules";
 /// The detector that the kernel tells, as the state calls it.
 const FANOTIFY: &str = "fanotify";
 /// The last comparison of all is looked for in so many runs.
@@ -99,6 +104,22 @@ impl Memory {
     pub fn replica(&mut self) -> Result<Option<u128>, StateError> {
         self.replica = self.state.job()?.mark;
         Ok(self.replica)
+    }
+
+    /// By what all lives of the mirror are told from others that may fill the same replica, those
+    /// with another state of the same job among them: never 0.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn owner(&self) -> Result<u64, StateError> {
+        let job = self.state.job()?;
+        let About {
+            name,
+            source,
+            replica,
+        } = &job.about;
+        let text = format!("{name}\n{source}\n{replica}\n{}", job.since.as_millis());
+        Ok(xxh3_64(text.as_bytes()) | 1)
     }
 
     /// This replica is filled; `None` while nobody knows which it is.
@@ -220,10 +241,7 @@ impl Memory {
     /// # Errors
     /// The state cannot be read.
     pub fn snapshot(&self) -> Result<Option<(String, Duration)>, StateError> {
-        let cursor = self.state.cursor(SNAPSHOTS)?;
-        let name = |cursor: Cursor| Some((String::from_utf8(cursor.position).ok()?, cursor.at));
-        let found = cursor.and_then(name);
-        Ok(found.filter(|(name, _)| !name.is_empty()))
+        Ok(snapshot_read(self.state.cursor(SNAPSHOTS)?))
     }
 
     /// Up to where a detector was heard.
@@ -291,15 +309,50 @@ impl Memory {
         self.save(now, dirty, problems)
     }
 
-    /// Source and replica have a snapshot in common, and these not any more.
-    pub fn share(
-        &mut self,
-        name: &str,
-        at: Duration,
-        on_replica: Option<String>,
-        not: Vec<String>,
-    ) {
-        self.saved.uncommon.extend(not);
+    /// What the snapshot that is read is told from others of its name by, and the rules by which it
+    /// is compared: saved with it.
+    pub fn rely_on(&mut self, identity: Option<&str>, rules: u64, at: Duration) {
+        let kept = |detector: &str, text: String| Cursor {
+            detector: detector.into(),
+            position: text.into_bytes(),
+            at,
+        };
+        let identity = identity.unwrap_or_default().to_owned();
+        self.heard(vec![
+            kept(IDENTITY, identity),
+            kept(RULES, rules.to_string()),
+        ]);
+    }
+
+    /// What the snapshot that was read last was told from others of its name by.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn snapshot_identity(&self) -> Result<Option<String>, StateError> {
+        Ok(self.text(IDENTITY)?.filter(|text| !text.is_empty()))
+    }
+
+    /// By which rules the replica was made equal to it.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn rules(&self) -> Result<Option<u64>, StateError> {
+        let text = self.text(RULES)?;
+        Ok(text.and_then(|text| text.parse().ok()))
+    }
+
+    fn text(&self, detector: &str) -> Result<Option<String>, StateError> {
+        let cursor = self.state.cursor(detector)?;
+        Ok(cursor.and_then(|cursor| String::from_utf8(cursor.position).ok()))
+    }
+
+    /// Source and replica have these snapshots in common no more.
+    pub fn share_no_more(&mut self, names: Vec<String>) {
+        self.saved.uncommon.extend(names);
+    }
+
+    /// Source and replica have a snapshot in common.
+    pub fn share(&mut self, name: &str, at: Duration, on_replica: Option<String>) {
         self.saved.common = vec![CommonRow {
             name: name.to_owned(),
             source: name.to_owned(),
@@ -407,6 +460,13 @@ impl Memory {
             }
         }
     }
+}
+
+/// The snapshot that a position of snapshots names, and what it holds everything before.
+pub(crate) fn snapshot_read(cursor: Option<Cursor>) -> Option<(String, Duration)> {
+    let cursor = cursor?;
+    let name = String::from_utf8(cursor.position).ok()?;
+    (!name.is_empty()).then_some((name, cursor.at))
 }
 
 fn cursor(snapshot: &str, at: Duration) -> Cursor {

@@ -7,6 +7,10 @@ use driftless_model::{Change, RelPath, date_and_time};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// What the names of snapshots end in, behind that of a job and before the moment, that failover and
+/// failback keep.
+pub const KEPT: &str = "-kept";
+
 /// Makes snapshots, compares them, and deletes those that are not needed any more.
 pub struct Snapshots {
     source: Box<dyn Provider>,
@@ -26,6 +30,8 @@ pub struct Made {
     pub at: Duration,
     /// What makes one of the snapshot before.
     pub changes: Vec<Change>,
+    /// What tells it from others of its name, where something does.
+    pub identity: Option<String>,
 }
 
 /// What is asked of who makes them.
@@ -36,6 +42,8 @@ pub enum Task {
     Make {
         /// The older one.
         older: Option<String>,
+        /// What told that from others of its name when it was made.
+        identity: Option<String>,
         /// The last snapshot of the replica.
         on_replica: Option<String>,
         /// The last that both have in common, or "" if none is: those since then were never whole
@@ -46,11 +54,15 @@ pub enum Task {
         /// What time it is.
         now: Duration,
     },
-    /// The replica is equal to a snapshot: it gets one of that name, and those go that are not
-    /// needed.
+    /// The replica is equal to a snapshot: it gets one of that name.
     Finish {
         /// The snapshot.
         name: String,
+    },
+    /// Those go that are not needed, once it is known for good that this one is.
+    Thin {
+        /// The snapshot.
+        needed: String,
     },
 }
 
@@ -63,6 +75,9 @@ pub enum Told {
     Finished {
         /// What the replica's snapshot is called, if it has one.
         on_replica: Option<String>,
+    },
+    /// What is not needed is gone.
+    Thinned {
         /// Names of snapshots that were deleted.
         deleted: Vec<String>,
     },
@@ -99,14 +114,18 @@ impl Snapshots {
         let done = match task {
             Task::Make {
                 older,
+                identity,
                 on_replica,
                 common,
                 replica,
                 now,
             } => {
                 let older = older.as_deref();
-                let is_same =
-                    || !is_replaced(replica) && self.is_known(on_replica.as_deref(), older);
+                let is_same = || {
+                    !is_replaced(replica)
+                        && self.is_known(on_replica.as_deref(), older)
+                        && self.is_itself(older, identity.as_deref())
+                };
                 let made = self.make(older, is_same, now);
                 if let (Ok(made), Some(common)) = (&made, &common) {
                     self.drop_between(common, older, &made.name);
@@ -114,6 +133,7 @@ impl Snapshots {
                 made.map(Told::Made)
             }
             Task::Finish { name } => self.finish(&name),
+            Task::Thin { needed } => self.thin_both(&needed),
         };
         done.unwrap_or_else(|error| Told::Failed(error.to_string()))
     }
@@ -143,11 +163,26 @@ impl Snapshots {
             }),
         };
         Ok(Made {
+            identity: self.source.identity(&name)?,
             path,
             at: now,
             name,
             changes,
         })
+    }
+
+    /// Whether the older snapshot is what it was when it was made: somebody may have changed it, or
+    /// made another one of its name.
+    fn is_itself(&self, older: Option<&str>, identity: Option<&str>) -> bool {
+        let Some((older, was)) = older.zip(identity) else {
+            return true;
+        };
+        let is = self.source.identity(older).ok().flatten();
+        let is_itself = is.as_deref() == Some(was);
+        if !is_itself {
+            tracing::warn!("snapshot {older} is not what it was when it was made: all is compared");
+        }
+        is_itself
     }
 
     /// Whether the last snapshot of the replica is the one that is known: an older state of the
@@ -201,14 +236,15 @@ impl Snapshots {
             }
             on_replica = Some(name.to_owned());
         }
-        let mut deleted = self.thin(&*self.source, name)?;
+        Ok(Told::Finished { on_replica })
+    }
+
+    fn thin_both(&self, needed: &str) -> Result<Told, SnapshotError> {
+        let mut deleted = self.thin(&*self.source, needed)?;
         if let Some(replica) = &self.replica {
-            deleted.extend(self.thin(&**replica, name)?);
+            deleted.extend(self.thin(&**replica, needed)?);
         }
-        Ok(Told::Finished {
-            on_replica,
-            deleted,
-        })
+        Ok(Told::Thinned { deleted })
     }
 
     /// Deletes the oldest snapshots of the job beyond those that are kept, never one from
@@ -313,6 +349,7 @@ mod tests {
     fn made(snapshots: &Snapshots, older: Option<&str>, seconds: u64) -> Made {
         let task = Task::Make {
             older: older.map(str::to_owned),
+            identity: None,
             on_replica: None,
             common: None,
             replica: None,
@@ -343,12 +380,18 @@ mod tests {
             assert_eq!(next.changes, []);
             names.push(next.name);
         }
-        let finish = |name: &String| Task::Finish { name: name.clone() };
+        let deleted = |name: &String| {
+            let finish = Task::Finish { name: name.clone() };
+            assert!(matches!(snapshots.carry_out(finish), Told::Finished { .. }));
+            let needed = name.clone();
+            match snapshots.carry_out(Task::Thin { needed }) {
+                Told::Thinned { deleted } => deleted,
+                other => panic!("{other:?}"),
+            }
+        };
         // Three cycles in a row did not come to an end.
-        let told = snapshots.carry_out(finish(&names[0]));
-        assert!(matches!(told, Told::Finished { deleted, .. } if deleted.is_empty()));
-        let told = snapshots.carry_out(finish(&names[3]));
-        assert!(matches!(told, Told::Finished { deleted, .. } if deleted == names[..2]));
+        assert_eq!(deleted(&names[0]), [""; 0]);
+        assert_eq!(deleted(&names[3]), names[..2]);
         assert_eq!(source.list().unwrap().len(), 4);
         assert_eq!(replica.list().unwrap().len(), 4);
     }
@@ -361,6 +404,7 @@ mod tests {
         let name = made(&snapshots, None, 1_000_000_000).name;
         let make = |seconds| Task::Make {
             older: Some(name.clone()),
+            identity: None,
             on_replica: Some(name.clone()),
             common: Some(name.clone()),
             replica: None,
@@ -387,6 +431,7 @@ mod tests {
         for cycle in 1..10 {
             let task = Task::Make {
                 older: Some(older.clone()),
+                identity: None,
                 on_replica: None,
                 common: Some(common.clone()),
                 replica: None,

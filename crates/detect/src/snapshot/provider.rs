@@ -54,6 +54,16 @@ pub trait Provider: Send {
     /// It is not known.
     fn diff(&self, older: &str, newer: &str) -> Result<Vec<Change>, SnapshotError>;
 
+    /// What tells a snapshot from every other one that had its name, and from itself before it was
+    /// changed; `None` where nobody can tell.
+    ///
+    /// # Errors
+    /// It is not there, or cannot be looked at.
+    fn identity(&self, name: &str) -> Result<Option<String>, SnapshotError> {
+        let _nobody_can_tell = name;
+        Ok(None)
+    }
+
     /// Whether the tree itself is closed to all changes; false where its file system cannot do
     /// that.
     ///

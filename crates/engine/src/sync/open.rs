@@ -355,6 +355,16 @@ impl Trees {
         mark.map(|(identity, _)| identity)
     }
 
+    /// Whether the replica was changed last by a run of somebody else than whose it is. A
+    /// replica without a mark says nothing of that.
+    pub fn was_changed_by_another(&self) -> bool {
+        let found = self.changes().and_then(|changes| changes.found_mark());
+        let owner = |(_, run): (u128, u128)| (run >> 64) as u64;
+        found
+            .map(owner)
+            .is_some_and(|owner| owner != self.options.owner)
+    }
+
     /// What holds for all runs.
     pub(crate) fn ground(&self) -> &Ground {
         &self.ground

@@ -86,10 +86,10 @@ impl Changes {
         name: Option<&CStr>,
         locks: &Locks,
     ) -> Result<Changes, RunError> {
-        let run = if options.run == 0 {
-            random_id()
-        } else {
-            options.run
+        let run = match (options.run, options.owner) {
+            (0, 0) => random_id(),
+            (0, owner) => u128::from(owner) << 64 | random_id() & u128::from(u64::MAX),
+            (run, _) => run,
         };
         let (scope, now) = (scope(options), (run, boot_of(&options.replica)));
         let texts = Marks::texts(&options.replica, root)?;

@@ -1,5 +1,6 @@
-//! Which directory the replica was when it was opened last. A copy that somebody has put in its place
-//! has its mark, too.
+//! Which directory the replica was when it was opened last, and whether it is as it was left. A copy
+//! that somebody has put in its place has its mark, too; another run that has changed it has left its
+//! number there.
 
 use driftless_lock::Mutex;
 use rustix::fs::stat;
@@ -30,21 +31,28 @@ pub struct LastReplica(Mutex<Seen>);
 #[derive(Debug, Default)]
 struct Seen {
     last: Option<DirId>,
-    /// It was another one before.
-    is_other: bool,
+    /// Why what is known of it does not hold, for a person.
+    why_other: Option<&'static str>,
 }
 
 impl LastReplica {
     /// It was opened; `None` if there is none yet.
     pub(super) fn notice(&self, replica: Option<DirId>) {
         let mut seen = self.0.lock();
-        seen.is_other |= seen.last.is_some() && replica != seen.last;
+        if seen.last.is_some() && replica != seen.last {
+            seen.why_other = Some("another directory stands at the replica's path");
+        }
         seen.last = replica.or(seen.last);
     }
 
-    /// Whether it was found to be another one since this was asked last.
-    pub fn take_other(&self) -> bool {
-        std::mem::take(&mut self.0.lock().is_other)
+    /// Somebody else's run has changed it.
+    pub(super) fn was_changed(&self) {
+        self.0.lock().why_other = Some("a run of somebody else has changed the replica");
+    }
+
+    /// Why it was found to be another one, or another's, since this was asked last.
+    pub fn take_other(&self) -> Option<&'static str> {
+        self.0.lock().why_other.take()
     }
 
     /// All is compared with whichever is opened next: it is no other one.

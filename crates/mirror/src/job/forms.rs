@@ -2,6 +2,7 @@
 //! what it expects where it meets something else.
 
 use super::suggest::nearest;
+use crate::snapshots::KEPT;
 use driftless_model::{DeleteLimit, RelPath, Rule, escape, units};
 use std::time::Duration;
 use toml::de::DeValue;
@@ -209,6 +210,24 @@ pub(super) fn plain_name(value: &DeValue) -> Result<String, String> {
     let name = text_of(value, "a name in quotes")?;
     check_name(name)?;
     Ok(name.to_owned())
+}
+
+/// The name of a job. What ends so is what a failback of another one keeps.
+pub(super) fn job_name(value: &DeValue) -> Result<String, String> {
+    let name = plain_name(value)?;
+    check_job_name(&name)?;
+    Ok(name)
+}
+
+/// Whether a text can be the name of a job.
+pub(super) fn check_job_name(name: &str) -> Result<(), String> {
+    check_name(name)?;
+    match name.ends_with(KEPT) {
+        true => Err(format!(
+            "\"{name}\" is no name of a job: what ends in {KEPT} is what failover and failback keep of another one"
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Whether a text is a plain name.

@@ -124,11 +124,11 @@ fn read(from: &mut Document, place: &Path) -> Job {
 /// The name that is written, or that of the file.
 fn name(from: &mut Document, place: &Path) -> Option<String> {
     if from.has("name") {
-        return from.take("name", forms::plain_name);
+        return from.take("name", forms::job_name);
     }
-    let _there_is_none = from.take("name", forms::plain_name);
+    let _there_is_none = from.take("name", forms::job_name);
     let stem = place.file_stem().unwrap_or_default().to_string_lossy();
-    match forms::check_name(&stem) {
+    match forms::check_job_name(&stem) {
         Ok(()) => Some(stem.into_owned()),
         Err(why) => {
             from.wrong(

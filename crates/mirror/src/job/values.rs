@@ -97,6 +97,13 @@ impl Job {
         self.detect.iter().any(|one| one.is_live())
     }
 
+    /// A number for what the job takes, keeps and leaves out, and by which version of the program:
+    /// where it is another one, what was equal may differ.
+    pub fn rules(&self) -> u64 {
+        let version = env!("CARGO_PKG_VERSION");
+        xxh3_64(format!("{version} {:?}", self.policy).as_bytes())
+    }
+
     /// Whether the replica becomes equal to snapshots of the source, and not to the source itself.
     pub fn reads_snapshots(&self) -> bool {
         self.snapshots().is_some() && !self.is_live()

@@ -61,6 +61,8 @@ pub(super) struct Cycle {
     pub(super) found_at: Duration,
     /// The snapshot that was read last.
     pub(super) snapshot: Option<String>,
+    /// What tells it from others of its name, where something does.
+    identity: Option<String>,
     /// It is there to be read; beside live changes, there is one from before all is compared.
     pub(super) is_read: bool,
     /// It holds everything that happened before.
@@ -106,6 +108,7 @@ impl Cycle {
             untold: Untold::default(),
             found_at: Duration::ZERO,
             snapshot,
+            identity: memory.snapshot_identity()?,
             is_read: false,
             at: at.unwrap_or_default(),
             equal: memory.common()?,
@@ -164,6 +167,7 @@ impl Cycle {
         self.next = now + self.every;
         self.ask(Task::Make {
             older: self.snapshot.clone().filter(|_| !compares_all),
+            identity: self.identity.clone(),
             on_replica: self.on_replica.clone(),
             common: (!self.is_beside).then(|| self.common.clone().unwrap_or_default()),
             replica,
@@ -200,6 +204,7 @@ impl Live {
         self.cycle = Some(Cycle {
             is_beside: true,
             snapshot: None,
+            identity: None,
             on_replica: None,
             equal: None,
             ..cycle
@@ -228,6 +233,10 @@ impl Live {
         if let Some(path) = path {
             self.hands.read_from(&path);
             cycle.is_read = true;
+        }
+        if cycle.snapshot.is_some() && self.memory.rules()? != Some(self.job.rules()) {
+            tracing::warn!("the job takes, keeps or leaves out other things: all is compared");
+            cycle.compare_all();
         }
         self.cycle = Some(cycle);
         Ok(())
@@ -294,6 +303,7 @@ impl Live {
             unreachable!("a snapshot was made")
         };
         (cycle.snapshot, cycle.at) = (Some(made.name), made.at);
+        cycle.identity = made.identity;
         (cycle.is_read, cycle.counts, cycle.failed) = (true, RunCounts::default(), None);
         self.hands.read_from(&made.path);
         self.try_again(now);
@@ -320,6 +330,8 @@ impl Live {
         let name = cycle.snapshot.as_deref().expect("it was made");
         let (dirty, problems) = (self.dirty.all(), &self.problems);
         let read = (name, cycle.at);
+        let identity = cycle.identity.as_deref();
+        self.memory.rely_on(identity, self.job.rules(), cycle.at);
         if self.memory.read_from(read, now, dirty, problems) {
             cycle.stage = Stage::Copying;
             self.memory.begin_run(RunKind::Cycle, now);
@@ -386,6 +398,35 @@ impl Live {
         self.hands.shut();
     }
 
+    /// Both have the snapshot. Those that the state still names go when it names this one.
+    fn end_cycle(&mut self, now: Duration, on_replica: Option<String>) {
+        let cycle = self.cycle.as_mut().expect("it has come to its end");
+        let name = cycle.snapshot.clone().expect("it is finished");
+        self.memory
+            .end_run(RunKind::Cycle, now, &cycle.counts, "complete");
+        let is_known = cycle.is_beside || {
+            cycle.on_replica.clone_from(&on_replica);
+            cycle.common = Some(name.clone());
+            self.memory.share(&name, cycle.at, on_replica);
+            self.memory.save(now, self.dirty.all(), &self.problems)
+        };
+        if is_known {
+            cycle.ask(Task::Thin { needed: name });
+        } else {
+            self.rest_after_cycle();
+        }
+    }
+
+    /// Nothing is to be done before the next. The replica's old snapshots are gone from it before
+    /// it is closed.
+    fn rest_after_cycle(&mut self) {
+        if let Some(cycle) = &mut self.cycle {
+            (cycle.stage, cycle.failed) = (Stage::Idle, None);
+            cycle.count += 1;
+        }
+        self.close_or_purge();
+    }
+
     pub(super) fn give_up_cycle(&mut self, now: Duration) {
         // Some of it has come to the replica.
         self.hands.was_equal_to(None);
@@ -402,21 +443,10 @@ impl Live {
         };
         match told {
             Told::Made(made) => cycle.stage = Stage::Made(Box::new(made)),
-            Told::Finished {
-                on_replica,
-                deleted,
-            } => {
-                let name = cycle.snapshot.as_deref().expect("it is finished");
-                if !cycle.is_beside {
-                    cycle.on_replica.clone_from(&on_replica);
-                    cycle.common = Some(name.to_owned());
-                    self.memory.share(name, cycle.at, on_replica, deleted);
-                }
-                self.memory
-                    .end_run(RunKind::Cycle, now, &cycle.counts, "complete");
-                (cycle.stage, cycle.failed) = (Stage::Idle, None);
-                cycle.count += 1;
-                self.close_or_purge();
+            Told::Finished { on_replica } => self.end_cycle(now, on_replica),
+            Told::Thinned { deleted } => {
+                self.memory.share_no_more(deleted);
+                self.rest_after_cycle();
             }
             Told::Failed(why) => cycle.fail(now, why),
         }

@@ -209,8 +209,8 @@ impl Live {
             return;
         }
         self.come_back(now);
-        if self.hands.last_replica.take_other() {
-            tracing::warn!("another directory stands at the replica's path: all is compared");
+        if let Some(why) = self.hands.last_replica.take_other() {
+            tracing::warn!("{why}: all is compared");
             self.walk_in_doubt(now);
         }
         self.memory.know(self.hands.known());

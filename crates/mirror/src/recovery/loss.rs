@@ -2,6 +2,7 @@
 //! replica, and what the other tree has that is newer than both were known to be equal.
 
 use crate::clock::by_clock;
+use crate::memory::{SNAPSHOTS, snapshot_read};
 use driftless_model::{Problem, RelPath, Stamp};
 use driftless_state::StateError;
 use driftless_state::mirror::{MirrorView, RoleRow};
@@ -26,7 +27,11 @@ pub struct Loss {
     pub problems: Vec<Problem>,
     /// The newest snapshot that both have, and when it was made.
     pub common: Option<(String, Duration)>,
-    /// All snapshots that both have had, by their names on the replica, and when they were made.
+    /// The snapshot of the source that was read last. If the replica has one of its name, it is
+    /// equal to it, though the mirror may have been cut off before it could note that.
+    pub read: Option<String>,
+    /// All snapshots that both have had, by their names on the replica, and that, and when they
+    /// were made.
     pub shared: BTreeMap<String, Duration>,
 }
 
@@ -41,11 +46,14 @@ impl Loss {
         let shared = state.common()?;
         let newest = shared.iter().find(|row| row.is_newest).cloned();
         let shared = shared.into_iter().map(|row| (row.replica, row.made));
+        let read = snapshot_read(state.cursor(SNAPSHOTS)?);
+        let shared: BTreeMap<String, Duration> = read.iter().cloned().chain(shared).collect();
         let common = newest.filter(|row| !row.replica.is_empty());
         Ok(Loss {
             role: job.role,
             replica: job.mark,
-            shared: shared.collect(),
+            shared,
+            read: read.map(|(name, _)| name),
             // The clock was ahead, and no time of a file says what was changed since.
             equal_until: job.equal_until.filter(|until| *until <= by_clock()),
             left: left.into_iter().map(|row| row.path).collect(),

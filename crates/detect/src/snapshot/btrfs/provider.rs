@@ -134,6 +134,17 @@ impl Provider for Subvolumes {
         done.map_err(|cause| SnapshotError::system(&path, "delete the snapshot", cause))
     }
 
+    /// A subvolume is drawn a number when it is made; the generation of its tree grows with each
+    /// change (btrfs(5), `BTRFS_IOC_GET_SUBVOL_INFO`).
+    fn identity(&self, name: &str) -> Result<Option<String>, SnapshotError> {
+        let path = self.path(name);
+        let info = open(&path).and_then(|root| sys::subvolume(root.as_fd()));
+        let info =
+            info.map_err(|cause| SnapshotError::system(&path, "look at the snapshot", cause))?;
+        let number = u128::from_be_bytes(info.uuid);
+        Ok(Some(format!("{number:032x}:{}", info.generation)))
+    }
+
     fn is_read_only(&self) -> Result<bool, SnapshotError> {
         let told = self
             .open_root()

@@ -19,7 +19,7 @@ use driftless_mirror::clock::now;
 use driftless_mirror::control;
 use driftless_mirror::job::Job;
 use driftless_mirror::recovery::{Loss, carry_out, go_back, rehearse};
-use driftless_mirror::snapshots::name_of;
+use driftless_mirror::snapshots::{KEPT, name_of};
 use driftless_model::Stamp;
 use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
@@ -35,6 +35,8 @@ type Failure = (Exit, String);
 const END_MAX: Duration = Duration::from_secs(120);
 /// Between two looks at whether it has ended.
 const END_LOOK: Duration = Duration::from_millis(50);
+/// How often a plan is made again, of a mirror that goes on meanwhile.
+const PLANS_MAX: usize = 20;
 /// In the place of a snapshot: the replica stays as it is.
 const LATEST: &str = "latest";
 
@@ -76,9 +78,7 @@ pub fn fail_over(args: &FailoverArgs, rehearses: bool) -> Result<Exit, Failure> 
         let busy = refuse_busy(&failover.options);
         busy.map_err(|error| failed(&job, &error))?;
     }
-    let to = failover.aim(args.to)?;
-    failover.refuse_work(&to)?;
-    let told = failover.told(&to)?;
+    let told = failover.planned(args.to)?;
     if rehearses || !args.json && !args.yes {
         over(&told, args.json);
     }
@@ -166,6 +166,37 @@ pub fn connected(job: &Job, options: &mut Options, reach: &Reach) -> Result<Conn
 }
 
 impl Failover<'_> {
+    /// What it would come to. A mirror that runs may have gone on since its state was read.
+    fn planned(&mut self, to: FailoverTo) -> Result<Over, Failure> {
+        let mut plan = self.plan(to);
+        for _ in 1..PLANS_MAX {
+            if plan.is_ok() || !job::runs(&self.job.name)? {
+                break;
+            }
+            std::thread::sleep(END_LOOK);
+            self.loss = loss(self.job)?;
+            plan = self.plan(to);
+        }
+        plan
+    }
+
+    fn plan(&self, to: FailoverTo) -> Result<Over, Failure> {
+        let to = self.aim(to)?;
+        self.refuse_work(&to)?;
+        self.told(&to)
+    }
+
+    /// The newest snapshot that source and replica have in common.
+    fn common(&self) -> Result<Option<String>, Failure> {
+        let noted = self.loss.common.as_ref().map(|(name, _)| name.clone());
+        let Some((provider, read)) = self.provider.as_ref().zip(self.loss.read.as_ref()) else {
+            return Ok(noted);
+        };
+        let all = provider.list();
+        let all = all.map_err(|error| not_done(self.job, &error))?;
+        Ok(all.contains_key(read).then(|| read.clone()).or(noted))
+    }
+
     /// What the replica becomes: the name of a snapshot, or [`LATEST`].
     fn aim(&self, to: FailoverTo) -> Result<String, Failure> {
         let refuse = |why: String| Err((Exit::Refused, format!("{}: {why}", self.job.name)));
@@ -185,9 +216,9 @@ impl Failover<'_> {
                 "a failover to {begun} was cut off, and has to come to its end: --to {way}"
             ));
         }
-        match (to, &self.loss.common) {
+        match (to, self.common()?) {
             (FailoverTo::Latest, _) => Ok(LATEST.to_owned()),
-            (FailoverTo::Common, Some((name, _))) if self.provider.is_some() => Ok(name.clone()),
+            (FailoverTo::Common, Some(name)) if self.provider.is_some() => Ok(name),
             (FailoverTo::Common, _) => refuse(
                 "source and replica have no snapshot in common, or it is not on this host; --to latest needs none"
                     .into(),
@@ -353,7 +384,7 @@ impl Failover<'_> {
 
     /// Makes the replica its own snapshot again. What it had until now stays in another one.
     fn go_back(&self, path: &std::path::Path) -> Result<(), Failure> {
-        let beginning = format!("{}-kept", self.job.own_name());
+        let beginning = format!("{}{KEPT}", self.job.own_name());
         let _kept = keep(self.job, self.provider.as_deref(), &beginning)?;
         let options = go_back(&self.options, path);
         let (summary, problems) = carry_out(&options, &self.reach, self.stop)
