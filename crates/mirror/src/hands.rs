@@ -256,7 +256,8 @@ impl Hands {
             return Ok(open.clone());
         }
         let mut options = self.options()?;
-        options.known_replica = *self.known.lock();
+        options.known_replica = self.known();
+        options.policy.delete_unlike |= self.known().is_some();
         options.owner = self.owner.load(Relaxed);
         if let Some(snapshot) = &*self.snapshot.read() {
             options.source = snapshot.clone().into();
@@ -405,6 +406,8 @@ impl Hands {
         } = work;
         let policy = Policy {
             delete_limit,
+            // The replica that it has filled is no other tree, whatever became of the names.
+            delete_unlike: self.policy.delete_unlike || self.known().is_some(),
             ..self.policy.clone()
         };
         let gathered = Gathered {
