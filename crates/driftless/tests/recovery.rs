@@ -773,3 +773,27 @@ fn the_newest_snapshot_that_both_have_is_found_though_the_mirror_could_not_note_
     let over = done(&mirror, &["failover", "--to=common", "--yes", "--json"]);
     assert!(replica.join("precious").exists(), "{over}");
 }
+
+#[test]
+fn what_a_killed_mirror_has_left_unfinished_does_not_come_back() {
+    const LEFT: &str = ".driftless-tmp-0123456789abcdef0123456789abcdef";
+    let near = Scratch::new(FsKind::Tmpfs, 64);
+    let (source, replica) = (near.dir("source"), near.dir("replica"));
+    fs::create_dir(source.join("d")).expect("a directory");
+    write(&source, "d/file", "content");
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    mirror.kill();
+    write(&replica, &format!("d/{LEFT}"), "half of");
+    fs::create_dir_all(replica.join(LEFT).join("nested")).expect("a directory");
+    done(&mirror, &["failover", "--yes", "--json"]);
+    write(&replica, "d/new", "new on the replica");
+    let rehearsed = done(&mirror, &["failback", "--dry-run", "--json"]);
+    assert_eq!(rehearsed["problems"], 0, "{rehearsed}");
+    done(&mirror, &["failback", "--yes", "--json"]);
+    assert_eq!(names(&source), ["d"]);
+    assert_eq!(names(&source.join("d")), ["file", "new"]);
+    done(&mirror, &["failback", "--yes", "--finish", "--json"]);
+    mirror.start();
+    mirror.check_equal("what was left has gone");
+}

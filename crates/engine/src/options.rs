@@ -64,6 +64,9 @@ pub struct Options {
     /// with all in it: the tree that is read is one that a snapshot was made of, which holds
     /// nothing of that.
     pub leaves_mounts: bool,
+    /// The tree that is read was a replica: what has the name of an unfinished entry in it is one
+    /// that a mirror has left, and is passed by.
+    pub passes_by_unfinished: bool,
     /// How hard this process works.
     pub throttle: Throttle,
     /// Moves the content of files in the run's place; both trees are on this machine then.

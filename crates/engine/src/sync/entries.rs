@@ -159,8 +159,11 @@ impl Worker<'_> {
     }
 
     /// Refuses an entry of the source that has the name of an unfinished copy: a run would take the
-    /// one for the other.
+    /// one for the other. In a tree that was a replica, it is such a copy.
     fn refuse_reserved(&mut self, visit: &Visit, name: &CStr, hint: Option<Kind>) -> Reconciled {
+        if self.run.options.passes_by_unfinished {
+            return Ok(Verdict::Skipped(Reason::Filtered));
+        }
         let kind = match hint {
             Some(kind) => kind,
             None => match there(visit.source.look(name))? {

@@ -54,6 +54,7 @@ pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
     let options = Options {
         // Of what is mounted below the source, and of subvolumes, the replica has nothing then.
         leaves_mounts: job.reads_snapshots() || job.policy.one_file_system,
+        passes_by_unfinished: true,
         ..options_now(&turned, &reach)?
     };
     let failback = Failback {
