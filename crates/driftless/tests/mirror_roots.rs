@@ -103,6 +103,44 @@ fn a_replica_that_the_mirror_has_filled_is_no_other_tree_whatever_its_names_are(
     walks.check_equal("renamed between two walks");
 }
 
+/// Whatever it is asked, it says that this tree is out of reach.
+fn wait_until_out_of_reach(mirror: &Mirror, named: &Path) {
+    let (began, named) = (Instant::now(), named.display().to_string());
+    loop {
+        let asked = mirror.command("barrier").arg("--timeout=1s").run();
+        assert_ne!(asked.code(), 0, "{}", mirror.status());
+        let status = mirror.status();
+        if status["away"].to_string().contains(&named) {
+            return;
+        }
+        assert!(began.elapsed() < LIMIT, "{status}");
+    }
+}
+
+#[test]
+fn a_tree_that_was_removed_under_a_mount_of_it_is_out_of_reach_and_keeps_what_the_replica_has() {
+    for is_source in [true, false] {
+        let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+        let (outer, other) = (scratch.dir("outer"), scratch.dir("other"));
+        let inner = scratch.dir("outer/inner");
+        let mounted = Mounted::bind(&inner, &scratch.dir("mounted"));
+        let (source, replica) = match is_source {
+            true => (mounted.path(), &*other),
+            false => (&*other, mounted.path()),
+        };
+        fs::create_dir(source.join("dir")).expect("a directory");
+        fs::write(source.join("dir/file"), "content").expect("a file");
+        let mut mirror = Mirror::between(source, replica, KEYS);
+        mirror.barrier();
+        mirror.freeze();
+        fs::remove_dir_all(outer).expect("removed");
+        mirror.thaw();
+        wait_until_out_of_reach(&mirror, mounted.path());
+        assert!(other.join("dir/file").exists(), "{}", mirror.status());
+        mirror.stop();
+    }
+}
+
 /// Puts a copy in the place of a tree in which one file is another and one is missing.
 fn put_back_older(tree: &Path, aside: &Path) {
     fs::rename(tree, aside).expect("renamed");

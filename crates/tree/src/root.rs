@@ -4,12 +4,13 @@
 //! followed, since he chose them. What is found is held by handle from then on.
 
 use crate::Done;
-use crate::dir::DirRef;
+use crate::dir::{Dir, DirRef};
 use crate::dir_mut::DirMutRef;
 use crate::local::LocalDir;
 use crate::local::handles::HandlePool;
+use crate::local::listing::is_removed;
 use crate::local::look::meta_of;
-use driftless_model::{Act, EntryName, Meta, RelPath, Side, cause_of, quote};
+use driftless_model::{Act, EntryName, Fault, Meta, RelPath, Side, cause_of, quote};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
@@ -175,12 +176,26 @@ fn locate_local(
     let fail = |act, errno| RootError::new(path, act, errno);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match fs::open(path, flags, Mode::empty()) {
-        Ok(fd) => LocalDir::root(pool, side, fd)
-            .map(Place::Dir)
-            .map_err(|e| RootError::from_errno(path, Act::Open, e.errno)),
+        Ok(fd) => root_dir(path, side, pool, fd).map(Place::Dir),
         Err(Errno::NOENT | Errno::NOTDIR) => locate_entry(path, side, pool),
         Err(errno) => Err(fail(Act::Open, errno)),
     }
+}
+
+/// A directory that was removed while something else held it, such as a mount of it at a second
+/// place, is no root: it looks like an empty one.
+fn root_dir(
+    path: &Path,
+    side: Side,
+    pool: &Arc<HandlePool>,
+    fd: OwnedFd,
+) -> Result<LocalDir, RootError> {
+    let refused = |fault: Fault| RootError::from_errno(path, Act::Open, fault.errno);
+    let dir = LocalDir::root(pool, side, fd).map_err(refused)?;
+    if dir.first_meta().nlink == 0 && is_removed(&*dir.fd().map_err(refused)?) {
+        return Err(RootError::new(path, Act::Open, Errno::STALE));
+    }
+    Ok(dir)
 }
 
 fn locate_entry(
@@ -326,9 +341,13 @@ fn id(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
     fs::fstat(fd).map(|st| (st.st_dev, st.st_ino))
 }
 
-/// Whether a path of this machine leads to the directory with this device and inode number.
+/// Whether a path of this machine leads to the directory with this device and inode number, and
+/// that was not removed.
 pub fn leads_to(path: &Path, id: (u64, u64)) -> bool {
-    fs::stat(path).is_ok_and(|now| (now.st_dev, now.st_ino) == id)
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let is_there = || fs::open(path, flags, Mode::empty()).is_ok_and(|dir| !is_removed(&dir));
+    fs::stat(path)
+        .is_ok_and(|now| (now.st_dev, now.st_ino) == id && (now.st_nlink > 0 || is_there()))
 }
 
 /// Opens the directory at `path` below `root`, name by name.
@@ -346,4 +365,28 @@ pub fn descend_mut(root: &DirMutRef, path: &RelPath) -> Done<DirMutRef> {
     path.names().try_fold(root.clone(), |dir, name| {
         dir.enter_mut(&CString::new(name).expect("names hold no NUL"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_directory_that_was_removed_is_no_root_though_a_path_leads_to_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let open = fs::open(folder.path(), OFlags::RDONLY, Mode::empty()).expect("open");
+        let path = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
+        let found = || locate(&path, Side::Source, &HandlePool::new(8));
+        let leads = || {
+            let now = fs::fstat(&open).expect("it is open");
+            leads_to(&path, (now.st_dev, now.st_ino))
+        };
+        assert!(matches!(found(), Ok(Place::Dir(_))) && leads());
+        assert!(!is_removed(&open));
+        fs::rmdir(folder.path()).expect("removed");
+        assert!(is_removed(&open) && !leads());
+        let refused = found().err().map(|error| error.parts());
+        assert_eq!(refused, Some((Act::Open, Errno::STALE.raw_os_error())));
+    }
 }

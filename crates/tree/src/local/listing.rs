@@ -29,6 +29,17 @@ pub fn opened_again(dir: &OwnedFd) -> Result<OwnedFd, Errno> {
     }
 }
 
+/// Whether an open directory without links was removed: then the kernel lists nothing of it, not
+/// even `.` (`IS_DEADDIR`, fs/readdir.c). File systems that count no links list what they have.
+pub fn is_removed(dir: &OwnedFd) -> bool {
+    let mut buffer = [MaybeUninit::uninit(); 1024];
+    let first = |dir: OwnedFd| match fs::RawDir::new(&dir, &mut buffer).next() {
+        Some(Err(errno)) => Err(errno),
+        _ => Ok(()),
+    };
+    opened_again(dir).and_then(first) == Err(Errno::NOENT)
+}
+
 thread_local! {
     /// One buffer a thread for getdents64(2).
     static DIRENTS: RefCell<Vec<MaybeUninit<u8>>> = RefCell::new(vec![MaybeUninit::uninit(); 32 * 1024]);
