@@ -237,6 +237,17 @@ const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
+        name: "times are set on a file system that passes over one of them alone",
+        mood: || Mood {
+            both_times: true,
+            ..Mood::healthy()
+        },
+        side: Side::Replica,
+        source: &[("f", "content"), ("d/g", "new"), ("d/h", "")],
+        replica: &[("d/g", "older")],
+        ..ROW
+    },
+    Row {
         name: "what a lease holds is opened without haste",
         source: &[("f", "content")],
         orders: |fuse| fuse.order(Rule::leased().named("f")),

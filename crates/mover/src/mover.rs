@@ -468,9 +468,16 @@ impl Mover<'_> {
     pub fn set_meta(&self, spot: &Spot, source: &Entry, replica: &Meta) -> Made {
         let keep = &self.terms.rules.keep;
         let mut attributes = Attributes::of(&source.meta, source.xattrs.clone(), keep);
-        attributes.mtime = attributes
-            .mtime
-            .filter(|_| mtimes(&source.meta, replica, keep.modify_window) == Agreement::Other);
+        let takes_both = attributes.atime.is_some();
+        attributes.mtime =
+            attributes.mtime.filter(
+                |_| match mtimes(&source.meta, replica, keep.modify_window) {
+                    Agreement::Other => true,
+                    // Some file systems set no time alone.
+                    Agreement::Same => takes_both,
+                    _ => false,
+                },
+            );
         let faults = spot
             .replica
             .set(spot.name, &Known::of(replica), &attributes)?;

@@ -41,6 +41,9 @@ pub struct Mood {
     /// All files show these rights, and directories may be searched besides by whoever may read
     /// (vfat, exfat, ntfs-3g without permissions).
     pub fixed_mode: Option<u32>,
+    /// Times are set where a request has both of them, and passed over otherwise, without an error
+    /// (libfuse 2 without `flag_utime_omit_ok`, as bindfs).
+    pub both_times: bool,
     /// For so long the kernel does not ask again for attributes and names that it was told.
     pub remembers: Duration,
     /// It is as CephFS, with its snapshots in this folder on the btrfs of the backing directory.
@@ -63,6 +66,7 @@ impl Mood {
             hides: false,
             hides_count: false,
             fixed_mode: None,
+            both_times: false,
             remembers: Duration::ZERO,
             ceph: None,
         }

@@ -306,7 +306,8 @@ impl Tree {
         if valid & SET_SIZE != 0 {
             self.resize(node, (valid & BY_HANDLE != 0).then_some(handle), size)?;
         }
-        if valid & (SET_ATIME | SET_MTIME) != 0 {
+        let (times, both) = (valid & (SET_ATIME | SET_MTIME), SET_ATIME | SET_MTIME);
+        if times == both || times != 0 && !lock(&self.orders).mood.both_times {
             let last_access = timespec(valid, (SET_ATIME, ATIME_NOW), (atime, atime_ns));
             let last_modification = timespec(valid, (SET_MTIME, MTIME_NOW), (mtime, mtime_ns));
             rustix::fs::utimensat(

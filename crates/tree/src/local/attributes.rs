@@ -12,7 +12,8 @@ use crate::local::xattr::{Target, proc_path};
 use driftless_model::{Act, Fault, Keep, Kind, Meta, SETGID, SETUID, Side, Stamp, Xattrs, bounds};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT, Uid,
+    AtFlags, FileType, Gid, Mode, Nsecs, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
+    Uid,
 };
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -148,6 +149,8 @@ pub struct Known {
     pub owner: Option<(u32, u32)>,
     /// Permission bits.
     pub mode: Option<u32>,
+    /// Access time; that of now is none worse where the entry was made a moment ago.
+    pub atime: Option<Stamp>,
     /// It has no extended attributes.
     pub clean: bool,
     /// It is a symbolic link, which has no mode of its own.
@@ -165,6 +168,7 @@ impl Known {
             id: Some(meta.id()),
             owner: Some((meta.uid, meta.gid)),
             mode: Some(meta.mode),
+            atime: Some(meta.atime),
             clean: false,
             symlink: meta.kind == driftless_model::Kind::Symlink,
             ..Known::default()
@@ -224,7 +228,7 @@ impl<'a> Setter<'a> {
             setter.mode(known, mode, attributes);
         }
         if attributes.mtime.is_some() || attributes.atime.is_some() {
-            setter.times(attributes);
+            setter.times(known, attributes);
         }
         setter.faults
     }
@@ -473,10 +477,13 @@ impl<'a> Setter<'a> {
         mode & SETID_BITS != 0 || !self.owner_failed && mode & GROUP_BITS != 0 || self.acl_failed
     }
 
-    fn times(&mut self, wanted: &Attributes) {
+    /// Sets both times: file systems of libfuse 2 pass over a request for the modification time
+    /// alone, without an error (`flag_utime_omit_ok` of fuse.h). So an access time that is not asked
+    /// for stays what it is.
+    fn times(&mut self, known: &Known, wanted: &Attributes) {
         let times = Timestamps {
-            last_access: spec(wanted.atime),
-            last_modification: spec(wanted.mtime),
+            last_access: spec(wanted.atime.or(known.atime), UTIME_NOW),
+            last_modification: spec(wanted.mtime, UTIME_OMIT),
         };
         let done = match self.target {
             Target::Open(fd) => rustix::fs::futimens(fd, &times),
@@ -549,17 +556,18 @@ fn chmod_no_link(dir: BorrowedFd<'_>, name: &CStr, mode: Mode) -> Result<(), Err
     rustix::fs::chmod(proc_path(pinned.as_fd(), None), mode)
 }
 
-fn spec(stamp: Option<Stamp>) -> Timespec {
-    match stamp {
-        Some(stamp) => Timespec {
+/// A time, or what utimensat(2) is to do without one.
+fn spec(stamp: Option<Stamp>, without: Nsecs) -> Timespec {
+    stamp.map_or(
+        Timespec {
+            tv_sec: 0,
+            tv_nsec: without,
+        },
+        |stamp| Timespec {
             tv_sec: stamp.sec,
             tv_nsec: stamp.nsec.into(),
         },
-        None => Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        },
-    }
+    )
 }
 
 /// A name from another host may hold a NUL, which no attribute's name can.

@@ -4,7 +4,7 @@
 use crate::local::look::meta_of;
 use driftless_model::Stamp;
 use rustix::fd::OwnedFd;
-use rustix::fs::{self, Mode, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{self, Mode, Timespec, Timestamps};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -15,22 +15,21 @@ use rustix::process::geteuid;
 pub fn keep_times<T>(dir: &OwnedFd, act: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     let st = fs::fstat(dir).or_else(|_| fs::fstat(dir))?;
     let done = act()?;
-    let _only_its_owner_can = set_mtime(dir, meta_of(&st).mtime);
+    let before = meta_of(&st);
+    let _only_its_owner_can = set_times(dir, before.atime, before.mtime);
     Ok(done)
 }
 
-/// Sets the modification time of a directory, and nothing else.
-pub fn set_mtime(dir: &OwnedFd, mtime: Stamp) -> Result<(), Errno> {
-    let mtime = Timespec {
-        tv_sec: mtime.sec,
-        tv_nsec: mtime.nsec.into(),
+/// Sets both times of a directory: the modification time alone would not be set everywhere
+/// (libfuse 2).
+pub fn set_times(dir: &OwnedFd, atime: Stamp, mtime: Stamp) -> Result<(), Errno> {
+    let spec = |stamp: Stamp| Timespec {
+        tv_sec: stamp.sec,
+        tv_nsec: stamp.nsec.into(),
     };
     let times = Timestamps {
-        last_access: Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        },
-        last_modification: mtime,
+        last_access: spec(atime),
+        last_modification: spec(mtime),
     };
     fs::futimens(dir, &times).or_else(|_| fs::futimens(dir, &times))
 }

@@ -17,7 +17,7 @@
 use crate::local::LocalDir;
 use crate::local::look::{fault, meta_again, meta_of};
 use crate::local::sys;
-use crate::local::times::{keep_times, set_mtime, while_writable};
+use crate::local::times::{keep_times, set_times, while_writable};
 use crate::lock::{Holder, Lock};
 use crate::temp::{ROOT_LOCK, lock_name, sign_name, temp_name};
 use crate::{Done, Held};
@@ -116,8 +116,9 @@ impl Traces {
     fn wipe(&self, mtime: Stamp) {
         let (began, mut last) = (Instant::now(), None::<Instant>);
         while began.elapsed() < self.wait && last.is_none_or(|last| last.elapsed() < Self::STILL) {
-            if meta_again(&*self.dir).is_ok_and(|now| now.mtime != mtime) {
-                if set_mtime(&self.dir, mtime).is_err() {
+            let now = meta_again(&*self.dir).ok();
+            if let Some(now) = now.filter(|now| now.mtime != mtime) {
+                if set_times(&self.dir, now.atime, mtime).is_err() {
                     return;
                 }
                 last = Some(Instant::now());
