@@ -488,6 +488,43 @@ impl Mover<'_> {
         })
     }
 
+    /// Sets the modification time of the entry that is known to be `replica`, and nothing else;
+    /// returns what could not be set.
+    ///
+    /// # Errors
+    /// Another entry stands at its name, or nothing may be changed.
+    pub fn set_time(
+        &self,
+        spot: &Spot,
+        mtime: Stamp,
+        replica: &Meta,
+    ) -> Result<Vec<Fault>, Trouble> {
+        let attributes = Attributes {
+            mtime: Some(mtime),
+            ..Attributes::default()
+        };
+        let known = Known::of(replica);
+        Ok(spot.replica.set(spot.name, &known, &attributes)?)
+    }
+
+    /// What a new file beside an entry is like when it was given this modification time; it is
+    /// removed again.
+    ///
+    /// # Errors
+    /// It cannot be made, looked at or removed.
+    pub fn timed_beside(&self, spot: &Spot, mtime: Stamp) -> Result<Meta, Trouble> {
+        let name = temp_name();
+        let file = spot.replica.create_file(&name, 0o600)?;
+        let attributes = Attributes {
+            mtime: Some(mtime),
+            ..Attributes::default()
+        };
+        let _seen_by_the_look = file.set(&Known::default(), &attributes);
+        let timed = file.meta();
+        spot.replica.remove(&name)?;
+        Ok(timed?)
+    }
+
     /// Compares the content of a file that is small enough for one thread; a source that changes
     /// meanwhile is trouble.
     pub fn compare(

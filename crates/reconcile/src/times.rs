@@ -5,7 +5,9 @@
 //! 100 ns; most have a first and a last second. The kernel cuts silently (`timestamp_truncate`,
 //! fs/inode.c), so that a copy never has its source's time. What an inode can keep shows in its
 //! change time, which nobody sets: that has no nanoseconds where none are kept. So nothing has to
-//! be written to find out, not even by a run that changes nothing.
+//! be written to find out, not even by a run that changes nothing. The first and the last second
+//! show nowhere: a time that stands there may have been set. So it is tried whether another can be,
+//! once in a run.
 //!
 //! A coarse time vouches for less. Whatever was written in the same moment as the copy may hide
 //! behind it; there the content decides. And a file is read only when its moment is over
@@ -24,7 +26,7 @@ pub enum Agreement {
     /// Equal times, but something else could have the same time: the content has to decide, where
     /// there is any.
     Unsure(Grain),
-    /// The source's lies before the first or after the last time that can be kept there: the time
+    /// The source's may lie before the first or after the last time that can be kept there: the time
     /// says nothing.
     OutOfRange,
     /// It is another one.

@@ -7,14 +7,13 @@ use crate::sync::entry::{Intent, Met, Pair, Reconciled, Verdict};
 use crate::sync::grouped::store_trouble;
 use crate::sync::listed::has_listed;
 use crate::sync::run::Run;
+use crate::sync::unkept::Settled;
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use crate::tally::{Reason, add};
 use crate::trees::looks::there;
 use crate::trees::mounts::UNMOUNTED;
-use driftless_model::{
-    Action, Class, Difference, Entry, Kind, Meta, Side, Unkept, What, Xattrs, escape,
-};
+use driftless_model::{Action, Class, Difference, Entry, Kind, Meta, Side, What, Xattrs, escape};
 use driftless_mover::{Compared, Moved, Opened, Patch, Trouble, kind_changed};
 use driftless_reconcile::{Step, after_content, decide, values};
 use driftless_tree::{Dir, DirMutRef, is_temp_name};
@@ -77,19 +76,6 @@ impl Worker<'_> {
                 }
             }
         }
-    }
-
-    /// Notes what a new entry did not get, nor took over from its directory.
-    pub fn note_made(&self, visit: &Visit, name: &CStr, unkept: Unkept) {
-        if unkept.is_empty() {
-            return;
-        }
-        let inherited = visit
-            .replica
-            .as_ref()
-            .map_or(Unkept::NONE, |above| above.first_meta().unkept.inherited());
-        self.run
-            .note_unkept(unkept - inherited, || visit.path_of(name));
     }
 
     fn reconcile(
@@ -309,7 +295,7 @@ impl Worker<'_> {
     }
 
     /// Decides when it is known whether the content is equal, `what` being what differs besides.
-    fn decide_after(&self, visit: &Visit, pair: &Pair, what: What, same: bool) -> Step {
+    pub fn decide_after(&self, visit: &Visit, pair: &Pair, what: What, same: bool) -> Step {
         let attainable =
             self.run
                 .attainable_entry(&pair.source, &pair.replica, visit.replica.as_ref());
@@ -383,9 +369,21 @@ impl Worker<'_> {
         let Met {
             visit, name, meta, ..
         } = met;
-        let (action, what) = match self.sparing(&met, pair, step) {
+        let step = self.sparing(&met, pair, step);
+        let settled = match step {
+            Step::Same | Step::CompareContent(_) | Step::Meta(_) => self.settle_time(&met, pair)?,
+            _ => Settled::Left,
+        };
+        let (action, what) = match step {
+            Step::Same | Step::CompareContent(_) if settled == Settled::Set => {
+                let intent =
+                    self.explained(Intent::new(Action::Meta, What::MTIME, meta), pair, None);
+                return Ok(Verdict::Changed(intent, Moved::default()));
+            }
+            Step::Same | Step::CompareContent(_) if settled == Settled::Anew => {
+                (Action::Content, What::MTIME)
+            }
             Step::Same | Step::CompareContent(_) => {
-                self.note_times(visit, Some(name), (meta, &pair.replica.meta));
                 if visit.pass() == 0 {
                     self.run
                         .note_owner(meta, &pair.replica.meta, visit.replica.as_ref());
@@ -398,9 +396,17 @@ impl Worker<'_> {
                 }
                 return Ok(Verdict::Same);
             }
-            Step::Meta(what) => {
-                self.note_times(visit, Some(name), (meta, &pair.replica.meta));
-                (Action::Meta, what)
+            Step::Meta(mut what) => {
+                what.add_if(settled != Settled::Left, What::MTIME);
+                let is_anew = settled == Settled::Anew;
+                (
+                    if is_anew {
+                        Action::Content
+                    } else {
+                        Action::Meta
+                    },
+                    what,
+                )
             }
             Step::Anew(what) | Step::MetaOfAll(what) => (Action::Content, what),
             Step::Replace(what) => (Action::Replace, what),
@@ -426,7 +432,7 @@ impl Worker<'_> {
     }
 
     /// A change in place must not reach what is not this entry's alone.
-    fn sparing(&self, met: &Met<'_>, pair: &Pair, step: Step) -> Step {
+    pub fn sparing(&self, met: &Met<'_>, pair: &Pair, step: Step) -> Step {
         match step {
             Step::MetaOfAll(what)
                 if !met.whole.is_some_and(|whole| whole.is(&pair.replica.meta)) =>

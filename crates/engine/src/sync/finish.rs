@@ -95,19 +95,19 @@ impl Worker<'_> {
 
     fn finish_entry(&mut self, visit: &Arc<Visit>, source: Entry) -> Done<End> {
         let there = met_there(visit);
-        let (action, what) = self.step_of_dir(visit, &source, there.as_ref());
+        let (action, mut what) = self.step_of_dir(visit, &source, there.as_ref());
+        // Setting other attributes leaves the directory's time as it is.
+        let is_left = action == Action::Meta && !visit.is_touched() && !what.has(What::MTIME);
+        if let Some((before, _)) = visit.before.as_ref().filter(|_| is_left) {
+            let is_set = self.settle_time_of_dir(visit, &source.meta, before)?;
+            what.add_if(is_set, What::MTIME);
+        }
         let equal = action == Action::Meta && what.is_empty();
         if let Some(there) = visit.replica.as_ref().map(|replica| replica.first_meta()) {
             self.run
                 .note_unkept(Run::unkept_between(&source, there), || visit.path());
         }
-        // Setting other attributes leaves the directory's time as it is.
-        let timed = action != Action::Meta || visit.is_touched() || what.has(What::MTIME);
-        visit
-            .before
-            .iter()
-            .filter(|_| !timed)
-            .for_each(|(before, _)| self.note_times(visit, None, (&source.meta, before)));
+        let timed = !is_left || what.has(What::MTIME);
         let mut intent = Intent::new(action, what, &source.meta);
         if let (true, Some(there)) = (self.run.monitor.wants_values(), &there) {
             intent.values = values(&source, there, what);

@@ -91,6 +91,9 @@ pub struct Run<'r> {
     pub owners: Owners,
     /// What was met so far that is not kept.
     pub unkept: Mutex<Unkept>,
+    /// Times that the replica's file systems were seen to give in the place of others, by device,
+    /// in seconds since 1970.
+    pub ends_of_time: Mutex<HashSet<(u64, i64)>>,
     /// Which part of a run it is.
     pub part: Part<'r>,
     /// The name of the replica of a single file.
@@ -168,6 +171,7 @@ impl<'r> Run<'r> {
             hashes_kept: HashesKept::default(),
             stride: Stride::default(),
             unkept: Mutex::default(),
+            ends_of_time: Mutex::default(),
             part: Part::Whole,
             renamed: None,
             is_single: false,

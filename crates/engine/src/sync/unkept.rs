@@ -6,6 +6,7 @@
 //! is no difference; it is counted, and told once. Where owners were demanded, it is a problem as
 //! any other.
 
+use crate::sync::entry::{Met, Pair};
 use crate::sync::owners::Owners;
 use crate::sync::run::Run;
 use crate::sync::visit::Visit;
@@ -14,8 +15,9 @@ use crate::tally::add;
 use driftless_model::{
     Act, Class, Entry, Fault, Meta, RelPath, Side, Sort, Unkept, What, Xattr, Xattrs, errno,
 };
+use driftless_mover::Trouble;
 use driftless_reconcile::{Agreement, Grain, Step, mtimes};
-use driftless_tree::{Dir, Rights};
+use driftless_tree::{Attributes, Dir, Done, Known, Rights};
 use std::borrow::Cow;
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -163,7 +165,119 @@ impl Run<'_> {
     }
 }
 
+/// What came of a time that may lie beyond those that the replica's file system keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// The entry has it now.
+    Set,
+    /// It can be had by an entry that is made anew.
+    Anew,
+    /// It is what it was.
+    Left,
+}
+
 impl Worker<'_> {
+    /// Notes what a new entry did not get, nor took over from its directory.
+    pub fn note_made(&self, visit: &Visit, name: &CStr, unkept: Unkept) {
+        if unkept.is_empty() {
+            return;
+        }
+        let inherited = visit
+            .replica
+            .as_ref()
+            .map_or(Unkept::NONE, |above| above.first_meta().unkept.inherited());
+        self.run
+            .note_unkept(unkept - inherited, || visit.path_of(name));
+    }
+
+    /// Tries a time that may lie beyond those that the replica's file system keeps: that it does is
+    /// not said before, once in a run for each time that stands in the place of others. Where
+    /// nothing is tried, or it does not help, what there is to say of the time is told.
+    pub fn settle_time(&self, met: &Met<'_>, pair: &Pair) -> Result<Settled, Trouble> {
+        let Met { visit, name, .. } = *met;
+        let (source, there) = (&pair.source.meta, &pair.replica.meta);
+        let settled = match self.may_try(source, there) {
+            false => Settled::Left,
+            true if self.may_set_time(met, pair) => self.try_time(met, source, there)?,
+            true => self.try_time_beside(met, source)?,
+        };
+        if settled == Settled::Left {
+            self.note_times(visit, Some(name), (met.meta, there));
+        }
+        Ok(settled)
+    }
+
+    fn try_time(&self, met: &Met<'_>, source: &Meta, there: &Meta) -> Result<Settled, Trouble> {
+        let spot = met.visit.spot(met.name);
+        let faults = self.mover.set_time(&spot, source.mtime, there)?;
+        if let Some(fault) = other_than_range(faults) {
+            return Err(Trouble::Failed(fault));
+        }
+        let is_kept = self.was_kept(source, &spot.replica.look(spot.name)?);
+        Ok(if is_kept { Settled::Set } else { Settled::Left })
+    }
+
+    /// Tries it with a file of its own: other names of the entry, which may be somebody else's, must
+    /// not get another time.
+    fn try_time_beside(&self, met: &Met<'_>, source: &Meta) -> Result<Settled, Trouble> {
+        let spot = met.visit.touched_spot(met.name);
+        let is_kept = self.was_kept(source, &self.mover.timed_beside(&spot, source.mtime)?);
+        Ok(if is_kept {
+            Settled::Anew
+        } else {
+            Settled::Left
+        })
+    }
+
+    /// Does so for a directory itself, which was like `before`.
+    pub fn settle_time_of_dir(&self, visit: &Visit, source: &Meta, before: &Meta) -> Done<bool> {
+        if let Some(replica) = visit
+            .replica
+            .as_ref()
+            .filter(|_| self.may_try(source, before))
+        {
+            let attributes = Attributes {
+                mtime: Some(source.mtime),
+                ..Attributes::default()
+            };
+            let faults = replica.set_own(&Known::of(before), &attributes);
+            if let Some(fault) = other_than_range(faults) {
+                return Err(fault);
+            }
+            if self.was_kept(source, &replica.meta()?) {
+                return Ok(true);
+            }
+        }
+        self.note_times(visit, None, (source, before));
+        Ok(false)
+    }
+
+    /// Whether it is not known yet that a time lies beyond those that are kept, and looks so.
+    fn may_try(&self, source: &Meta, there: &Meta) -> bool {
+        let keep = &self.run.options.policy.keep;
+        keep.times
+            && source.mtime != there.mtime
+            && mtimes(source, there, keep.modify_window) == Agreement::OutOfRange
+            && self.run.options.applies()
+            && !self.run.ends_of_time.lock().contains(&end_of_time(there))
+    }
+
+    /// Whether the time of an entry may be changed in place.
+    fn may_set_time(&self, met: &Met<'_>, pair: &Pair) -> bool {
+        let step = self.decide_after(met.visit, pair, What::MTIME, true);
+        matches!(self.sparing(met, pair, step), Step::Meta(_))
+    }
+
+    /// Whether a time that was set is there; notes what stands in its place otherwise.
+    fn was_kept(&self, source: &Meta, now: &Meta) -> bool {
+        let window = self.run.options.policy.keep.modify_window;
+        let is_kept = mtimes(source, now, window) != Agreement::OutOfRange;
+        if !is_kept {
+            self.run.ends_of_time.lock().insert(end_of_time(now));
+        }
+        is_kept
+    }
+
     /// Tells that a time is left as near to the source's as the replica can keep it; of a directory
     /// itself without a name.
     pub fn note_times(
@@ -199,6 +313,18 @@ impl Worker<'_> {
             Agreement::Same | Agreement::Other => {}
         }
     }
+}
+
+/// Why a time could not be set, if not because it is beyond those that are kept.
+fn other_than_range(faults: Vec<Fault>) -> Option<Fault> {
+    faults
+        .into_iter()
+        .find(|fault| fault.errno != errno::ERANGE)
+}
+
+/// On which device a time was seen that may stand in the place of others.
+fn end_of_time(meta: &Meta) -> (u64, i64) {
+    (meta.dev, meta.mtime.sec)
 }
 
 #[cfg(test)]
