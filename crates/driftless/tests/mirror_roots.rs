@@ -247,6 +247,26 @@ fn what_was_mounted_in_the_source_while_it_ran_stays_when_it_is_gone() {
 }
 
 #[test]
+fn what_is_not_mounted_any_more_is_forgotten_during_a_pause() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, inner) = (scratch.dir("src"), scratch.dir("inner"));
+    fs::write(inner.join("kept"), "kept").expect("a file");
+    let mounted = Mounted::bind(&inner, &source.join("sub"));
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    drop(mounted);
+    let _told = mirror.command("sync-now").arg("--wait").run().expect(3);
+    let problems = mirror.command("problems").run().expect(3).stdout_text();
+    assert!(problems.contains("sync --forget-mounts"), "{problems}");
+    let _paused = mirror.command("pause").run().expect(0);
+    let _forgotten = mirror.sync(&["--forget-mounts"]).run().expect(0);
+    assert!(mirror.replica.join("sub/kept").exists());
+    let _resumed = mirror.command("resume").run().expect(0);
+    let _equal = mirror.command("sync-now").arg("--wait").run().expect(0);
+    assert!(!mirror.replica.join("sub/kept").exists());
+}
+
+#[test]
 fn without_delete_what_the_source_has_lost_is_no_problem() {
     let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
     let source = scratch.dir("src");

@@ -44,6 +44,8 @@ pub struct Hands {
     prepare: Box<Prepare>,
     /// What `prepare` came to.
     options: RwLock<Option<Options>>,
+    /// That may not hold any more.
+    is_outdated: AtomicBool,
     reach: Reach,
     /// The replica that was filled before, by its mark: no other one is.
     known: Mutex<Option<u128>>,
@@ -177,6 +179,7 @@ impl Hands {
             policy,
             prepare: Box::new(prepare),
             options: RwLock::new(None),
+            is_outdated: AtomicBool::new(false),
             reach,
             known: Mutex::new(None),
             owner: AtomicU64::new(0),
@@ -221,12 +224,20 @@ impl Hands {
         }
     }
 
+    /// Finds out anew how the trees are to be opened, when they are opened the next time: somebody
+    /// else may have worked on them meanwhile.
+    pub fn prepare_anew(&self) {
+        self.is_outdated.store(true, Relaxed);
+    }
+
     fn options(&self) -> Result<Options, RunError> {
-        if let Some(options) = &*self.options.read() {
+        let is_outdated = self.is_outdated.load(Relaxed);
+        if let Some(options) = self.options.read().as_ref().filter(|_| !is_outdated) {
             return Ok(options.clone());
         }
         let options = (self.prepare)()?;
         *self.options.write() = Some(options.clone());
+        self.is_outdated.store(false, Relaxed);
         Ok(options)
     }
 

@@ -165,6 +165,15 @@ impl Mirror {
         self.folder.path().join("run")
     }
 
+    /// A run of its own between its trees.
+    pub fn sync(&self, options: &[&str]) -> Driftless {
+        driftless()
+            .arg("sync")
+            .args(options)
+            .args([&self.source, &self.replica])
+            .env("XDG_STATE_HOME", self.folder.path().join("state"))
+    }
+
     /// A report about its job.
     pub fn report(&self) -> Driftless {
         driftless()

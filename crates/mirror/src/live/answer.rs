@@ -30,6 +30,8 @@ impl Live {
             }
             Ask::Resume => {
                 self.is_paused = false;
+                // A run of its own may have forgotten what was mounted below the source.
+                self.hands.prepare_anew();
                 self.interrupt();
                 self.memory.pause(now, false);
                 self.kept()
