@@ -247,6 +247,26 @@ fn what_was_mounted_in_the_source_while_it_ran_stays_when_it_is_gone() {
 }
 
 #[test]
+fn a_barrier_waits_for_what_was_mounted_below_the_source() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, inner) = (scratch.dir("src"), scratch.dir("inner"));
+    fs::write(inner.join("kept"), "kept").expect("a file");
+    fs::create_dir(source.join("sub")).expect("a directory");
+    fs::write(source.join("other"), "other").expect("a file");
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    let mounted = Mounted::bind(&inner, &source.join("sub"));
+    mirror.barrier();
+    assert!(mirror.replica.join("sub/kept").exists());
+    drop(mounted);
+    let _told = mirror.command("barrier").run().expect(3);
+    let problems = mirror.command("problems").run().expect(3).stdout_text();
+    assert!(problems.contains("sub"), "{problems}");
+    assert!(mirror.replica.join("sub/kept").exists());
+    assert_eq!(mirror.status()["walks"], 1, "only that part is compared");
+}
+
+#[test]
 fn what_is_not_mounted_any_more_is_forgotten_during_a_pause() {
     let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
     let (source, inner) = (scratch.dir("src"), scratch.dir("inner"));

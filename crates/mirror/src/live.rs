@@ -94,8 +94,8 @@ pub struct Live {
     settled_at: Duration,
     /// When it was looked last whether the paths of both trees lead to what is open.
     looked_at: Duration,
-    /// What was mounted below the replica then.
-    mounted: Option<mounts::Mounted>,
+    /// What was mounted below them then.
+    mounts: mounts::Mounts,
 }
 
 /// What a life begins with.
@@ -179,7 +179,7 @@ impl Live {
             is_unsettled: false,
             settled_at: began,
             looked_at: began,
-            mounted: None,
+            mounts: mounts::Mounts::default(),
         };
         live.look_at_mounts(began);
         live.start_lanes(&outbox)?;
@@ -403,8 +403,13 @@ impl Live {
     /// The same, since something may be wrong since the trees were last known to be equal: whoever
     /// waits, waits for that as well.
     fn walk_in_doubt(&mut self, now: Duration) {
+        self.walk_for(now, self.in_doubt_since(now));
+    }
+
+    /// Since when something may be wrong: the trees were last known to be equal then.
+    fn in_doubt_since(&self, now: Duration) -> Duration {
         let equal = self.memory.is_equal_until();
-        self.walk_for(now, equal.unwrap_or(self.status.began).min(now));
+        equal.unwrap_or(self.status.began).min(now)
     }
 
     /// The same for what may have happened since then.
