@@ -47,8 +47,13 @@ pub enum Ask {
 pub enum Answer {
     /// It was done.
     Done,
-    /// So many paths are tried again.
-    Retried(u64),
+    /// What has failed is tried again.
+    Retried {
+        /// Paths.
+        paths: u64,
+        /// Replicas whose trees were out of reach.
+        away: u64,
+    },
     /// How each replica is, in the order of the job.
     Status(Vec<Status>),
     /// Which paths have a problem, for each replica.
@@ -83,7 +88,16 @@ impl Answer {
     /// refusal stands for all, and so does one that was late.
     pub fn of_all(answers: Vec<Answer>) -> Option<Answer> {
         answers.into_iter().reduce(|sum, one| match (sum, one) {
-            (Answer::Retried(a), Answer::Retried(b)) => Answer::Retried(a + b),
+            (
+                Answer::Retried { paths, away },
+                Answer::Retried {
+                    paths: more_paths,
+                    away: more_away,
+                },
+            ) => Answer::Retried {
+                paths: paths + more_paths,
+                away: away + more_away,
+            },
             (Answer::Status(a), Answer::Status(b)) => Answer::Status([a, b].concat()),
             (Answer::Problems(a), Answer::Problems(b)) => Answer::Problems([a, b].concat()),
             (Answer::Foreign(a), Answer::Foreign(b)) => Answer::Foreign([a, b].concat()),

@@ -179,16 +179,22 @@ fn ask_done(args: &JobArgs, question: &Ask) -> Result<Exit, Failure> {
                 show_counted(left, "path is not", "paths are not")
             ),
         )),
-        Answer::Retried(0) => {
-            say::line("no path waits to be tried again");
-            Ok(Exit::Equal)
-        }
-        Answer::Retried(count) => {
-            let tried = show_counted(count, "path is tried", "paths are tried");
-            say::line(&format!("{tried} again"));
+        Answer::Retried { paths, away } => {
+            say::line(&retried(paths, away));
             Ok(Exit::Equal)
         }
         Answer::Status(_) | Answer::Problems(_) | Answer::Foreign(_) => Ok(Exit::Equal),
+    }
+}
+
+/// What is tried again, in words.
+fn retried(paths: u64, away: u64) -> String {
+    let tried = show_counted(paths, "path is tried", "paths are tried");
+    match (paths, away) {
+        (0, 0) => "no path waits to be tried again".into(),
+        (0, _) => "trees that were out of reach are tried again".into(),
+        (_, 0) => format!("{tried} again"),
+        (_, _) => format!("{tried} again, and trees that were out of reach"),
     }
 }
 

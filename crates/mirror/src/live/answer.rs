@@ -50,6 +50,7 @@ impl Live {
                     cycle.compare_all();
                 }
                 self.look_now(now);
+                self.try_again(now);
                 self.dirty.retry_now(now, None);
                 self.dirty.hurry(now);
                 if wait {
@@ -87,10 +88,14 @@ impl Live {
     }
 
     fn retry(&mut self, now: Duration, path: Option<Vec<u8>>) -> Answer {
-        let path = path.map(|bytes| RelPath::parse(&bytes)).transpose();
-        match path {
-            Ok(path) => Answer::Retried(self.dirty.retry_now(now, path.as_ref()) as u64),
-            Err(error) => Answer::Refused(error.to_string()),
+        let path = match path.map(|bytes| RelPath::parse(&bytes)).transpose() {
+            Ok(path) => path,
+            Err(error) => return Answer::Refused(error.to_string()),
+        };
+        self.try_again(now);
+        Answer::Retried {
+            paths: self.dirty.retry_now(now, path.as_ref()) as u64,
+            away: self.away.is_some().into(),
         }
     }
 

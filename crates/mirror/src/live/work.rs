@@ -333,7 +333,8 @@ impl Live {
         }
     }
 
-    /// Something may be another tree by now: that is not waited for.
+    /// Trees that are out of reach are tried at once, since something may be another tree by now, or
+    /// somebody asks for it.
     pub(super) fn try_again(&mut self, now: Duration) {
         if let Some(away) = &mut self.away {
             away.again = now;

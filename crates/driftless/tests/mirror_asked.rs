@@ -1,0 +1,41 @@
+//! Whoever asks a mirror that begins, hangs, or has a tree out of reach is told so, and in time.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::mirror::Mirror;
+use driftless_testkit::{FsKind, Scratch};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const SIZE_MIB: u64 = 64;
+const KEYS: &str = "detect = [\"fanotify\"]\ndelete = true\n";
+
+/// Has the replica be away until the mirror tries it only every eight seconds.
+fn be_away(mirror: &Mirror, aside: &Path) {
+    fs::rename(&mirror.replica, aside).expect("renamed");
+    let late = mirror.command("barrier").arg("--timeout=8s").run();
+    let _late = late.expect(6);
+    fs::rename(aside, &mirror.replica).expect("renamed");
+}
+
+#[test]
+fn trees_that_are_out_of_reach_are_tried_when_somebody_asks_for_it() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, replica) = (scratch.dir("src"), scratch.dir("replica"));
+    let mirror = Mirror::between(&source, &replica, KEYS);
+    mirror.barrier();
+    for (command, words) in [("retry", "out of reach are tried again"), ("sync-now", "")] {
+        be_away(&mirror, &scratch.path().join("aside"));
+        fs::write(source.join(command), "content").expect("a file");
+        let told = mirror.command(command).run().expect(0).stdout_text();
+        assert!(told.contains(words), "{told}");
+        let began = Instant::now();
+        while !replica.join(command).exists() {
+            assert!(began.elapsed() < Duration::from_secs(3), "{command}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        mirror.barrier();
+    }
+}
