@@ -6,6 +6,11 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+/// What is answered at once is answered within this time, unless the mirror hangs.
+const AT_ONCE: Duration = Duration::from_secs(10);
+/// Whoever waits until a moment is answered at that moment: so much later, the answer is here.
+const ON_TIME: Duration = Duration::from_secs(1);
+
 /// A question.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
@@ -39,6 +44,19 @@ pub enum Ask {
         /// At this path and below; all without it.
         path: Option<Vec<u8>>,
     },
+}
+
+impl Ask {
+    /// For how long its answer is waited for; `None` for what is answered when it is done, whenever
+    /// that is.
+    #[must_use]
+    pub fn limit(&self) -> Option<Duration> {
+        match self {
+            Ask::Barrier { timeout } => timeout.map(|timeout| timeout.saturating_add(ON_TIME)),
+            Ask::SyncNow { wait: true, .. } | Ask::Pause => None,
+            _ => Some(AT_ONCE),
+        }
+    }
 }
 
 /// An answer.

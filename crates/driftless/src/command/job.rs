@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Where jobs of the machine are.
 const FOLDER_OF_ALL: &str = "/etc/driftless";
@@ -98,17 +99,20 @@ fn place(typed: &Path) -> Result<PathBuf, Failure> {
 /// Holds a job as long as the value lives; its file names the process.
 pub struct Held(#[allow(dead_code, reason = "the lock goes with it")] File);
 
+/// How often the lock of a job is tried, and how many times: whoever asks whether somebody holds it
+/// has it for a moment.
+const LOCK_EVERY: Duration = Duration::from_millis(20);
+const LOCK_TIMES: u32 = 5;
+
 /// Holds a job, so that no other mirror works on it.
 pub fn hold(job: &Job) -> Result<Held, Failure> {
     let failed = |why: String| (Exit::CouldNotRun, format!("{}: {why}", job.name));
     let path = file(&format!("mirror-{}.lock", job.name))?;
     let mut lock = own::job_lock(&path).map_err(|error| failed(cause(&error)))?;
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+    match lock_now(&lock) {
         Ok(()) => {}
         Err(Errno::AGAIN) => {
-            let mut holder = String::new();
-            let _unknown_otherwise = (&mut lock).take(100).read_to_string(&mut holder);
-            let holder = holder.trim();
+            let holder = named_in(&lock);
             let why = format!("{}: {holder} has the job: a mirror runs already", job.name);
             return Err((Exit::Locked, why));
         }
@@ -121,6 +125,44 @@ pub fn hold(job: &Job) -> Result<Held, Failure> {
     };
     write(&mut lock).map_err(|error| failed(cause(&error)))?;
     Ok(Held(lock))
+}
+
+fn lock_now(lock: &File) -> Result<(), Errno> {
+    for _ in 1..LOCK_TIMES {
+        match flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::AGAIN) => std::thread::sleep(LOCK_EVERY),
+            done => return done,
+        }
+    }
+    flock(lock, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// What the file of a lock says of the process that has it.
+fn named_in(lock: &File) -> String {
+    let mut holder = String::new();
+    let _unknown_otherwise = lock.take(100).read_to_string(&mut holder);
+    match holder.trim() {
+        "" => "another process".into(),
+        holder => holder.into(),
+    }
+}
+
+/// Which process has a job, in words, if one has: its mirror runs, begins, or hangs.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own file, no part of a replicated tree"
+)]
+pub fn holder(name: &str) -> Result<Option<String>, Failure> {
+    let failed = |error: io::Error| (Exit::CouldNotRun, format!("{name}: {}", cause(&error)));
+    let lock = match File::open(file(&format!("mirror-{name}.lock"))?) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(failed)?,
+    };
+    match flock(&lock, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(None),
+        Err(Errno::AGAIN) => Ok(Some(named_in(&lock))),
+        Err(error) => Err(failed(error.into())),
+    }
 }
 
 /// What an earlier mirror has left of the one replica of a job, for the process that holds it.

@@ -1,5 +1,6 @@
 //! `driftless mirror`: a replica that stays equal, and what can be asked of it.
 
+mod asking;
 mod back;
 mod detectors;
 mod keep_equal;
@@ -15,13 +16,10 @@ use crate::command::job;
 use crate::exit::Exit;
 use crate::output::mirror as say;
 use crate::units::show_counted;
+use asking::{ask, ask_or_not_running};
 use driftless_mirror::ask::{Answer, Ask, Troubles};
-use driftless_mirror::control;
 use driftless_mirror::status::Status;
-use driftless_model::escape;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 /// The exit code, and what to say.
 type Failure = (Exit, String);
@@ -83,66 +81,6 @@ fn check(args: &JobArgs) -> Result<Exit, Failure> {
         say::complaint(&warning);
     }
     Ok(Exit::Equal)
-}
-
-/// Asks the mirror of a job.
-fn ask(args: &JobArgs, ask: &Ask) -> Result<Answer, Failure> {
-    ask_or_not_running(args, ask)?.ok_or_else(|| not_running(args))
-}
-
-/// Asks the mirror of a job; `None` if it does not run.
-fn ask_or_not_running(args: &JobArgs, ask: &Ask) -> Result<Option<Answer>, Failure> {
-    let name = job::name(&args.job)?;
-    let socket = job::socket(&name)?;
-    if let Some(why) = other_trees(args, &socket) {
-        match ask {
-            Ask::Status | Ask::Problems => say::complaint(&why),
-            _ => return Err((Exit::Refused, why)),
-        }
-    }
-    match waiting::ask(&socket, ask, &args.job.display().to_string()) {
-        Ok(answer) => Ok(Some(answer)),
-        Err(error) => match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(None),
-            io::ErrorKind::ConnectionReset
-            | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::UnexpectedEof => {
-                let why = format!(
-                    "{name}: its mirror has ended before it answered: ask again when it runs"
-                );
-                Err((Exit::CouldNotRun, why))
-            }
-            _ => Err((Exit::CouldNotRun, format!("{name}: {error}"))),
-        },
-    }
-}
-
-/// Why a mirror that runs is not that of the file, if so: what it says is of other trees.
-fn other_trees(args: &JobArgs, socket: &Path) -> Option<String> {
-    let job = job::read(&args.job).ok()?;
-    let Ok(Answer::Status(all)) = control::ask(socket, &Ask::Status) else {
-        return None;
-    };
-    let named = job.replicas.iter().map(|replica| (&job.source, replica));
-    let own = all.iter().map(|status| (&status.source, &status.replica));
-    let first = all.first().filter(|_| !own.eq(named))?;
-    Some(format!(
-        "{}: the mirror of this name that runs has other trees than the file names ({} -> {}): the file was changed since it began, and it has to be stopped and run again; or two jobs have one name",
-        job.name,
-        escape(first.source.as_bytes()),
-        escape(first.replica.as_bytes()),
-    ))
-}
-
-/// Nobody answers: because a replica is the active side, or because nobody has started a mirror.
-fn not_running(args: &JobArgs) -> Failure {
-    let name = args.job.display();
-    let why = format!("{name}: its mirror does not run (driftless mirror run {name})");
-    let is_active = job::read(&args.job).and_then(|job| job::refuse_active(&job));
-    match is_active {
-        Err(refused @ (Exit::Refused, _)) => refused,
-        _ => (Exit::CouldNotRun, why),
-    }
 }
 
 fn foreign(args: &JobArgs, json: bool) -> Result<Exit, Failure> {

@@ -4,6 +4,7 @@
 use crate::output::mirror as say;
 use driftless_mirror::ask::{Answer, Ask};
 use driftless_mirror::control;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -33,14 +34,26 @@ pub fn ask(socket: &Path, question: &Ask, named: &str) -> std::io::Result<Answer
 fn tell(socket: &Path, named: &str, over: &Receiver<()>) {
     let mut told = None;
     while over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-        let Ok(Answer::Status(replicas)) = control::ask(socket, &Ask::Status) else {
+        let Some(why) = in_the_way(socket, named) else {
             return;
         };
-        let in_the_way = |status| say::in_the_way(status, named);
-        let why = replicas.iter().find_map(in_the_way);
         if why.is_some() && why != told {
             say::complaint(&format!("waiting: {}", why.as_deref().unwrap_or_default()));
         }
         told = why;
+    }
+}
+
+/// What is in the way now, if something is; `None` where nobody is there to be asked.
+fn in_the_way(socket: &Path, named: &str) -> Option<Option<String>> {
+    match control::ask_within(socket, &Ask::Status, Some(PATIENCE)) {
+        Ok(Answer::Status(replicas)) => {
+            let in_the_way = |status| say::in_the_way(status, named);
+            Some(replicas.iter().find_map(in_the_way))
+        }
+        Err(error) if error.kind() == ErrorKind::TimedOut => {
+            Some(Some("its mirror does not answer".into()))
+        }
+        _ => None,
     }
 }

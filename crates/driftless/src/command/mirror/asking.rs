@@ -1,0 +1,151 @@
+//! One question to the mirror of a job; it is told when the mirror does not answer.
+
+use super::{Failure, waiting};
+use crate::args::JobArgs;
+use crate::command::job;
+use crate::exit::Exit;
+use crate::output::mirror as say;
+use driftless_mirror::ask::{Answer, Ask};
+use driftless_mirror::control;
+use driftless_mirror::job::Job;
+use driftless_mirror::status::Status;
+use driftless_model::{cause, escape};
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Asks the mirror of a job.
+pub fn ask(args: &JobArgs, question: &Ask) -> Result<Answer, Failure> {
+    ask_or_not_running(args, question)?.ok_or_else(|| not_running(args))
+}
+
+/// Asks the mirror of a job; `None` if it does not run.
+pub fn ask_or_not_running(args: &JobArgs, question: &Ask) -> Result<Option<Answer>, Failure> {
+    let name = job::name(&args.job)?;
+    let asking = Asking {
+        socket: job::socket(&name)?,
+        args,
+        question,
+        name,
+        began: Instant::now(),
+    };
+    asking.once()
+}
+
+/// What is asked of whom.
+struct Asking<'a> {
+    args: &'a JobArgs,
+    question: &'a Ask,
+    name: String,
+    socket: PathBuf,
+    began: Instant,
+}
+
+impl Asking<'_> {
+    /// Asks once; `None` if nobody listens.
+    fn once(&self) -> Result<Option<Answer>, Failure> {
+        if let Some(why) = self.other_trees()? {
+            match self.question {
+                Ask::Status | Ask::Problems => say::complaint(&why),
+                _ => return Err((Exit::Refused, why)),
+            }
+        }
+        let named = self.args.job.display().to_string();
+        let answer = waiting::ask(&self.socket, &self.question_now(), &named);
+        answer.map(Some).or_else(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &io::Error) -> Result<Option<Answer>, Failure> {
+        let why = match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => return Ok(None),
+            io::ErrorKind::TimedOut => return Err(self.unanswered()),
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof => {
+                "its mirror has ended before it answered: ask again when it runs".into()
+            }
+            _ => cause(error),
+        };
+        Err((Exit::CouldNotRun, format!("{}: {why}", self.name)))
+    }
+
+    /// The question with what is left of its time.
+    fn question_now(&self) -> Ask {
+        match self.timeout() {
+            None => self.question.clone(),
+            Some(timeout) => Ask::Barrier {
+                timeout: Some(timeout.saturating_sub(self.began.elapsed())),
+            },
+        }
+    }
+
+    /// The time after which the user is answered in any case.
+    fn timeout(&self) -> Option<Duration> {
+        match self.question {
+            Ask::Barrier { timeout } => *timeout,
+            _ => None,
+        }
+    }
+
+    /// Whether somebody waits for as long as it takes, whatever the mirror does meanwhile.
+    fn waits_for_good(&self) -> bool {
+        let is_patient = matches!(self.question, Ask::Barrier { .. } | Ask::SyncNow { .. });
+        is_patient && self.question.limit().is_none()
+    }
+
+    /// Why a mirror that runs is not that of the file, if so: what it says is of other trees.
+    fn other_trees(&self) -> Result<Option<String>, Failure> {
+        let Ok(job) = job::read(&self.args.job) else {
+            return Ok(None);
+        };
+        let limits = [Ask::Status.limit(), self.timeout()];
+        let limit = limits.into_iter().flatten().min();
+        match control::ask_within(&self.socket, &Ask::Status, limit) {
+            Ok(Answer::Status(all)) => Ok(unlike(&job, &all)),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut && !self.waits_for_good() => {
+                Err(self.unanswered())
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A process has the job, and does not answer.
+    fn unanswered(&self) -> Failure {
+        let code = match self.timeout() {
+            Some(_) => Exit::Behind,
+            None => Exit::CouldNotRun,
+        };
+        let holder = job::holder(&self.name).ok().flatten();
+        let process = holder.unwrap_or_else(|| "a process that is not known".into());
+        let (name, waited) = (&self.name, self.began.elapsed().as_secs());
+        let job = self.args.job.display();
+        let why = format!(
+            "{name}: its mirror ({process}) has not answered for {waited} s: it begins, waits for a disk, was stopped or hangs; look at it with ps, have it go on with kill -CONT, or end it with kill -KILL and start it again (driftless mirror run {job})"
+        );
+        (code, why)
+    }
+}
+
+/// Why what a mirror says is of other trees than those of a job, if so.
+fn unlike(job: &Job, all: &[Status]) -> Option<String> {
+    let named = job.replicas.iter().map(|replica| (&job.source, replica));
+    let own = all.iter().map(|status| (&status.source, &status.replica));
+    let first = all.first().filter(|_| !own.eq(named))?;
+    Some(format!(
+        "{}: the mirror of this name that runs has other trees than the file names ({} -> {}): the file was changed since it began, and it has to be stopped and run again; or two jobs have one name",
+        job.name,
+        escape(first.source.as_bytes()),
+        escape(first.replica.as_bytes()),
+    ))
+}
+
+/// Nobody answers: because a replica is the active side, or because nobody has started a mirror.
+fn not_running(args: &JobArgs) -> Failure {
+    let name = args.job.display();
+    let why = format!("{name}: its mirror does not run (driftless mirror run {name})");
+    let is_active = job::read(&args.job).and_then(|job| job::refuse_active(&job));
+    match is_active {
+        Err(refused @ (Exit::Refused, _)) => refused,
+        _ => (Exit::CouldNotRun, why),
+    }
+}
