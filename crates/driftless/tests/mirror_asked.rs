@@ -6,11 +6,76 @@ mod common;
 use common::mirror::Mirror;
 use driftless_testkit::{FsKind, Outcome, Scratch};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+const LIMIT: Duration = Duration::from_secs(60);
 const SIZE_MIB: u64 = 64;
 const KEYS: &str = "detect = [\"fanotify\"]\ndelete = true\n";
+
+/// A job whose replica is on a host that takes its time to say that it cannot be reached.
+fn slow(scratch: &Scratch, seconds: u32) -> Mirror {
+    let program = scratch.path().join("ssh");
+    let text = format!("#!/bin/sh\nsleep {seconds}\nexit 255\n");
+    fs::write(&program, text).expect("a program");
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("a mode");
+    let reach = format!("{KEYS}[reach]\nssh = {program:?}\n");
+    Mirror::begun(&scratch.dir("src"), "far:/r", &reach)
+}
+
+/// Waits until its process has the job.
+fn wait_until_held(mirror: &Mirror) {
+    let (lock, began) = (mirror.state_file().with_extension("lock"), Instant::now());
+    let is_held = || fs::read_to_string(&lock).is_ok_and(|text| text.starts_with("process "));
+    while !is_held() {
+        assert!(began.elapsed() < LIMIT, "nobody has the job");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_mirror_that_starts_says_so_and_is_waited_for() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let mirror = slow(&scratch, 5);
+    wait_until_held(&mirror);
+    for command in ["status", "problems", "pause"] {
+        let told = mirror.command(command).run().expect(1);
+        let words = "is starting (process ";
+        assert!(told.stderr_text().contains(words), "{}", told.describe());
+    }
+    let late = mirror.command("barrier").arg("--timeout=1s").run();
+    let told = late.expect(6).stderr_text();
+    assert!(told.contains("has not answered"), "{told}");
+    let _asked = mirror.command("sync-now").run().expect(0);
+    assert_eq!(mirror.status()["is_running"], true);
+}
+
+#[test]
+fn a_barrier_right_behind_the_start_waits_for_the_mirror() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let (source, replica) = (scratch.dir("src"), scratch.path().join("r"));
+    fs::write(source.join("file"), "content").expect("a file");
+    let mirror = Mirror::begun(&source, replica.to_str().expect("text"), KEYS);
+    let equal = mirror.command("barrier").arg("--timeout=50s").run();
+    let _equal = equal.expect(0);
+    assert!(replica.join("file").exists());
+}
+
+#[test]
+fn a_start_that_is_not_the_first_tells_how_it_was_left() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let mut mirror = Mirror::of(&scratch.dir("src"), KEYS);
+    mirror.barrier();
+    mirror.kill();
+    let lock = mirror.state_file().with_extension("lock");
+    // As long as this runs, another process has the job.
+    let holds = ["flock".as_ref(), lock.as_os_str()];
+    let told = mirror.command("status").through(holds).run().expect(0);
+    let told = told.stdout_text();
+    assert!(told.contains("starting (process "), "{told}");
+    assert!(!told.contains("nothing follows the source"), "{told}");
+}
 
 fn check_in_time(told: &Outcome, seconds: std::ops::Range<u64>, process: u32) {
     for words in [&format!("process {process}"), "kill -CONT"] {
@@ -33,7 +98,7 @@ fn a_mirror_that_hangs_holds_up_nobody() {
         check_in_time(&told, 10..19, mirror.process());
     }
     let waits = mirror.command("barrier").spawn();
-    std::thread::sleep(Duration::from_secs(23));
+    std::thread::sleep(Duration::from_secs(26));
     mirror.thaw();
     let told = waits.wait().expect(0);
     let words = "its mirror does not answer";

@@ -30,6 +30,9 @@ pub struct Status {
     pub replica: String,
     /// The process; 0 if none runs, and the state tells how it was.
     pub process: u32,
+    /// Which process has the job and answers nobody yet, in words.
+    #[serde(default)]
+    pub starting: Option<String>,
     /// When it began.
     pub began: Duration,
     /// When this was said.

@@ -264,14 +264,20 @@ fn active_words(job: &Job, row: &JobRow) -> String {
     format!("{name}: {role} since {since}: its replica is the active side; {now}")
 }
 
+/// Says that a process has the job, which the user names so, and answers nobody yet.
+pub fn starting_words(named: &str, process: &str) -> String {
+    format!("{named}: its mirror is starting ({process}) and answers nobody yet: ask again")
+}
+
 /// What is kept for the one replica of a job, to be read, whether its mirror runs or not.
 pub fn view(job: &Job) -> Result<MirrorView, Failure> {
     let path = file(&format!("mirror-{}.db", job.own_name()))?;
     if !is_there(&path) {
-        let why = format!(
-            "{0}: its mirror has never run here (driftless mirror run {0})",
-            job.name
-        );
+        let name = &job.name;
+        let why = match holder(name)? {
+            Some(process) => starting_words(name, &process),
+            None => format!("{name}: its mirror has never run here (driftless mirror run {name})"),
+        };
         return Err((Exit::CouldNotRun, why));
     }
     MirrorState::look(&path).map_err(|error| record::refusal(&error))

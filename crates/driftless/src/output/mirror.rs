@@ -96,6 +96,7 @@ fn json_of_state(status: &Status) -> serde_json::Value {
         "source": status.source,
         "replica": status.replica,
         "is_running": status.is_running(),
+        "is_starting": status.starting.is_some(),
         "process": status.is_running().then_some(status.process),
         "began": seconds(status.began),
         "now": seconds(status.now),

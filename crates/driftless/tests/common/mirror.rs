@@ -56,6 +56,14 @@ impl Mirror {
         mirror
     }
 
+    /// One of a replica that is named so, which may not answer yet.
+    pub fn begun(source: &Path, replica: &str, keys: &str) -> Mirror {
+        let mut mirror = Mirror::with(source, &|_| replica.to_owned(), keys);
+        let run = mirror.command("run").limit(Duration::from_secs(600));
+        mirror.running = Some(run.spawn());
+        mirror
+    }
+
     /// Asks it to end.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);

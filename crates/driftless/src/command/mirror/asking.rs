@@ -1,4 +1,5 @@
-//! One question to the mirror of a job; it is told when the mirror does not answer.
+//! One question to the mirror of a job: it is waited for while the mirror begins, and it is told when
+//! the mirror does not answer.
 
 use super::{Failure, waiting};
 use crate::args::JobArgs;
@@ -12,14 +13,22 @@ use driftless_mirror::status::Status;
 use driftless_model::{cause, escape};
 use std::io;
 use std::path::PathBuf;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+/// A mirror that begins is waited for so long, unless the user says for how long.
+const BEGINNING: Duration = Duration::from_secs(20);
+/// A mirror that was started a moment ago has the job by then; so has one that begins anew.
+const STARTED: Duration = Duration::from_secs(1);
+/// How often it is tried meanwhile.
+const TRY_EVERY: Duration = Duration::from_millis(50);
 
 /// Asks the mirror of a job.
 pub fn ask(args: &JobArgs, question: &Ask) -> Result<Answer, Failure> {
     ask_or_not_running(args, question)?.ok_or_else(|| not_running(args))
 }
 
-/// Asks the mirror of a job; `None` if it does not run.
+/// Asks the mirror of a job; `None` if it does not run, or begins and is not waited for.
 pub fn ask_or_not_running(args: &JobArgs, question: &Ask) -> Result<Option<Answer>, Failure> {
     let name = job::name(&args.job)?;
     let asking = Asking {
@@ -29,7 +38,13 @@ pub fn ask_or_not_running(args: &JobArgs, question: &Ask) -> Result<Option<Answe
         name,
         began: Instant::now(),
     };
-    asking.once()
+    loop {
+        let answer = asking.once()?;
+        if answer.is_some() || !asking.waits_for_beginning()? {
+            return Ok(answer);
+        }
+        sleep(TRY_EVERY);
+    }
 }
 
 /// What is asked of whom.
@@ -109,6 +124,19 @@ impl Asking<'_> {
         }
     }
 
+    /// Nobody listens: whether that may be so for a moment only, and the question waits for it.
+    fn waits_for_beginning(&self) -> Result<bool, Failure> {
+        if !matches!(self.question, Ask::Barrier { .. } | Ask::SyncNow { .. }) {
+            return Ok(false);
+        }
+        let (waited, limit) = (self.began.elapsed(), self.timeout().unwrap_or(BEGINNING));
+        match job::holder(&self.name)? {
+            Some(_) if waited >= limit => Err(self.unanswered()),
+            Some(_) => Ok(true),
+            None => Ok(waited < limit.min(STARTED)),
+        }
+    }
+
     /// A process has the job, and does not answer.
     fn unanswered(&self) -> Failure {
         let code = match self.timeout() {
@@ -139,13 +167,17 @@ fn unlike(job: &Job, all: &[Status]) -> Option<String> {
     ))
 }
 
-/// Nobody answers: because a replica is the active side, or because nobody has started a mirror.
+/// Nobody answers: because a replica is the active side, a mirror begins, or nobody has started one.
 fn not_running(args: &JobArgs) -> Failure {
-    let name = args.job.display();
-    let why = format!("{name}: its mirror does not run (driftless mirror run {name})");
+    let named = args.job.display();
     let is_active = job::read(&args.job).and_then(|job| job::refuse_active(&job));
-    match is_active {
-        Err(refused @ (Exit::Refused, _)) => refused,
-        _ => (Exit::CouldNotRun, why),
+    if let Err(refused @ (Exit::Refused, _)) = is_active {
+        return refused;
     }
+    let holder = job::name(&args.job).and_then(|name| job::holder(&name));
+    let why = match holder {
+        Ok(Some(process)) => job::starting_words(&named.to_string(), &process),
+        _ => format!("{named}: its mirror does not run (driftless mirror run {named})"),
+    };
+    (Exit::CouldNotRun, why)
 }

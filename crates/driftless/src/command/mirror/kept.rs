@@ -10,10 +10,14 @@ use std::path::Path;
 
 /// How each replica was left.
 pub fn statuses(typed: &Path) -> Result<Vec<Status>, Failure> {
-    let replicas = job::read(typed)?.apart();
+    let job = job::read(typed)?;
+    let starting = job::holder(&job.name)?;
+    let replicas = job.apart();
     let statuses = replicas.iter().map(|one| {
         let told = kept::status(one, &job::view(one)?, now());
-        told.map_err(|error| record::refusal(&error))
+        let mut status = told.map_err(|error| record::refusal(&error))?;
+        status.starting.clone_from(&starting);
+        Ok(status)
     });
     statuses.collect()
 }

@@ -45,7 +45,11 @@ fn state(status: &Status) -> String {
     let tells = status.hears || status.cycle.is_some();
     if !status.is_running() {
         let paused = if status.is_paused { ", and paused" } else { "" };
-        return format!("not running{paused}; this is how it was left");
+        let running = match &status.starting {
+            Some(process) => format!("starting ({process})"),
+            None => "not running".into(),
+        };
+        return format!("{running}{paused}; this is how it was left");
     }
     let doing = match (&status.away, status.is_paused, status.is_walking) {
         (Some(_), ..) => "waiting: the trees are out of reach".to_owned(),
@@ -178,7 +182,7 @@ fn paused(job: &str) -> String {
 /// What is wrong, and what to do about it.
 fn wrong(status: &Status, job: &str) -> Vec<String> {
     let mut all = Vec::new();
-    if !status.is_running() {
+    if !status.is_running() && status.starting.is_none() {
         let note = "nothing follows the source; start it: driftless mirror run";
         all.push(format!("{note} {job}"));
     }
