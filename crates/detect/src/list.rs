@@ -22,6 +22,8 @@ use crate::lines::{LineFault, Lines};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use driftless_model::{Change, Hint, RelPath, Scope, escape, escape_text};
+use rustix::fs::{FileType, stat};
+use rustix::io::Errno;
 use serde::Deserialize;
 use std::io::BufRead;
 use std::path::Path;
@@ -32,11 +34,30 @@ use std::path::Path;
 /// # Errors
 /// It is neither, or cannot be opened.
 pub fn open(path: &Path, format: Format, root: Base) -> Result<Box<dyn Detector>, Deaf> {
-    let meta = rustix::fs::stat(path);
-    if meta.is_ok_and(|meta| rustix::fs::FileType::from_raw_mode(meta.st_mode).is_dir()) {
+    let meta = stat(path);
+    if meta.is_ok_and(|meta| FileType::from_raw_mode(meta.st_mode).is_dir()) {
         Ok(Box::new(Folder::open(path, format, root)?))
     } else {
         Ok(Box::new(Pipe::open(path, format, root)?))
+    }
+}
+
+/// Looks whether lists could come from there; makes and opens nothing.
+///
+/// # Errors
+/// It is neither a directory nor a named pipe, and none can be made there.
+pub fn check(path: &Path) -> Result<(), Deaf> {
+    let kind = |path: &Path| stat(path).map(|meta| FileType::from_raw_mode(meta.st_mode));
+    match kind(path) {
+        Ok(FileType::Directory | FileType::Fifo) => Ok(()),
+        Ok(_) => Err(pipe::neither(path)),
+        Err(Errno::NOENT) => match path.parent().map(kind) {
+            Some(Err(errno)) if path.is_absolute() => {
+                Err(Deaf::of(&pipe::shown(path), "make a named pipe", errno))
+            }
+            _ => Ok(()),
+        },
+        Err(errno) => Err(Deaf::of(&pipe::shown(path), "look at it", errno)),
     }
 }
 

@@ -124,20 +124,24 @@ pub fn runtime_places() -> Vec<PathBuf> {
     }
 }
 
-/// The one of these folders in which this process may listen, made if it is not there. Everybody may
-/// look into it. An error says why there is none to be had.
+/// The one of these folders in which this process may listen; it may not be there yet. An error says
+/// why there is none to be had.
+pub fn runtime_place() -> Result<PathBuf, String> {
+    let mut places = runtime_places();
+    let is_root = rustix::process::geteuid().is_root();
+    places.retain(|place| is_root || place != Path::new(RUNTIME_OF_ALL));
+    let place = places.into_iter().next();
+    place.ok_or_else(|| "neither DRIFTLESS_RUNTIME_DIR nor XDG_RUNTIME_DIR names a folder".into())
+}
+
+/// That folder, made if it is not there. Everybody may look into it. An error says why there is none
+/// to be had.
 #[allow(
     clippy::disallowed_methods,
     reason = "our own folder, no part of a replicated tree"
 )]
 pub fn runtime_folder() -> Result<PathBuf, String> {
-    let mut places = runtime_places();
-    let is_root = rustix::process::geteuid().is_root();
-    places.retain(|place| is_root || place != Path::new(RUNTIME_OF_ALL));
-    let path = places
-        .into_iter()
-        .next()
-        .ok_or("neither DRIFTLESS_RUNTIME_DIR nor XDG_RUNTIME_DIR names a folder")?;
+    let path = runtime_place()?;
     let failed = |why: &str| format!("{}: {why}", quote(&path));
     let made = DirBuilder::new().recursive(true).mode(0o755).create(&path);
     made.map_err(|error| failed(&format!("cannot make the folder: {}", cause(&error))))?;

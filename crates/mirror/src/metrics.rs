@@ -6,7 +6,7 @@
 
 mod serve;
 
-pub use serve::listen;
+pub use serve::{check, listen};
 
 use crate::status::{LAG_BOUNDS, Status};
 use std::fmt::Write;

@@ -18,7 +18,7 @@ pub use agent::streams::join;
 pub use agent::takeover::end_earlier;
 pub use agent::{Service, serve};
 pub use ssh::deploy::bring;
-pub use ssh::spawn::spawn_there;
+pub use ssh::spawn::{check_program, spawn_there};
 pub use ssh::target::{Target, TargetError};
 pub use ssh::{CONNECTING, Deploy, Reach, ReachError, SSH_FAILED, SshHost, in_place_of};
 pub use wire::handshake::{Heard, Silence, find, greeted};

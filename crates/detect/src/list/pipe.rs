@@ -158,12 +158,18 @@ impl Detector for Pipe {
     }
 }
 
-fn shown(path: &Path) -> String {
+pub(super) fn shown(path: &Path) -> String {
     quote(path).to_string()
 }
 
 fn is_same(a: &Stat, b: &Stat) -> bool {
     (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
+}
+
+/// Something stands there from which no list is read.
+pub(super) fn neither(path: &Path) -> Deaf {
+    let why = "it is neither a named pipe nor a directory";
+    Deaf::for_now(format!("{}: {why}", shown(path)))
 }
 
 fn opened(path: &Path) -> Result<OwnedFd, Deaf> {
@@ -181,10 +187,7 @@ fn opened(path: &Path) -> Result<OwnedFd, Deaf> {
     let pipe = pipe.map_err(|errno| failed("open it", errno))?;
     let meta = fstat(&pipe).map_err(|errno| failed("look at it", errno))?;
     if FileType::from_raw_mode(meta.st_mode) != FileType::Fifo {
-        return Err(Deaf::for_now(format!(
-            "{}: it is neither a named pipe nor a directory",
-            shown(path)
-        )));
+        return Err(neither(path));
     }
     Ok(pipe)
 }

@@ -7,6 +7,7 @@ mod keep_equal;
 mod kept;
 mod over;
 mod places;
+mod programs;
 mod rivals;
 mod trash;
 mod waiting;
@@ -68,6 +69,7 @@ fn check(args: &JobArgs) -> Result<Exit, Failure> {
     job::refuse_long(&job.name)?;
     let warning = places::check(&job)?;
     detectors::check(&job)?;
+    programs::check(&job)?;
     let hears = match (job.is_live(), job.snapshots().is_some()) {
         (true, _) => "changes are heard of as they happen",
         (_, true) => "changes are found by comparing snapshots",

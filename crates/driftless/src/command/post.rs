@@ -36,6 +36,12 @@ pub fn socket_of(job: &str) -> Result<PathBuf, String> {
     own::socket_path(path, "DRIFTLESS_RUNTIME_DIR")
 }
 
+/// Says why a job's mirror could listen nowhere; makes nothing.
+pub fn check(job: &str) -> Result<(), String> {
+    let path = own::runtime_place()?.join(format!("{job}{SOCKET_SUFFIX}"));
+    own::socket_path(path, "DRIFTLESS_RUNTIME_DIR").map(drop)
+}
+
 fn post_all(args: &PostArgs) -> Result<Exit, Failure> {
     let sockets = sockets(args.job.as_deref())?;
     let scope = if args.recursive {

@@ -22,17 +22,30 @@ pub(super) fn check(from: &mut Document, job: &Job) {
     movers(from);
 }
 
-/// No tree stands there twice.
+/// What a shell makes of a tilde, nobody makes of a tree of this host.
+const NO_HOME: &str = "no shell reads a job, and ~ is no home directory here: write the whole path, such as \"/home/me/tree\" (\"./~\" is a directory of that name)";
+
+/// Whether a tree of this host is named as a shell has those of a home directory.
+fn is_home(tree: &str) -> bool {
+    tree == "~" || tree.starts_with("~/")
+}
+
+/// No tree stands there twice, and none is named as for a shell.
 fn trees(from: &mut Document, job: &Job) {
     let key = if from.has("replica") {
         "replica"
     } else {
         "replicas"
     };
+    if is_home(&job.source) {
+        from.wrong("source", NO_HOME);
+    }
     let source = plain(&job.source);
     let replicas: Vec<String> = job.replicas.iter().map(|replica| plain(replica)).collect();
     for (index, replica) in replicas.iter().enumerate() {
-        if !source.is_empty() && *replica == source {
+        if is_home(replica) {
+            from.wrong_element(key, index, NO_HOME.into());
+        } else if !source.is_empty() && *replica == source {
             from.wrong_element(key, index, "it is the source".into());
         } else if replicas[..index].contains(replica) {
             from.wrong_element(key, index, "this replica stands here twice".into());

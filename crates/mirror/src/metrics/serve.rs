@@ -35,6 +35,14 @@ pub fn listen(address: SocketAddr, inboxes: Inboxes) -> io::Result<SocketAddr> {
     Ok(address)
 }
 
+/// Looks whether somebody could listen at an address now.
+///
+/// # Errors
+/// Nobody can.
+pub fn check(address: SocketAddr) -> io::Result<()> {
+    TcpListener::bind(address).map(drop)
+}
+
 fn serve(listener: &TcpListener, inboxes: &Inboxes) {
     // A connection that is being answered holds one of these.
     let places = Arc::new(());

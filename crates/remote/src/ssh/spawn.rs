@@ -42,7 +42,10 @@ pub fn spawn_there(name: &str, reach: &Reach, command_line: &str) -> Result<Chil
 
 /// Whether there is a program that can be started (execvp(3)). The shell would only say that it has
 /// none.
-fn check_program(program: &str) -> io::Result<()> {
+///
+/// # Errors
+/// There is none, or it may not be started.
+pub fn check_program(program: &str) -> io::Result<()> {
     let check = |path: &Path| rustix::fs::access(path, Access::EXEC_OK).map_err(io::Error::from);
     if program.contains('/') {
         return check(Path::new(program));

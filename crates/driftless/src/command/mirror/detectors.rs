@@ -25,6 +25,14 @@ use std::path::{Path, PathBuf};
 /// Whether what a job asks for can be done; begins nothing that a mirror at work would notice.
 pub fn check(job: &Job) -> Result<(), Failure> {
     refuse_unbuilt(job)?;
+    if job.detects_by(Detect::Announcements) {
+        source_of(job, Detect::Announcements)?;
+        post::check(&job.name).map_err(|why| refusal(job, why))?;
+    }
+    if let Some(from) = &job.list {
+        source_of(job, Detect::List)?;
+        list::check(&from.path).map_err(|deaf| refusal(job, deaf))?;
+    }
     watch(job).map(drop)
 }
 

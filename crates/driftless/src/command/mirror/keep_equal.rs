@@ -1,6 +1,6 @@
 //! `driftless mirror run`: opens what a job names, and keeps its replicas equal until a signal comes.
 
-use super::{Failure, detectors, rivals};
+use super::{Failure, detectors, programs, rivals};
 use crate::args::{JobArgs, LogArgs};
 use crate::command::{job, mounts, record};
 use crate::exit::Exit;
@@ -100,9 +100,8 @@ fn serve_metrics(job: &Job, inboxes: Inboxes) -> Result<(), Failure> {
         return Ok(());
     };
     let listening = metrics::listen(asked.listen, inboxes).map_err(|error| {
-        let (name, listen, why) = (&job.name, asked.listen, cause(&error));
-        let why = format!("{name}: metrics.listen: cannot listen at {listen}: {why}");
-        (Exit::CouldNotRun, why)
+        let why = programs::no_port(asked.listen, &error);
+        (Exit::CouldNotRun, format!("{}: {why}", job.name))
     })?;
     tracing::info!("{}: metrics at http://{listening}/metrics", job.name);
     Ok(())

@@ -26,6 +26,7 @@ pub fn check(job: &Job) -> Result<Option<String>, Failure> {
         replicas.push(replica);
     }
     let Some(source) = here(job, &job.source)? else {
+        have_parents(&replicas).map_err(refuse)?;
         return Ok(None);
     };
     for replica in &replicas {
@@ -35,6 +36,7 @@ pub fn check(job: &Job) -> Result<Option<String>, Failure> {
         really_apart(job, &source, replica).map_err(refuse)?;
     }
     let missing = not_there(&source, "source").map_err(refuse)?;
+    have_parents(&replicas).map_err(refuse)?;
     let wait = "until it is there, the replica is left alone";
     Ok(missing.map(|why| format!("{}: {why}; {wait}", job.name)))
 }
@@ -90,6 +92,20 @@ fn not_there(tree: &Path, which: &str) -> Result<Option<String>, String> {
             cause(&error)
         ))),
     }
+}
+
+/// Refuses a replica that can neither be there nor be made, since what it would be in is missing.
+fn have_parents(replicas: &[PathBuf]) -> Result<(), String> {
+    for replica in replicas {
+        let parent = replica.parent().unwrap_or(replica);
+        if let Some(why) = not_there(parent, "directory")? {
+            return Err(format!(
+                "{why}, so the replica {} cannot be made in it: mount it, or make it",
+                quote(replica)
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a replica within another one, or around it.
@@ -234,7 +250,9 @@ mod tests {
             ("/none/s", &["/none/r/x", "/none/r"], "inside the replica"),
             ("/proc/self/comm", &["/none/r"], "is no directory"),
             ("/proc", &["/proc/self/comm"], "is no directory"),
-            ("/none/s", &["/none/r"], "is not there now"),
+            ("/none/s", &["/none-r"], "is not there now"),
+            ("/proc", &["/none/r"], "\"/none\" is not there now, so"),
+            ("far:/proc", &["/none/r"], "\"/none\" is not there now, so"),
         ] {
             let told = told(source, replicas, "");
             assert!(told.contains(why), "{source} {replicas:?}: {told}");
@@ -270,11 +288,11 @@ mod tests {
     #[test]
     fn trees_beside_each_other_and_what_is_left_out_are_taken() {
         for (source, replicas, keys) in [
-            ("/proc", &["/none/r", "/none/rx"][..], ""),
+            ("/proc", &["/none-r", "/none-rx"][..], ""),
             ("/proc", &["/procs", "far:/proc/r"], ""),
-            ("far:/proc", &["/none/r"], ""),
-            ("/proc", &["/proc/none/r"], "filters = [\"- /none/\"]\n"),
-            ("/proc", &["/proc/none/r"], "one_file_system = true\n"),
+            ("far:/proc", &["/none-r"], ""),
+            ("/proc", &["/proc/none"], "filters = [\"- /none/\"]\n"),
+            ("/proc", &["/proc/none"], "one_file_system = true\n"),
         ] {
             assert_eq!(told(source, replicas, keys), "", "{source} {replicas:?}");
         }

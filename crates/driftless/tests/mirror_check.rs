@@ -1,0 +1,115 @@
+//! A job that cannot run is refused when it is checked.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::driftless;
+use driftless_testkit::{Driftless, FsKind, Scratch};
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+
+const SIZE_MIB: u64 = 64;
+const POSTS: &str = "detect = [\"announcements\"]\n";
+
+/// Where jobs are checked.
+struct Desk {
+    scratch: Scratch,
+    source: PathBuf,
+}
+
+impl Desk {
+    fn new() -> Desk {
+        let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+        let source = scratch.dir("src");
+        Desk { scratch, source }
+    }
+
+    /// Checks a job of this replica with further keys.
+    fn check(&self, replica: &str, keys: &str) -> Driftless {
+        let job = self.scratch.path().join("job.toml");
+        let source = &self.source;
+        let text = format!("source = {source:?}\nreplica = {replica:?}\n{keys}");
+        fs::write(&job, text).expect("a job");
+        driftless()
+            .args(["mirror", "check"])
+            .arg(&job)
+            .env("XDG_STATE_HOME", self.scratch.path().join("state"))
+    }
+
+    /// These keys come to this exit code, and are told by these words.
+    fn check_keys(&self, keys: &str, code: i32, words: &str) {
+        let replica = self.scratch.path().join("replica");
+        let run = self.check(replica.to_str().expect("text"), keys);
+        let run = run.env("DRIFTLESS_RUNTIME_DIR", self.scratch.path().join("run"));
+        let told = run.run().expect(code);
+        assert!(told.stderr_text().contains(words), "{}", told.describe());
+    }
+}
+
+#[test]
+fn a_port_and_a_program_that_cannot_be_had_are_told_when_a_job_is_checked() {
+    let desk = Desk::new();
+    let port = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = port.local_addr().expect("its address");
+    let metrics = format!("[metrics]\nlisten = \"{taken}\"\n");
+    desk.check_keys(&metrics, 1, "cannot listen at ");
+    drop(port);
+    desk.check_keys(&metrics, 0, "");
+    let command = |program: &str| format!("on_problem = \"{program} -s mirror\"\n");
+    let none = "no such file or directory";
+    desk.check_keys(&command("no-such-program"), 1, none);
+    desk.check_keys(&command("/etc/passwd"), 1, "permission denied");
+    desk.check_keys(&command("cat"), 0, "");
+}
+
+#[test]
+fn lists_that_cannot_be_read_are_told_when_a_job_is_checked() {
+    let desk = Desk::new();
+    let at = |name: &str| desk.scratch.path().join(name);
+    fs::write(at("file"), "content").expect("a file");
+    for (path, code, words) in [
+        ("file", 1, "neither a named pipe nor a directory"),
+        ("none/pipe", 1, "make a named pipe"),
+        ("pipe", 0, ""),
+        ("src", 0, ""),
+    ] {
+        let keys = format!("detect = [\"list\"]\n[list]\npath = {:?}\n", at(path));
+        desk.check_keys(&keys, code, words);
+    }
+    assert!(!at("pipe").exists(), "nothing is made");
+}
+
+#[test]
+fn trees_that_cannot_be_meant_are_told_when_a_job_is_checked() {
+    let desk = Desk::new();
+    let gone = "\"/no-such-folder\" is not there now";
+    for (replica, code, words) in [
+        ("~/r", 2, "no shell reads a job"),
+        ("~", 2, "write the whole path"),
+        ("/no-such-folder/r", 1, gone),
+        ("far:~/r", 0, ""),
+    ] {
+        let told = desk.check(replica, "").run().expect(code);
+        assert!(told.stderr_text().contains(words), "{}", told.describe());
+    }
+}
+
+#[test]
+fn who_can_hear_posts_nowhere_is_told_when_a_job_is_checked() {
+    let desk = Desk::new();
+    desk.check_keys(POSTS, 0, "");
+    assert!(!desk.scratch.path().join("run").exists(), "nothing is made");
+    let unset = [
+        "env",
+        "-u",
+        "XDG_RUNTIME_DIR",
+        "-u",
+        "DRIFTLESS_RUNTIME_DIR",
+    ];
+    let run = desk.check("/dev/shm/none", POSTS).through(unset);
+    // An ordinary user may look into neither, but no service has made a folder for him.
+    let told = run.as_user(65534, 65534).run().expect(1);
+    let words = "names a folder";
+    assert!(told.stderr_text().contains(words), "{}", told.describe());
+}
