@@ -79,8 +79,13 @@ fn a_mirror_that_has_never_run_says_so() {
     let mut mirror = Mirror::of(&scratch.dir("src"), FOLLOWING);
     mirror.kill();
     fs::remove_file(mirror.state_file()).expect("its state");
-    let told = mirror.command("status").run().expect(1);
-    assert!(told.stderr_text().contains("has never run here"));
+    let typed = "has never run here (driftless mirror run /";
+    for command in ["status", "problems"] {
+        let told = mirror.command(command).run().expect(1);
+        assert!(told.stderr_text().contains(typed), "{}", told.describe());
+    }
+    let told = mirror.report().run().expect(1).stderr_text();
+    assert!(told.contains(typed) && told.contains("job.toml)"), "{told}");
 }
 
 /// An address of this host at which nobody listens.
@@ -533,7 +538,11 @@ fn deletes_that_the_hour_does_not_allow_are_told_with_those_that_went_before() {
     assert!(told.contains("waiting: some paths are not equal"), "{told}");
     let problems = mirror.command("problems").run().expect(3);
     let told = problems.stdout_text();
-    for words in ["(max_delete in the job)", "the last hour, which count: "] {
+    for words in [
+        "(max_delete in the job)",
+        "still allowed within this hour: ",
+        "the last hour, which count: ",
+    ] {
         assert!(told.contains(words), "{told}");
     }
 }

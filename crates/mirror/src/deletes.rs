@@ -13,6 +13,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 const UNKNOWN_ENTRIES: u64 = 1000;
 /// What the guard says of a job when more would go than may.
 const BY_LIMIT: &str = "(max_delete in the job)";
+/// What it says may go, and what that is where some of it went before.
+const ALLOWED: &str = ", allowed: ";
+const LEFT: &str = ", still allowed within this hour: ";
 
 /// What was deleted within the last hour.
 #[derive(Debug)]
@@ -81,8 +84,9 @@ impl Deletes {
             return problem;
         }
         let went = format!("; entries deleted within the last hour, which count: {gone}");
+        let left = problem.cause.replace(ALLOWED, LEFT);
         Problem {
-            cause: problem.cause + &went,
+            cause: left + &went,
             ..problem
         }
     }
@@ -127,8 +131,9 @@ mod tests {
         deletes.add(at(201), 7);
         let went = told(&mut deletes, at(202), why);
         assert_eq!(
-            went.strip_prefix(why),
-            Some("; entries deleted within the last hour, which count: 7")
+            went,
+            "entries to delete: 3, still allowed within this hour: 0 (max_delete in the job); \
+            nothing was deleted; entries deleted within the last hour, which count: 7"
         );
         assert_eq!(told(&mut deletes, at(202), "no room"), "no room");
         assert_eq!(Deletes::new(None).limit(at(0), false, &walked), None);

@@ -2,11 +2,12 @@
 //! has a key.
 
 /// What is said, and what is said of a job.
-const WORDS: [(&str, &str); 13] = [
+const WORDS: [(&str, &str); 14] = [
     (
         "(--delete-unlike makes it equal all the same)",
         "(delete_unlike = true in the job makes it equal all the same)",
     ),
+    (": no such replica", ": nothing is at the replica's path"),
     (" (--require); ", " (required in the job); "),
     (" (--max-delete); ", " (max_delete in the job); "),
     (
@@ -87,6 +88,10 @@ mod tests {
                 "inside; leave it out with one_file_system = true in the job",
             ),
             ("no such host", "no such host"),
+            (
+                "\"r\": no such replica",
+                "\"r\": nothing is at the replica's path",
+            ),
         ] {
             assert_eq!(for_job(said), worded);
         }

@@ -22,6 +22,10 @@ pub fn cause(error: &io::Error) -> String {
     if let Some(words) = error.raw_os_error().and_then(of_any) {
         return words.to_owned();
     }
+    // Of an error without a number, the standard library says that an entity is not found.
+    if error.kind() == io::ErrorKind::NotFound && is_bare(error) {
+        return "no such file or directory".to_owned();
+    }
     let text = error.to_string();
     let words = text.split(" (os error").next().unwrap_or(&text);
     let mut chars = words.chars();
@@ -30,6 +34,11 @@ pub fn cause(error: &io::Error) -> String {
         .map(|c| c.to_lowercase().chain(chars).collect())
         .unwrap_or_default();
     escape_text(&lower)
+}
+
+/// Whether an error has neither a number nor words of its own.
+fn is_bare(error: &io::Error) -> bool {
+    error.raw_os_error().is_none() && error.get_ref().is_none()
 }
 
 fn of_act(act: Act, errno: i32) -> Option<&'static str> {
@@ -232,6 +241,20 @@ mod tests {
                     "{sentence}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_alike_with_and_without_a_number() {
+        let without: io::Error = io::ErrorKind::NotFound.into();
+        let with = io::Error::from_raw_os_error(2);
+        let own = io::Error::new(io::ErrorKind::NotFound, "Its own words");
+        for (error, words) in [
+            (without, "no such file or directory"),
+            (with, "no such file or directory"),
+            (own, "its own words"),
+        ] {
+            assert_eq!(cause(&error), words);
         }
     }
 }

@@ -269,14 +269,15 @@ pub fn starting_words(named: &str, process: &str) -> String {
     format!("{named}: its mirror is starting ({process}) and answers nobody yet: ask again")
 }
 
-/// What is kept for the one replica of a job, to be read, whether its mirror runs or not.
-pub fn view(job: &Job) -> Result<MirrorView, Failure> {
+/// What is kept for the one replica of a job, to be read, whether its mirror runs or not. The user
+/// names the job so.
+pub fn view(job: &Job, typed: &Path) -> Result<MirrorView, Failure> {
     let path = file(&format!("mirror-{}.db", job.own_name()))?;
     if !is_there(&path) {
-        let name = &job.name;
+        let (name, typed) = (&job.name, typed.display());
         let why = match holder(name)? {
             Some(process) => starting_words(name, &process),
-            None => format!("{name}: its mirror has never run here (driftless mirror run {name})"),
+            None => format!("{name}: its mirror has never run here (driftless mirror run {typed})"),
         };
         return Err((Exit::CouldNotRun, why));
     }

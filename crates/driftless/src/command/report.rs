@@ -44,7 +44,7 @@ fn report(args: &ReportArgs) -> Result<(), Failure> {
     let from = args.day.unwrap_or((now / HOUR + 1) * HOUR - DAY);
     let replicas = job::read(&args.job.job)?.apart();
     let all = replicas.iter().map(|one| {
-        let facts = Facts::gather(&job::view(one)?, from..from + DAY, now);
+        let facts = Facts::gather(&job::view(one, &args.job.job)?, from..from + DAY, now);
         facts.map_err(|error| record::refusal(&error))
     });
     let all: Vec<Facts> = all.collect::<Result<_, _>>()?;

@@ -14,7 +14,7 @@ pub fn statuses(typed: &Path) -> Result<Vec<Status>, Failure> {
     let starting = job::holder(&job.name)?;
     let replicas = job.apart();
     let statuses = replicas.iter().map(|one| {
-        let told = kept::status(one, &job::view(one)?, now());
+        let told = kept::status(one, &job::view(one, typed)?, now());
         let mut status = told.map_err(|error| record::refusal(&error))?;
         status.starting.clone_from(&starting);
         Ok(status)
@@ -26,7 +26,7 @@ pub fn statuses(typed: &Path) -> Result<Vec<Status>, Failure> {
 pub fn troubles(typed: &Path) -> Result<Vec<Troubles>, Failure> {
     let replicas = job::read(typed)?.apart();
     let troubles = replicas.iter().map(|one| {
-        let told = kept::troubles(one, &job::view(one)?);
+        let told = kept::troubles(one, &job::view(one, typed)?);
         told.map_err(|error| record::refusal(&error))
     });
     troubles.collect()
