@@ -1,0 +1,218 @@
+//! Opening, copying and closing descriptors.
+
+use crate::files::{self, Closing};
+use crate::{real, sys, tell};
+use core::ops::Range;
+use libc::{FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, size_t};
+
+/// `PTHREAD_CANCEL_DISABLE` (pthread.h).
+const NOT_CANCELLED: c_int = 1;
+const CREATES: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+
+macro_rules! opening {
+    ($($name:ident($($arg:ident: $t:ty),*), $flags:expr;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name($($arg: $t),*) -> c_int {
+            let fd = unsafe { real!($name($($arg => $t),*) -> c_int) };
+            files::opened(fd, $flags);
+            fd
+        }
+    )*};
+}
+
+opening! {
+    open(path: *const c_char, flags: c_int, mode: mode_t), flags;
+    open64(path: *const c_char, flags: c_int, mode: mode_t), flags;
+    __open_2(path: *const c_char, flags: c_int), flags;
+    __open64_2(path: *const c_char, flags: c_int), flags;
+    openat(at: c_int, path: *const c_char, flags: c_int, mode: mode_t), flags;
+    openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t), flags;
+    __openat_2(at: c_int, path: *const c_char, flags: c_int), flags;
+    __openat64_2(at: c_int, path: *const c_char, flags: c_int), flags;
+    openat2(at: c_int, path: *const c_char, how: *const libc::open_how, size: size_t), unsafe { (*how).flags as c_int };
+    open_by_handle_at(mount: c_int, handle: *mut c_void, flags: c_int), flags;
+    creat(path: *const c_char, mode: mode_t), CREATES;
+    creat64(path: *const c_char, mode: mode_t), CREATES;
+    mkstemp(path: *mut c_char), CREATES;
+    mkstemp64(path: *mut c_char), CREATES;
+    mkostemp(path: *mut c_char, flags: c_int), CREATES;
+    mkostemp64(path: *mut c_char, flags: c_int), CREATES;
+    mkstemps(path: *mut c_char, suffix: c_int), CREATES;
+    mkstemps64(path: *mut c_char, suffix: c_int), CREATES;
+    mkostemps(path: *mut c_char, suffix: c_int, flags: c_int), CREATES;
+    mkostemps64(path: *mut c_char, suffix: c_int, flags: c_int), CREATES;
+}
+
+/// A stream was opened, in a mode of fopen(3).
+unsafe fn stream(stream: *mut FILE, mode: *const c_char) {
+    if stream.is_null() {
+        return;
+    }
+    let is_writing = unsafe { sys::bytes(mode) }
+        .iter()
+        .any(|byte| b"wa+".contains(byte));
+    let flags = if is_writing {
+        libc::O_RDWR
+    } else {
+        libc::O_RDONLY
+    };
+    files::opened(unsafe { number_of(stream) }, flags);
+}
+
+unsafe fn number_of(stream: *mut FILE) -> c_int {
+    if stream.is_null() {
+        return -1;
+    }
+    sys::quietly(|| unsafe { libc::fileno(stream) })
+}
+
+macro_rules! streams {
+    ($($name:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
+            unsafe {
+                let opened = real!($name(path => *const c_char, mode => *const c_char) -> *mut FILE);
+                stream(opened, mode);
+                opened
+            }
+        }
+    )*};
+}
+
+streams! { fopen; fopen64; }
+
+/// Calls what closes a descriptor, and announces it after that. A thread that is to be cancelled
+/// meanwhile is cancelled after that as well, or nothing would be announced.
+macro_rules! closing {
+    ($closing:ident, $call:expr) => {{
+        let before = $closing.map(|_| cancelled(NOT_CANCELLED));
+        let done = $call;
+        files::closed($closing);
+        if let Some(before) = before {
+            cancelled(before);
+            sys::quietly(|| real!(pthread_testcancel() -> c_int));
+        }
+        done
+    }};
+}
+
+/// Whether this thread can be cancelled from here on, and whether it could until now
+/// (pthread_setcancelstate(3)).
+unsafe fn cancelled(state: c_int) -> c_int {
+    let mut before = 0;
+    sys::quietly(|| unsafe {
+        real!(pthread_setcancelstate(state => c_int, &raw mut before => *mut c_int) -> c_int)
+    });
+    before
+}
+
+macro_rules! again {
+    ($($name:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name(
+            path: *const c_char,
+            mode: *const c_char,
+            before: *mut FILE,
+        ) -> *mut FILE {
+            unsafe {
+                let was = files::closes(number_of(before));
+                let opened = closing!(was, real!($name(
+                    path => *const c_char, mode => *const c_char, before => *mut FILE
+                ) -> *mut FILE));
+                stream(opened, mode);
+                opened
+            }
+        }
+    )*};
+}
+
+again! { freopen; freopen64; }
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn fclose(stream: *mut FILE) -> c_int {
+    unsafe {
+        let was = files::closes(number_of(stream));
+        closing!(was, real!(fclose(stream => *mut FILE) -> c_int))
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+    if tell::is_own(fd) {
+        return sys::fail(libc::EBADF);
+    }
+    let was = files::closes(fd);
+    unsafe { closing!(was, real!(close(fd => c_int) -> c_int)) }
+}
+
+/// What is buffered of streams is lost with their descriptors, so nothing is written after this.
+fn before_range(numbers: &Range<usize>) {
+    files::close_all(numbers);
+    tell::let_go_within(numbers);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    // Other flags than these do not close, or are none.
+    if flags & !(libc::CLOSE_RANGE_UNSHARE as c_int) == 0 && first <= last {
+        before_range(&(first as usize..last as usize + 1));
+    }
+    unsafe { real!(close_range(first => c_uint, last => c_uint, flags => c_int) -> c_int) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn closefrom(first: c_int) {
+    before_range(&(first.max(0) as usize..usize::MAX));
+    // It returns nothing, so that what is taken for its result is anything.
+    unsafe { real!(closefrom(first => c_int) -> c_int) };
+}
+
+/// A descriptor was or was not made a copy of another one, which closed it first.
+fn copied(from: c_int, fd: c_int, was: Option<Closing>) {
+    if fd < 0 {
+        return files::stays(was);
+    }
+    files::closed(was);
+    files::is_copy(from, fd);
+}
+
+macro_rules! copying {
+    ($($name:ident($($arg:ident: $t:ty),*);)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name(from: c_int, to: c_int $(, $arg: $t)*) -> c_int {
+            if from != to && tell::is_own(to) {
+                sys::quietly(tell::let_go);
+            }
+            let was = if from == to { None } else { files::closes(to) };
+            let fd = unsafe { real!($name(from => c_int, to => c_int $(, $arg => $t)*) -> c_int) };
+            copied(from, fd, was);
+            fd
+        }
+    )*};
+}
+
+copying! { dup2(); dup3(flags: c_int); }
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn dup(from: c_int) -> c_int {
+    let fd = unsafe { real!(dup(from => c_int) -> c_int) };
+    files::copied(from, fd);
+    fd
+}
+
+macro_rules! controlling {
+    ($($name:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name(fd: c_int, command: c_int, value: c_long) -> c_int {
+            let done = unsafe {
+                real!($name(fd => c_int, command => c_int, value => c_long) -> c_int)
+            };
+            if command == libc::F_DUPFD || command == libc::F_DUPFD_CLOEXEC {
+                files::copied(fd, done);
+            }
+            done
+        }
+    )*};
+}
+
+controlling! { fcntl; fcntl64; }

@@ -1,0 +1,300 @@
+//! Which descriptors may have been written through, and what is announced of them when they are
+//! closed.
+//!
+//! A descriptor is marked when it is opened, if a file in one of the trees could be written through
+//! it, and where that file is the kernel is asked when it is closed: by then it may have another
+//! name than it was opened by, as may the directories above it.
+
+use crate::buffers::{self, Buffer};
+use crate::config::{Gap, Map, watched};
+use crate::linked;
+use crate::paths::{self, Where};
+use crate::process;
+use crate::sys;
+use crate::tell::{self, Kind};
+use core::ops::Range;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use libc::c_int;
+
+/// Descriptors that are told apart.
+const TRACKED: usize = 65_536;
+/// Copies of a descriptor are looked for among so many.
+const COPIES: usize = 64;
+/// Descriptors that a program begins with may be written through if they are below this number.
+const INHERITED: c_int = 20;
+
+/// Of each descriptor the opening that it is of; 0 if nothing was written through it.
+static OPENING: [AtomicU32; TRACKED] = [const { AtomicU32::new(0) }; TRACKED];
+static LAST: AtomicU32 = AtomicU32::new(0);
+/// No descriptor from here on was ever marked.
+static BOUND: AtomicUsize = AtomicUsize::new(0);
+/// Whether those were looked at that the program began with.
+static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+
+fn slot(fd: c_int) -> Option<&'static AtomicU32> {
+    OPENING.get(usize::try_from(fd).ok()?)
+}
+
+/// The opening that a descriptor is of, if it is marked; 0 if it is not.
+pub fn opening(fd: c_int) -> u32 {
+    slot(fd).map_or(0, |slot| slot.load(Relaxed))
+}
+
+/// Whether a file in one of the trees may have been written through a descriptor.
+pub fn is_marked(fd: c_int) -> bool {
+    opening(fd) != 0
+}
+
+/// Whether something may be written by a file that is opened with these flags.
+fn writes(flags: c_int) -> bool {
+    flags & libc::O_ACCMODE != libc::O_RDONLY || flags & (libc::O_TRUNC | libc::O_CREAT) != 0
+}
+
+/// A file was opened with these flags.
+pub fn opened(fd: c_int, flags: c_int) {
+    is_new(fd);
+    if fd >= 0 && writes(flags) {
+        written(fd);
+    }
+}
+
+/// A file was changed by a descriptor, which may be one of those of which nobody knows how they
+/// came here. Its closing is announced.
+pub fn touched(fd: c_int) {
+    if fd >= 0 && !is_marked(fd) {
+        written(fd);
+    }
+}
+
+/// A descriptor has come from another process; which flags it has is its own.
+pub fn received(fd: c_int) {
+    is_new(fd);
+    let flags = sys::quietly(|| sys::fcntl(fd, libc::F_GETFL, 0));
+    if flags >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY {
+        written(fd);
+    }
+}
+
+/// A number is that of a new descriptor. If it is still marked, the one before was closed past this
+/// library, by a plain system call say, and what was written through it was not announced.
+fn is_new(fd: c_int) {
+    let of = opening(fd);
+    if of == 0 || sys::quietly(process::is_borrowed) {
+        return;
+    }
+    forget(fd);
+    if let Some(map) = watched().filter(|_| !has_copy(of)) {
+        sys::quietly(|| map.count_gap(Gap::Anywhere));
+    }
+}
+
+fn written(fd: c_int) {
+    if let Some(map) = watched() {
+        sys::quietly(|| {
+            if process::is_borrowed() {
+                return;
+            }
+            if !HAS_BEGUN.load(Relaxed) {
+                begin();
+            }
+            mark(&map, fd);
+        });
+    }
+}
+
+/// Marks a descriptor of a file in one of the trees.
+fn mark(map: &Map, fd: c_int) {
+    let Some(stat) = sys::fstat(fd) else { return };
+    if stat.st_mode & libc::S_IFMT != libc::S_IFREG || !map.has_device(stat.st_dev) {
+        return;
+    }
+    match slot(fd) {
+        Some(_) => put(fd, LAST.fetch_add(1, Relaxed) | 1 << 31),
+        // Its end will not be seen.
+        None => map.count_gap(Gap::On(stat.st_dev)),
+    }
+}
+
+fn put(fd: c_int, of: u32) {
+    if let Some(slot) = slot(fd) {
+        slot.store(of, Relaxed);
+        BOUND.fetch_max(fd as usize + 1, Relaxed);
+    }
+}
+
+fn forget(fd: c_int) {
+    if let Some(slot) = slot(fd) {
+        slot.store(0, Relaxed);
+    }
+}
+
+/// Marks what a program begins with, as soon as there is something to announce.
+pub fn begin() {
+    let Some(map) = watched() else { return };
+    HAS_BEGUN.store(true, Relaxed);
+    for fd in (0..INHERITED).filter(|fd| !is_marked(*fd)) {
+        let flags = sys::fcntl(fd, libc::F_GETFL, 0);
+        if flags >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY {
+            mark(&map, fd);
+        }
+    }
+}
+
+/// A new descriptor is another's copy.
+pub fn copied(from: c_int, to: c_int) {
+    is_new(to);
+    is_copy(from, to);
+}
+
+/// A descriptor whose end was seen is another's copy now.
+pub fn is_copy(from: c_int, to: c_int) {
+    let of = opening(from);
+    if of != 0 && to >= 0 && from != to && !sys::quietly(process::is_borrowed) {
+        put(to, of);
+    }
+}
+
+fn has_copy(of: u32) -> bool {
+    let mut copies = OPENING.iter().take(COPIES);
+    copies.any(|other| other.load(Relaxed) == of)
+}
+
+/// What is known of a descriptor that is about to be closed. It is none that has to be dropped: a
+/// thread may be cancelled in the call that closes.
+#[derive(Clone, Copy)]
+pub struct Closing {
+    fd: c_int,
+    of: u32,
+    /// The number of the buffer that has the path, and its bytes.
+    path: Option<(usize, usize)>,
+}
+
+/// A descriptor is about to be closed; none if nobody has to hear of it.
+pub fn closes(fd: c_int) -> Option<Closing> {
+    match opening(fd) {
+        0 => None,
+        of => sys::quietly(|| ends(fd, of)),
+    }
+}
+
+fn ends(fd: c_int, of: u32) -> Option<Closing> {
+    // The parent, whose memory this is, still has it.
+    if process::is_borrowed() {
+        return None;
+    }
+    forget(fd);
+    let path = if has_copy(of) { None } else { found(fd, of) };
+    Some(Closing { fd, of, path })
+}
+
+/// Writes the path of a file that is in one of the trees into a buffer. Where it cannot be told, a
+/// gap is counted.
+fn found(fd: c_int, of: u32) -> Option<(usize, usize)> {
+    let map = watched()?;
+    let Some(mut buffer) = buffers::take() else {
+        in_doubt(&map, fd);
+        return None;
+    };
+    let len = match path_of(&map, fd, &mut buffer) {
+        Where::At(len) => len,
+        Where::Nowhere => return None,
+        Where::Unlinked => by_other_name(&map, (fd, of), &mut buffer)?,
+        Where::Unknown => {
+            in_doubt(&map, fd);
+            return None;
+        }
+    };
+    Some((buffer.into_number(), len))
+}
+
+/// A file without the name that it was opened by may have got one since, or have had others.
+fn by_other_name(map: &Map, (fd, of): (c_int, u32), buffer: &mut Buffer) -> Option<usize> {
+    let file = sys::fstat(fd).filter(|file| file.st_nlink > 0)?;
+    let len = linked::name_of(of, &file, buffer);
+    if len.is_none() && map.has_device(file.st_dev) {
+        map.count_gap(Gap::On(file.st_dev));
+    }
+    len
+}
+
+/// Writes where an open file is into a buffer; nowhere is also what is in none of the trees.
+pub fn path_of(map: &Map, fd: c_int, buffer: &mut Buffer) -> Where {
+    let place = paths::of_open(fd, tell::room(buffer));
+    match place {
+        Where::At(len) if map.tree_of(tell::path(buffer, len)).is_none() => Where::Nowhere,
+        place => place,
+    }
+}
+
+/// Something has happened to a file, and it cannot be told where that is.
+fn in_doubt(map: &Map, fd: c_int) {
+    if let Some(stat) = sys::fstat(fd).filter(|stat| map.has_device(stat.st_dev)) {
+        map.count_gap(Gap::On(stat.st_dev));
+    }
+}
+
+/// It is closed.
+pub fn closed(closing: Option<Closing>) {
+    let Some(closing) = closing else { return };
+    sys::quietly(|| {
+        linked::is_over(closing.of);
+        if let Some((number, len)) = closing.path {
+            tell::send_one(Kind::Written, Buffer::of(number), len);
+        }
+    });
+}
+
+/// It was not closed after all.
+pub fn stays(closing: Option<Closing>) {
+    let Some(closing) = closing else { return };
+    put(closing.fd, closing.of);
+    if let Some((number, _)) = closing.path {
+        drop(Buffer::of(number));
+    }
+}
+
+/// All descriptors of a range are about to be closed, or the process ends.
+pub fn close_all(numbers: &Range<usize>) {
+    for (fd, of) in marked(numbers) {
+        closed(sys::quietly(|| ends(fd, of)));
+    }
+}
+
+/// The marked descriptors of a range, and what they are of.
+fn marked(numbers: &Range<usize>) -> impl Iterator<Item = (c_int, u32)> {
+    let end = BOUND.load(Relaxed).min(numbers.end);
+    let range = OPENING.get(numbers.start..end).unwrap_or_default();
+    let all = (numbers.start as c_int..).zip(range);
+    all.map(|(fd, slot)| (fd, slot.load(Relaxed)))
+        .filter(|(_, of)| *of != 0)
+}
+
+/// Whether anything may have been written that is not closed yet.
+pub fn has_any() -> bool {
+    marked(&(0..TRACKED)).next().is_some()
+}
+
+/// Another program is about to take the place of this one: what it does not get is closed then, and
+/// it does not look at all that it gets. The marks stay, since the call may fail.
+pub fn replaced() {
+    for (fd, of) in marked(&(0..TRACKED)) {
+        let is_closed = || sys::fcntl(fd, libc::F_GETFD, 0) & libc::FD_CLOEXEC != 0;
+        if fd >= INHERITED || is_closed() {
+            if let Some((number, len)) = found(fd, of) {
+                tell::send_one(Kind::Written, Buffer::of(number), len);
+            }
+        }
+    }
+}
+
+/// The attributes of something open were changed.
+pub fn changed(fd: c_int, kind: Kind) {
+    if watched().is_none() {
+        return;
+    }
+    sys::quietly(|| {
+        if let Some((number, len)) = found(fd, opening(fd)) {
+            tell::send_one(kind, Buffer::of(number), len);
+        }
+    });
+}

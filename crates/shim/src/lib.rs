@@ -1,0 +1,51 @@
+//! A library that is loaded into users' programs (ld.so(8), `LD_PRELOAD`) and announces what they
+//! change below the trees that an agent of this node watches.
+//!
+//! It costs its host almost nothing and never harms it. It allocates nothing, takes no lock, waits
+//! for nobody, prints nothing, keeps errno, and does what it does by plain system calls, which are
+//! no cancellation points (pthreads(7)). What it announces is a hint: the agent looks for itself.
+//! What it cannot announce is a gap, which it counts.
+//!
+//! No code of it panics, which a test of the library shows: so nothing of the standard library is
+//! left in it, and it needs the C library alone, whatever the rest of the workspace does when it
+//! panics.
+//!
+//! - [`config`]: what the agent has written for all processes of the node: which trees matter
+//! - [`files`]: which descriptors may have been written through
+//! - [`paths`]: what a path is in the end, without links
+//! - [`tell`]: the way to the agent, and what is left to do when it is not there
+//! - [`process`], [`life`]: whose memory this is; the beginning and the end of a process
+//! - [`calls`]: the functions that stand in the place of the C library's
+#![allow(unsafe_code, reason = "it stands between programs and their C library")]
+#![cfg_attr(panic = "abort", no_std)]
+
+mod buffers;
+mod calls;
+mod config;
+mod files;
+mod life;
+mod linked;
+mod mapped;
+mod paths;
+mod places;
+mod process;
+mod real;
+mod sys;
+mod tell;
+
+// For a crate without the standard library nothing is linked.
+#[link(name = "c")]
+unsafe extern "C" {}
+
+/// There is nothing to be told, and nobody to tell.
+#[cfg(panic = "abort")]
+#[panic_handler]
+fn panicked(_: &core::panic::PanicInfo<'_>) -> ! {
+    // SAFETY: it takes nothing, and does not come back.
+    unsafe { libc::abort() }
+}
+
+/// What the core library names for the end of its own panics; nothing unwinds here.
+#[cfg(panic = "abort")]
+#[unsafe(no_mangle)]
+extern "C" fn rust_eh_personality() {}

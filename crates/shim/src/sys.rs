@@ -1,0 +1,197 @@
+//! System calls that the library makes for itself: by number, so that nothing that stands in the
+//! place of the C library's functions, this library included, is called, and no thread is cancelled
+//! in them.
+
+use core::mem::MaybeUninit;
+use core::ptr;
+use libc::{c_char, c_int, c_long, c_void, stat};
+
+/// The longest path, its end included (limits.h, `PATH_MAX`).
+pub const PATH_MAX: usize = 4096;
+
+/// Does what it does without a change of errno.
+pub fn quietly<T>(act: impl FnOnce() -> T) -> T {
+    // SAFETY: it is this thread's own.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { *errno };
+    let result = act();
+    // SAFETY: as above.
+    unsafe { *errno = before };
+    result
+}
+
+/// Which thread this is: an address that no other one of the process has, and that a child of
+/// fork(2) keeps.
+pub fn own_thread() -> usize {
+    // SAFETY: it takes nothing.
+    unsafe { libc::__errno_location() as usize }
+}
+
+pub fn errno() -> c_int {
+    // SAFETY: it is this thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Fails as a call does.
+pub fn fail(errno: c_int) -> c_int {
+    // SAFETY: it is this thread's own.
+    unsafe { *libc::__errno_location() = errno };
+    -1
+}
+
+/// Copies bytes to a place in others and says where they end; none if they do not fit.
+pub fn put(into: &mut [u8], at: usize, bytes: &[u8]) -> Option<usize> {
+    let room = into.get_mut(at..)?.get_mut(..bytes.len())?;
+    room.copy_from_slice(bytes);
+    Some(at + bytes.len())
+}
+
+/// Reads where a link leads; none if it is no link, or leads too far (`ENAMETOOLONG`).
+pub fn readlink(path: *const c_char, into: &mut [u8]) -> Option<usize> {
+    let (at, room) = (into.as_mut_ptr(), into.len());
+    // SAFETY: the path ends, and so many bytes are there.
+    let count = unsafe { libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, path, at, room) };
+    let count = usize::try_from(count).ok()?;
+    if count >= room {
+        // A target that fills all of it may be longer.
+        fail(libc::ENAMETOOLONG);
+        return None;
+    }
+    Some(count)
+}
+
+/// The working directory of this thread, without its end; none if it has none that has a path.
+pub fn getcwd(into: &mut [u8]) -> Option<usize> {
+    // SAFETY: so many bytes are there.
+    let count = unsafe { libc::syscall(libc::SYS_getcwd, into.as_mut_ptr(), into.len()) };
+    usize::try_from(count).ok()?.checked_sub(1)
+}
+
+pub fn fstat(fd: c_int) -> Option<stat> {
+    stat_of(fd, c"".as_ptr(), libc::AT_EMPTY_PATH)
+}
+
+/// What stands at a path; of a link the link itself.
+pub fn lstat(at: c_int, path: *const c_char) -> Option<stat> {
+    stat_of(at, path, libc::AT_SYMLINK_NOFOLLOW)
+}
+
+fn stat_of(at: c_int, path: *const c_char, flags: c_int) -> Option<stat> {
+    let mut stat = MaybeUninit::<stat>::uninit();
+    // SAFETY: the path ends, and the kernel fills the rest if it succeeds.
+    unsafe {
+        let done = libc::syscall(libc::SYS_newfstatat, at, path, stat.as_mut_ptr(), flags);
+        (done == 0).then(|| stat.assume_init())
+    }
+}
+
+pub fn fcntl(fd: c_int, command: c_int, value: c_long) -> c_int {
+    // SAFETY: none of the commands that are used here takes a pointer.
+    unsafe { libc::syscall(libc::SYS_fcntl, fd, command, value) as c_int }
+}
+
+/// Opens a file that is not passed on to other programs.
+pub fn open(path: *const c_char, flags: c_int) -> Option<c_int> {
+    let flags = flags | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    // SAFETY: the path ends.
+    let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, 0) };
+    (fd >= 0).then_some(fd as c_int)
+}
+
+pub fn close(fd: c_int) {
+    // SAFETY: it is this library's own.
+    unsafe { libc::syscall(libc::SYS_close, fd) };
+}
+
+/// Whether all the bytes were written.
+pub fn write(fd: c_int, bytes: &[u8]) -> bool {
+    // SAFETY: the bytes are there.
+    let count = unsafe { libc::syscall(libc::SYS_write, fd, bytes.as_ptr(), bytes.len()) };
+    usize::try_from(count) == Ok(bytes.len())
+}
+
+/// Sends a datagram whole and without waiting, and says whether it was taken.
+pub fn send(fd: c_int, bytes: &[u8]) -> bool {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let (at, len, nobody) = (bytes.as_ptr(), bytes.len(), ptr::null::<c_void>());
+    // SAFETY: the bytes are there.
+    let count = unsafe { libc::syscall(libc::SYS_sendto, fd, at, len, flags, nobody, 0) };
+    usize::try_from(count) == Ok(len)
+}
+
+/// Maps a file, so that all who map it see what one writes.
+pub fn map(fd: c_int, len: usize, protection: c_int) -> Option<*mut u8> {
+    let anywhere = ptr::null_mut::<c_void>();
+    let shared = libc::MAP_SHARED;
+    // It lies on the stack, where a shorter number would leave half of it undefined.
+    let begin: c_long = 0;
+    // SAFETY: a new place is asked for.
+    let at = unsafe { libc::syscall(libc::SYS_mmap, anywhere, len, protection, shared, fd, begin) };
+    // As a number, an error is one of the last 4095 addresses.
+    (at as usize <= usize::MAX - 4095).then_some(at as *mut u8)
+}
+
+pub fn unmap(at: *mut u8, len: usize) {
+    // SAFETY: it is this library's own.
+    unsafe { libc::syscall(libc::SYS_munmap, at, len) };
+}
+
+/// Adds 1 to a number that others may have mapped too, and may have cut off meanwhile: the kernel
+/// does it (futex(2), `FUTEX_WAKE_OP`), and fails where this process would be killed (SIGBUS).
+pub fn add_one(at: *mut u32) {
+    const ADD_ONE: c_int = (libc::FUTEX_OP_ADD << 28) | (1 << 12);
+    // SAFETY: the kernel checks the address; nobody waits there who could be woken.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            at,
+            libc::FUTEX_WAKE_OP,
+            0,
+            0_usize,
+            at,
+            ADD_ONE,
+        )
+    };
+}
+
+/// The number of this process; asked of the kernel, since a child of vfork(2) shares all memory
+/// with its parent.
+pub fn own_process() -> c_int {
+    // SAFETY: it takes nothing.
+    unsafe { libc::syscall(libc::SYS_getpid) as c_int }
+}
+
+/// The time by a clock (clock_gettime(2), which a signal handler may call): seconds and nanoseconds.
+pub fn time(clock: libc::clockid_t) -> (i64, i64) {
+    let mut time = MaybeUninit::<libc::timespec>::zeroed();
+    // SAFETY: all zeros are a time, which the call changes.
+    let time = unsafe {
+        libc::clock_gettime(clock, time.as_mut_ptr());
+        time.assume_init()
+    };
+    (time.tv_sec, time.tv_nsec)
+}
+
+/// How many descriptors this process may have.
+pub fn descriptors_max() -> u64 {
+    let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
+    let (kind, none) = (libc::RLIMIT_NOFILE, ptr::null::<c_void>());
+    // SAFETY: all zeros are a limit, which the kernel changes.
+    unsafe {
+        libc::syscall(libc::SYS_prlimit64, 0, kind, none, limit.as_mut_ptr());
+        limit.assume_init().rlim_cur
+    }
+}
+
+/// The bytes of a string of C's; at most those of a path.
+///
+/// # Safety
+/// It ends, or is null.
+pub unsafe fn bytes<'s>(text: *const c_char) -> &'s [u8] {
+    if text.is_null() {
+        return b"";
+    }
+    // SAFETY: by the caller.
+    unsafe { core::slice::from_raw_parts(text.cast(), libc::strnlen(text, PATH_MAX)) }
+}

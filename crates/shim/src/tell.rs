@@ -1,0 +1,341 @@
+//! The way to the agent: a datagram that waits for nobody. If the agent does not take it, it goes
+//! to the end of a file; if that cannot be, the tree has a gap.
+//!
+//! ```text
+//! 0  3 bytes  "DS1"
+//! 3  1 byte   what happened: one of the letters of [`Kind`]
+//! 4           the path, and NUL; of a rename the old path, NUL, the new path, NUL
+//! ```
+//!
+//! In the file, each is a record:
+//!
+//! ```text
+//! 0  u16      how many bytes follow
+//! 2  u64      when: nanoseconds of CLOCK_REALTIME
+//! 10          the message, as above
+//! ```
+
+use crate::buffers::{self, Buffer};
+use crate::config::{Gap, Map, watched};
+use crate::paths::{self, Last};
+use crate::process;
+use crate::sys::{self, PATH_MAX};
+use core::mem::{offset_of, zeroed};
+use core::ops::Range;
+use core::sync::atomic::{
+    AtomicI32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+use libc::{c_char, c_int, c_long};
+
+/// What stands before a message where it is a record.
+const RECORD: usize = 10;
+/// Where the path stands in a buffer: behind all that may stand before it.
+const PATH: usize = RECORD + 4;
+/// The file grows no longer.
+const SPOOL_BYTES_MAX: i64 = 64 << 20;
+/// Descriptors are nobody's before they are as high, where so many may be open. Tables of those
+/// that are much higher cost a process, and each of its children, time and memory.
+const DESCRIPTORS: u64 = 1024;
+const BELOW_DESCRIPTORS: u64 = 24;
+
+/// What happened to a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A file was closed that may have been written, or was cut off.
+    Written = b'w',
+    /// It came to be, by another way than that.
+    Made = b'c',
+    /// Its attributes were changed.
+    Attributes = b'm',
+    /// It is gone.
+    Removed = b'd',
+    /// It has the second name now; without a second one, it came from elsewhere or went there.
+    Renamed = b'r',
+    /// Both names have changed places.
+    Exchanged = b'x',
+}
+
+/// A path as a call takes it: relative to an open directory (openat(2)).
+#[derive(Clone, Copy)]
+pub struct Named {
+    pub at: c_int,
+    pub path: *const c_char,
+}
+
+impl Named {
+    /// What the path was when a call that has succeeded took it.
+    ///
+    /// # Safety
+    /// The path ends.
+    unsafe fn resolve(self, last: Last, into: &mut [u8]) -> Option<usize> {
+        // SAFETY: by the caller.
+        paths::resolve(self.at, unsafe { sys::bytes(self.path) }, last, into)
+    }
+
+    /// Counts a gap of it: of the trees that may have files where it is.
+    fn count_gap(self) {
+        let Some(map) = watched() else { return };
+        let found = sys::lstat(self.at, self.path);
+        map.count_gap(found.map_or(Gap::Anywhere, |stat| Gap::On(stat.st_dev)));
+    }
+}
+
+/// The room of a path in a buffer.
+pub fn room(buffer: &mut Buffer) -> &mut [u8] {
+    buffer.get_mut(PATH..PATH + PATH_MAX).unwrap_or_default()
+}
+
+/// Puts a path into a buffer; none if it is too long.
+pub fn put_path(buffer: &mut Buffer, path: &[u8]) -> Option<usize> {
+    sys::put(room(buffer), 0, path)
+}
+
+/// The path of so many bytes that stands in a buffer.
+pub fn path(buffer: &Buffer, len: usize) -> &[u8] {
+    buffer.get(PATH..PATH + len).unwrap_or_default()
+}
+
+/// Says that a call has changed a path.
+///
+/// # Safety
+/// The path ends.
+pub unsafe fn tell(kind: Kind, named: Named, last: Last) {
+    if watched().is_none() {
+        return;
+    }
+    sys::quietly(|| {
+        let found = buffers::take().and_then(|mut buffer| {
+            // SAFETY: by the caller.
+            let len = unsafe { named.resolve(last, room(&mut buffer)) }?;
+            Some((buffer, len))
+        });
+        match found {
+            Some((buffer, len)) => send_one(kind, buffer, len),
+            None => named.count_gap(),
+        }
+    });
+}
+
+/// Says that a call has given a path another name.
+///
+/// # Safety
+/// The paths end.
+pub unsafe fn tell_two(kind: Kind, from: Named, to: Named) {
+    if watched().is_none() {
+        return;
+    }
+    sys::quietly(|| {
+        let resolved = |named: Named| {
+            let mut buffer = buffers::take()?;
+            // SAFETY: by the caller.
+            let len = unsafe { named.resolve(Last::Keep, room(&mut buffer)) }?;
+            Some((buffer, len))
+        };
+        let (Some(from), Some(to_path)) = (resolved(from), resolved(to)) else {
+            return to.count_gap();
+        };
+        send_two(kind, from, to_path);
+    });
+}
+
+fn send_two(kind: Kind, from: (Buffer, usize), to: (Buffer, usize)) {
+    let Some(map) = watched() else { return };
+    let ((mut buffer, first), (second, other)) = (from, to);
+    let to = path(&second, other);
+    let trees = (map.tree_of(path(&buffer, first)), map.tree_of(to));
+    match trees {
+        (Some(tree), Some(_)) => {
+            let end = sys::put(&mut buffer[..], PATH + first, &[0])
+                .and_then(|at| sys::put(&mut buffer[..], at, to));
+            match end {
+                Some(end) => send(&map, tree, (kind, buffer, end)),
+                None => map.count_gap(Gap::Of(tree)),
+            }
+        }
+        // What comes from elsewhere, or goes there, is told as such by its one name.
+        (Some(_), None) => send_one(Kind::Renamed, buffer, first),
+        (None, Some(_)) => send_one(Kind::Renamed, second, other),
+        (None, None) => {}
+    }
+}
+
+/// Sends the path of so many bytes that stands in a buffer, if it is in one of the trees.
+pub fn send_one(kind: Kind, buffer: Buffer, len: usize) {
+    let Some(map) = watched() else { return };
+    if let Some(tree) = map.tree_of(path(&buffer, len)) {
+        send(&map, tree, (kind, buffer, PATH + len));
+    }
+}
+
+/// Sends what stands in a buffer from [`PATH`] to an end.
+fn send(map: &Map, tree: usize, (kind, mut buffer, end): (Kind, Buffer, usize)) {
+    let head = [b'D', b'S', b'1', kind as u8];
+    let is_put = sys::put(&mut buffer[..], RECORD, &head).is_some();
+    let is_over = sys::put(&mut buffer[..], end, &[0]).is_some();
+    let is_told = is_put && is_over && {
+        let message = RECORD..end + 1;
+        is_sent(map, buffer.get(message.clone()).unwrap_or_default())
+            || is_spooled(map, &mut buffer, message)
+    };
+    if !is_told {
+        map.count_gap(Gap::Of(tree));
+    }
+}
+
+static SOCKET: AtomicI32 = AtomicI32::new(-1);
+/// The inode of the socket: another descriptor may have its number by now.
+static INODE: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the agent has it.
+fn is_sent(map: &Map, message: &[u8]) -> bool {
+    for is_new in [false, true] {
+        let Some(fd) = socket(map, is_new) else {
+            return false;
+        };
+        if sys::send(fd, message) {
+            return true;
+        }
+        // Only another socket may still be taken: the agent was started anew.
+        let is_gone = [
+            libc::ECONNREFUSED,
+            libc::ENOTCONN,
+            libc::ECONNRESET,
+            libc::EPIPE,
+        ];
+        if !is_gone.contains(&sys::errno()) {
+            return false;
+        }
+    }
+    false
+}
+
+/// Whether a descriptor is the socket of this library, which is none of the program's.
+pub fn is_own(fd: c_int) -> bool {
+    fd >= 0 && SOCKET.load(Relaxed) == fd && sys::quietly(|| own_socket() == Some(fd))
+}
+
+/// The descriptor of the socket, if it still is one.
+fn own_socket() -> Option<c_int> {
+    let fd = SOCKET.load(Acquire);
+    let is_own = |stat: libc::stat| {
+        stat.st_mode & libc::S_IFMT == libc::S_IFSOCK && stat.st_ino == INODE.load(Relaxed)
+    };
+    (fd >= 0 && sys::fstat(fd).is_some_and(is_own)).then_some(fd)
+}
+
+fn socket(map: &Map, is_new: bool) -> Option<c_int> {
+    if let Some(fd) = own_socket() {
+        if !is_new {
+            return Some(fd);
+        }
+        let_go();
+    }
+    // The parent, whose memory this is, has not the same descriptors.
+    if process::is_borrowed() {
+        return None;
+    }
+    let fd = connected(map)?;
+    let Some(stat) = sys::fstat(fd) else {
+        sys::close(fd);
+        return None;
+    };
+    // Another thread may have done the same: then the first socket stays.
+    let before = SOCKET.load(Relaxed);
+    if before >= 0 && own_socket().is_some() {
+        sys::close(fd);
+        return Some(before);
+    }
+    INODE.store(stat.st_ino, Relaxed);
+    match SOCKET.compare_exchange(before, fd, Release, Relaxed) {
+        Ok(_) => Some(fd),
+        Err(other) => {
+            sys::close(fd);
+            Some(other)
+        }
+    }
+}
+
+/// Closes the socket: a program wants its number, or the agent is another one. In the memory of a
+/// parent it stays known, since the parent has it still.
+pub fn let_go() {
+    if process::is_borrowed() {
+        return;
+    }
+    if let Some(fd) = own_socket() {
+        if SOCKET.compare_exchange(fd, -1, Relaxed, Relaxed).is_ok() {
+            sys::close(fd);
+        }
+    }
+}
+
+/// Closes the socket if its number is one of these.
+pub fn let_go_within(numbers: &Range<usize>) {
+    let fd = SOCKET.load(Relaxed);
+    if usize::try_from(fd).is_ok_and(|fd| numbers.contains(&fd)) {
+        sys::quietly(let_go);
+    }
+}
+
+fn connected(map: &Map) -> Option<c_int> {
+    // SAFETY: all zeros are an address.
+    let mut address: libc::sockaddr_un = unsafe { zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    // SAFETY: it was checked to end.
+    let path = unsafe { sys::bytes(map.socket()) };
+    let room = address.sun_path.iter_mut().take(107);
+    for (to, from) in room.zip(path) {
+        *to = *from as c_char;
+    }
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: it takes numbers only.
+    let low = unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) as c_int };
+    if low < 0 {
+        return None;
+    }
+    let fd = out_of_the_way(low);
+    let bytes = offset_of!(libc::sockaddr_un, sun_path) + path.len().min(107) + 1;
+    // SAFETY: the address is whole.
+    let done = unsafe { libc::syscall(libc::SYS_connect, fd, &raw const address, bytes) };
+    if done != 0 {
+        sys::close(fd);
+        return None;
+    }
+    Some(fd)
+}
+
+/// Gives the socket a number where no program expects a descriptor of its own, if there is one.
+fn out_of_the_way(low: c_int) -> c_int {
+    let from = sys::descriptors_max().min(DESCRIPTORS);
+    let from = from.saturating_sub(BELOW_DESCRIPTORS).max(3);
+    let high = sys::fcntl(low, libc::F_DUPFD_CLOEXEC, from as c_long);
+    if high < 0 {
+        return low;
+    }
+    sys::close(low);
+    high
+}
+
+/// Whether a message that stands in a buffer stands at the end of the file now.
+fn is_spooled(map: &Map, buffer: &mut Buffer, message: Range<usize>) -> bool {
+    let (seconds, nanoseconds) = sys::time(libc::CLOCK_REALTIME);
+    let time = seconds as u64 * 1_000_000_000 + nanoseconds as u64;
+    let len = (message.end - RECORD + size_of::<u64>()) as u16;
+    let is_put = sys::put(&mut buffer[..], 0, &len.to_ne_bytes())
+        .and_then(|at| sys::put(&mut buffer[..], at, &time.to_ne_bytes()))
+        .is_some();
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW;
+    let opened = if is_put {
+        sys::open(map.spool(), flags)
+    } else {
+        None
+    };
+    let Some(fd) = opened else { return false };
+    let is_room = |stat: libc::stat| {
+        stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_size < SPOOL_BYTES_MAX
+    };
+    let is_written = sys::fstat(fd).is_some_and(is_room)
+        && sys::write(fd, buffer.get(..message.end).unwrap_or_default());
+    sys::close(fd);
+    is_written
+}

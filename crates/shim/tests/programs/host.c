@@ -1,0 +1,129 @@
+// What a program may count on whether the library is there or not.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void is(int right, const char *what) {
+    if (!right) {
+        fprintf(stderr, "%s: %s\n", what, strerror(errno));
+        exit(9);
+    }
+}
+#define IS(what) is(what, #what)
+
+static void write_file(const char *path) {
+    int fd = open(path, O_WRONLY | O_CREAT, 0644);
+    IS(fd >= 0), IS(write(fd, "x", 1) == 1), IS(close(fd) == 0);
+}
+
+#define KEEPS(call) ({ errno = EXDEV; IS((call) != -1); IS(errno == EXDEV); })
+#define FAILS(call, error) ({ errno = 0; IS((call) == -1); IS(errno == error); })
+static int errno_is_kept(void) {
+    for (int twice = 0; twice < 2; twice++) {
+        int fd;
+        KEEPS(fd = open("n", O_WRONLY | O_CREAT, 0644));
+        KEEPS(dup2(fd, 40)), KEEPS(close(fd)), KEEPS(close(40));
+        KEEPS(mkdir("a", 0755)), KEEPS(chmod("a", 0700)), KEEPS(rename("a", "b")), KEEPS(rmdir("b"));
+        KEEPS(truncate("n", 4)), KEEPS(unlink("n"));
+        FAILS(open("nowhere/n", O_WRONLY), ENOENT), FAILS(mkdir("d", 0755), EEXIST);
+        FAILS(rmdir("d"), ENOTEMPTY), FAILS(close(999), EBADF), FAILS(rename("nothing", "n"), ENOENT);
+        FAILS(dup2(999, 3), EBADF), FAILS(chmod("nothing", 0), ENOENT);
+    }
+    return 0;
+}
+
+static void *writes_a_lot(void *number) {
+    char path[40], other[40];
+    snprintf(path, sizeof path, "n%ld", (long)number);
+    snprintf(other, sizeof other, "o%ld", (long)number);
+    for (int n = 0; n < 100; n++) {
+        write_file(path), IS(rename(path, other) == 0), IS(unlink(other) == 0);
+    }
+    return NULL;
+}
+static int threads(void) {
+    pthread_t all[48];
+    for (long n = 0; n < 48; n++) IS(pthread_create(&all[n], NULL, writes_a_lot, (void *)n) == 0);
+    for (int n = 0; n < 48; n++) IS(pthread_join(all[n], NULL) == 0);
+    return 0;
+}
+
+static int closes_all(void) {
+    // What the tests have open.
+    for (int fd = 3; fd < 1024; fd++) close(fd);
+    write_file("a");
+    for (int fd = 3; fd < 1024; fd++) FAILS(close(fd), EBADF);
+    write_file("b");
+    return 0;
+}
+static int takes_all(void) {
+    write_file("a");
+    for (int fd = 3; fd < 1024; fd++) IS(dup2(0, fd) == fd);
+    write_file("b");
+    for (int fd = 3; fd < 1023; fd++) IS(fcntl(fd, F_GETFD) == 0);
+    return 0;
+}
+
+static volatile int handled;
+static void handler(int unused) {
+    int fd = open("handled", O_WRONLY | O_CREAT | O_APPEND, 0644);
+    if (fd >= 0 && write(fd, "x", 1) == 1 && close(fd) == 0) handled++;
+    if (rename("handled", "handled2") == -1 || unlink("handled2") == -1) handled += 100000;
+}
+static int signals(void) {
+    struct itimerval often = {{0, 300}, {0, 300}};
+    signal(SIGALRM, handler), setitimer(ITIMER_REAL, &often, NULL);
+    int count = 0;
+    while (handled < 500) write_file("main"), count++;
+    signal(SIGALRM, SIG_IGN);
+    printf("%d %d\n", count, handled);
+    return 0;
+}
+
+static int at_the_limit(void) {
+    struct rlimit few = {24, 24};
+    IS(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    int last = -1, fd;
+    while ((fd = open("f", O_RDONLY)) >= 0) last = fd;
+    IS(errno == EMFILE && last == 23);
+    IS(mkdir("unheard", 0755) == 0);
+    IS(close(last) == 0), IS(mkdir("spooled", 0755) == 0);
+    return 0;
+}
+
+static int storm(void) {
+    for (int n = 0; n < 60; n++) {
+        if (fork() == 0) {
+            char path[40];
+            snprintf(path, sizeof path, "n%d", n);
+            int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+            if (fork() == 0) execl("/bin/sh", "sh", "-c", "echo x >$0.sh", path, NULL);
+            wait(NULL), write(fd, "x", 1), execl("/bin/true", "true", NULL);
+        }
+    }
+    while (wait(NULL) > 0) {}
+    return 0;
+}
+
+int main(int count, char **words) {
+    const char *name = count > 1 ? words[1] : "";
+    if (!strcmp(name, "errno")) return errno_is_kept();
+    if (!strcmp(name, "threads")) return threads();
+    if (!strcmp(name, "closes_all")) return closes_all();
+    if (!strcmp(name, "takes_all")) return takes_all();
+    if (!strcmp(name, "signals")) return signals();
+    if (!strcmp(name, "at_the_limit")) return at_the_limit();
+    if (!strcmp(name, "storm")) return storm();
+    if (!strcmp(name, "write")) return write_file("n"), 0;
+    return 2;
+}
