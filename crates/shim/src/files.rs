@@ -30,6 +30,8 @@ static LAST: AtomicU32 = AtomicU32::new(0);
 static BOUND: AtomicUsize = AtomicUsize::new(0);
 /// Whether those were looked at that the program began with.
 static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+/// Whether a marked descriptor was ever copied.
+static HAS_COPIES: AtomicBool = AtomicBool::new(false);
 
 fn slot(fd: c_int) -> Option<&'static AtomicU32> {
     OPENING.get(usize::try_from(fd).ok()?)
@@ -91,9 +93,6 @@ fn is_new(fd: c_int) {
 fn written(fd: c_int) {
     if let Some(map) = watched() {
         sys::quietly(|| {
-            if process::is_borrowed() {
-                return;
-            }
             if !HAS_BEGUN.load(Relaxed) {
                 begin();
             }
@@ -105,7 +104,8 @@ fn written(fd: c_int) {
 /// Marks a descriptor of a file in one of the trees.
 fn mark(map: &Map, fd: c_int) {
     let Some(stat) = sys::fstat(fd) else { return };
-    if stat.st_mode & libc::S_IFMT != libc::S_IFREG || !map.has_device(stat.st_dev) {
+    let is_elsewhere = stat.st_mode & libc::S_IFMT != libc::S_IFREG || !map.has_device(stat.st_dev);
+    if is_elsewhere || process::is_borrowed() {
         return;
     }
     match slot(fd) {
@@ -150,11 +150,15 @@ pub fn copied(from: c_int, to: c_int) {
 pub fn is_copy(from: c_int, to: c_int) {
     let of = opening(from);
     if of != 0 && to >= 0 && from != to && !sys::quietly(process::is_borrowed) {
+        HAS_COPIES.store(true, Relaxed);
         put(to, of);
     }
 }
 
 fn has_copy(of: u32) -> bool {
+    if !HAS_COPIES.load(Relaxed) {
+        return false;
+    }
     let mut copies = OPENING.iter().take(COPIES);
     copies.any(|other| other.load(Relaxed) == of)
 }
