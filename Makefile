@@ -3,16 +3,18 @@
 # make campaign: long campaigns, of which make test runs samples; CAMPAIGN_SEEDS trees for each pair of file systems, and as many
 # times 600 system calls that fail and 120 power cuts; MIRROR_SEEDS rounds of what mirrors are tested by.
 # make static: a statically linked binary, which --deploy copies to other hosts.
+# make shim: the preloaded library for systems with an old C library (glibc from 2.17); for newer ones make build makes it.
 # make lint: formatting and clippy, warnings denied. make bench: side by side with peers, about 75 minutes.
 # make fuzz: each fuzz target for FUZZ_SECONDS, three at a time; needs a C++ compiler.
 
 PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \
-	openssh-server openssh-client iproute2 rabbitmq-server openssl sqlite3
+	openssh-server openssh-client iproute2 rabbitmq-server openssl sqlite3 \
+	bash dash ksh tcsh git perl python3
 
 FUZZ_SECONDS = 60
 CAMPAIGN_SEEDS = 5
 
-.PHONY: build static check test test-broker campaign fuzz lint bench packages docs
+.PHONY: build static shim check test test-broker campaign fuzz lint bench packages docs
 
 build:
 	cargo build --release
@@ -28,6 +30,15 @@ static:
 		cargo build --release -p driftless --target $(TRIPLE)
 	@if readelf --program-headers $(STATIC) | grep -q INTERP; then echo "$(STATIC) is not static" >&2; exit 1; fi
 	@$(STATIC) --version >/dev/null && echo "$(STATIC) is linked statically"
+
+# No symbol of the C library may be newer than the oldest one that it is for: 2.17 is that of RHEL 7.
+SHIM = $(or $(CARGO_TARGET_DIR),target)/shim/libdriftless_shim.so
+
+shim:
+	DRIFTLESS_SHIM_OLD_GLIBC=1 cargo build --profile shim -p driftless-shim
+	@newest=$$(readelf --dyn-syms --wide $(SHIM) | sed -n 's/.*@GLIBC_\([0-9.]*\).*/\1/p' | sort -V | tail -n 1); \
+	if [ "$$(printf '%s\n' 2.17 $$newest | sort -V | tail -n 1)" != 2.17 ]; then \
+	echo "$(SHIM) needs glibc $$newest" >&2; exit 1; fi; echo "$(SHIM) needs glibc $$newest"
 
 # Servers are installed and not started (policy-rc.d, deb-systemd-invoke(1p)): the tests start their own, elsewhere.
 packages:

@@ -278,12 +278,12 @@ impl Map {
     /// out of it. After that nobody asks for its length.
     fn is_whole(&self, bytes: usize) -> bool {
         // SAFETY: so many are in it.
-        let head = unsafe { self.bytes(0, TREES) };
-        let ends = |from: usize, to: usize| {
-            head.get(from..to)
-                .is_some_and(|part| part.iter().any(|byte| *byte == 0))
+        let ends = |from: usize, to: usize| unsafe {
+            libc::strnlen(self.at.add(from).cast(), to - from) < to - from
         };
-        head.starts_with(MAGIC)
+        // SAFETY: as above.
+        let magic = unsafe { self.bytes(0, MAGIC.len()) };
+        magic == MAGIC
             && ends(SOCKET, SPOOL)
             && ends(SPOOL, GAPS)
             && ends(GAPS, TREES)

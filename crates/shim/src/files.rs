@@ -283,10 +283,10 @@ pub fn has_any() -> bool {
 pub fn replaced() {
     for (fd, of) in marked(&(0..TRACKED)) {
         let is_closed = || sys::fcntl(fd, libc::F_GETFD, 0) & libc::FD_CLOEXEC != 0;
-        if fd >= INHERITED || is_closed() {
-            if let Some((number, len)) = found(fd, of) {
-                tell::send_one(Kind::Written, Buffer::of(number), len);
-            }
+        if (fd >= INHERITED || is_closed())
+            && let Some((number, len)) = found(fd, of)
+        {
+            tell::send_one(Kind::Written, Buffer::of(number), len);
         }
     }
 }

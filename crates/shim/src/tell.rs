@@ -262,10 +262,10 @@ pub fn let_go() {
     if process::is_borrowed() {
         return;
     }
-    if let Some(fd) = own_socket() {
-        if SOCKET.compare_exchange(fd, -1, Relaxed, Relaxed).is_ok() {
-            sys::close(fd);
-        }
+    if let Some(fd) = own_socket()
+        && SOCKET.compare_exchange(fd, -1, Relaxed, Relaxed).is_ok()
+    {
+        sys::close(fd);
     }
 }
 

@@ -231,7 +231,8 @@ fn a_variable_switches_it_off() {
 
 #[test]
 fn maps_that_others_can_write_or_that_make_no_sense_are_not_believed() {
-    let cases: [(&str, fn(&mut Vec<u8>)); 6] = [
+    type Spoils = fn(&mut Vec<u8>);
+    let cases: [(&str, Spoils); 6] = [
         ("another beginning", |map| map[0] = b'X'),
         ("cut off", |map| map.truncate(1160)),
         ("empty", Vec::clear),

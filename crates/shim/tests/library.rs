@@ -3,31 +3,36 @@
 
 mod common;
 
-use common::library;
+use common::{Agent, library, library_for_old_systems};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
-fn told(program: &str, words: &[&str]) -> String {
-    let output = Command::new(program).args(words).arg(library()).output();
+/// What a program says of a library.
+fn told(program: &str, words: &[&str], library: &Path) -> String {
+    let output = Command::new(program).args(words).arg(library).output();
     let output = output.expect("it starts");
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).expect("text")
 }
 
+/// The libraries that one needs, without the loader, which comes with the C library.
+fn needed(library: &Path) -> Vec<String> {
+    let text = told("readelf", &["-d", "-W"], library);
+    let lines = text.lines().filter(|line| line.contains("(NEEDED)"));
+    let names = lines.flat_map(|line| line.split(['[', ']']).nth(1));
+    let others = names.filter(|name| !name.starts_with("ld-linux"));
+    others.map(str::to_owned).collect()
+}
+
 #[test]
 fn it_needs_nothing_but_the_c_library() {
-    let text = told("readelf", &["-d", "-W"]);
-    let needed = text.lines().filter(|line| line.contains("(NEEDED)"));
-    let needed: Vec<&str> = needed
-        .flat_map(|line| line.split(['[', ']']).nth(1))
-        .collect();
-    let others = needed.iter().filter(|name| !name.starts_with("ld-linux"));
-    assert_eq!(others.collect::<Vec<_>>(), [&"libc.so.6"]);
+    assert_eq!(needed(&library()), ["libc.so.6"]);
 }
 
 #[test]
 fn none_of_its_code_panics() {
-    let text = told("nm", &["-C"]);
+    let text = told("nm", &["-C"], &library());
     // That of the standard library is called by the loader whether it is used or not: it takes two
     // numbers down.
     let lines = text
@@ -43,7 +48,7 @@ fn none_of_its_code_panics() {
 
 #[test]
 fn it_uses_few_functions_of_the_c_library() {
-    let text = told("nm", &["-D", "--undefined-only"]);
+    let text = told("nm", &["-D", "--undefined-only"], &library());
     let used: BTreeSet<&str> = text
         .split_whitespace()
         .filter_map(|word| word.split_once('@'))
@@ -77,7 +82,7 @@ fn it_uses_few_functions_of_the_c_library() {
 
 #[test]
 fn system_calls_by_number_are_left_alone() {
-    let text = told("nm", &["-D", "--defined-only"]);
+    let text = told("nm", &["-D", "--defined-only"], &library());
     let names: BTreeSet<&str> = text
         .lines()
         .flat_map(|line| line.split(' ').nth(2))
@@ -88,4 +93,26 @@ fn system_calls_by_number_are_left_alone() {
     for name in ["syscall", "malloc", "free", "write", "read", "exit"] {
         assert!(!names.contains(name), "{name}");
     }
+}
+
+#[test]
+fn that_for_old_systems_needs_no_symbol_of_a_newer_one() {
+    let library = library_for_old_systems();
+    let text = told("nm", &["-D", "--undefined-only"], &library);
+    let versions = text.lines().flat_map(|line| line.split("@GLIBC_").nth(1));
+    let of = |version: &str| -> Vec<u32> { version.split('.').flat_map(str::parse).collect() };
+    let newest = versions.map(of).max().expect("versions");
+    assert!(newest <= vec![2, 17], "{newest:?}");
+    let expected = ["libc.so.6", "libdl.so.2"];
+    assert_eq!(needed(&library), expected);
+}
+
+#[test]
+fn that_for_old_systems_announces_the_same() {
+    let mut agent = Agent::new();
+    let mut command = agent.command("dash");
+    command.env("LD_PRELOAD", library_for_old_systems());
+    let output = command.args(["-c", "echo x >n; mv n m; rm -r d"]).output();
+    assert!(output.expect("it starts").status.success());
+    assert_eq!(agent.announced().all, ["w n", "r n m", "d d/g", "d d"]);
 }

@@ -11,14 +11,14 @@ use libc::{AT_FDCWD, c_char, c_int, msghdr, sockaddr, sockaddr_un, socklen_t, ss
 unsafe extern "C-unwind" fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
     let done =
         unsafe { real!(bind(fd => c_int, address => *const sockaddr, len => socklen_t) -> c_int) };
-    if done == 0 {
-        if let Some(path) = unsafe { local_name(address, len) } {
-            let named = Named {
-                at: AT_FDCWD,
-                path: path.as_ptr(),
-            };
-            unsafe { tell(Kind::Made, named, Keep) };
-        }
+    if done == 0
+        && let Some(path) = unsafe { local_name(address, len) }
+    {
+        let named = Named {
+            at: AT_FDCWD,
+            path: path.as_ptr(),
+        };
+        unsafe { tell(Kind::Made, named, Keep) };
     }
     done
 }
@@ -60,8 +60,7 @@ unsafe fn received(message: *const msghdr) {
             if (head.cmsg_level, head.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
                 let data = libc::CMSG_DATA(part);
                 let before = data.addr() - part.addr();
-                let bytes = head.cmsg_len as usize;
-                let count = bytes.saturating_sub(before) / size_of::<c_int>();
+                let count = head.cmsg_len.saturating_sub(before) / size_of::<c_int>();
                 for number in 0..count {
                     files::received(data.cast::<c_int>().add(number).read_unaligned());
                 }

@@ -23,27 +23,35 @@ fn target() -> PathBuf {
 /// The library, built as it is for users.
 pub fn library() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let build = || {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut cargo = Command::new(cargo);
-        cargo.args([
-            "build",
-            "--release",
-            "--offline",
-            "-p",
-            "driftless-shim",
-            "--target-dir",
-        ]);
-        cargo.arg(target()).current_dir(env!("CARGO_MANIFEST_DIR"));
-        let output = cargo.output().expect("cargo starts");
-        assert!(output.status.success(), "{output:?}");
-        target().join("release/libdriftless_shim.so")
-    };
-    BUILT.get_or_init(build).clone()
+    BUILT.get_or_init(|| built("release", &[])).clone()
+}
+
+/// The library for systems with an old C library, built as `make shim` does.
+pub fn library_for_old_systems() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let variable = ("DRIFTLESS_SHIM_OLD_GLIBC", "1");
+    BUILT.get_or_init(|| built("shim", &[variable])).clone()
+}
+
+fn built(profile: &str, variables: &[(&str, &str)]) -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut cargo = Command::new(cargo);
+    cargo.args(["build", "--offline", "-p", "driftless-shim"]);
+    cargo
+        .args(["--profile", profile, "--target-dir"])
+        .arg(target());
+    cargo
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .envs(variables.iter().copied());
+    let output = cargo.output().expect("cargo starts");
+    assert!(output.status.success(), "{output:?}");
+    target().join(profile).join("libdriftless_shim.so")
 }
 
 /// The program of a file of `tests/programs`, compiled with further words.
 pub fn compiled(name: &str, words: &[&str]) -> PathBuf {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _one = ONE_AT_A_TIME.lock();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
     let made = folder.join(format!("{name}-{}{}", std::process::id(), words.concat()));
