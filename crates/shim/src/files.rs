@@ -8,13 +8,15 @@
 use crate::buffers::{self, Buffer};
 use crate::config::{Gap, Map, watched};
 use crate::linked;
+use crate::nearby;
 use crate::paths::{self, Where};
 use crate::process;
 use crate::sys;
 use crate::tell::{self, Kind};
 use core::ops::Range;
+use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
-use libc::c_int;
+use libc::{c_char, c_int};
 
 /// Descriptors that are told apart.
 const TRACKED: usize = 65_536;
@@ -52,11 +54,15 @@ fn writes(flags: c_int) -> bool {
     flags & libc::O_ACCMODE != libc::O_RDONLY || flags & (libc::O_TRUNC | libc::O_CREAT) != 0
 }
 
-/// A file was opened with these flags.
-pub fn opened(fd: c_int, flags: c_int) {
+/// A file was opened with these flags, and by this path if it is one from the working directory on.
+///
+/// # Safety
+/// The path ends, or is null.
+pub unsafe fn opened(fd: c_int, flags: c_int, path: *const c_char) {
     is_new(fd);
     if fd >= 0 && writes(flags) {
-        written(fd);
+        // SAFETY: by the caller.
+        unsafe { written(fd, path) };
     }
 }
 
@@ -64,7 +70,8 @@ pub fn opened(fd: c_int, flags: c_int) {
 /// came here. Its closing is announced.
 pub fn touched(fd: c_int) {
     if fd >= 0 && !is_marked(fd) {
-        written(fd);
+        // SAFETY: there is no path.
+        unsafe { written(fd, ptr::null()) };
     }
 }
 
@@ -73,7 +80,8 @@ pub fn received(fd: c_int) {
     is_new(fd);
     let flags = sys::quietly(|| sys::fcntl(fd, libc::F_GETFL, 0));
     if flags >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY {
-        written(fd);
+        // SAFETY: there is no path.
+        unsafe { written(fd, ptr::null()) };
     }
 }
 
@@ -90,29 +98,37 @@ fn is_new(fd: c_int) {
     }
 }
 
-fn written(fd: c_int) {
+/// # Safety
+/// The path ends, or is null.
+unsafe fn written(fd: c_int, path: *const c_char) {
     if let Some(map) = watched() {
         sys::quietly(|| {
             if !HAS_BEGUN.load(Relaxed) {
                 begin();
             }
-            mark(&map, fd);
+            if let Some((of, file)) = mark(&map, fd) {
+                // SAFETY: by the caller.
+                unsafe { nearby::opened(fd, of, &file, path) };
+            }
         });
     }
 }
 
-/// Marks a descriptor of a file in one of the trees.
-fn mark(map: &Map, fd: c_int) {
-    let Some(stat) = sys::fstat(fd) else { return };
+/// Marks a descriptor of a file in one of the trees, and says which opening it is of.
+fn mark(map: &Map, fd: c_int) -> Option<(u32, libc::stat)> {
+    let stat = sys::fstat(fd)?;
     let is_elsewhere = stat.st_mode & libc::S_IFMT != libc::S_IFREG || !map.has_device(stat.st_dev);
     if is_elsewhere || process::is_borrowed() {
-        return;
+        return None;
     }
-    match slot(fd) {
-        Some(_) => put(fd, LAST.fetch_add(1, Relaxed) | 1 << 31),
+    if slot(fd).is_none() {
         // Its end will not be seen.
-        None => map.count_gap(Gap::On(stat.st_dev)),
+        map.count_gap(Gap::On(stat.st_dev));
+        return None;
     }
+    let of = LAST.fetch_add(1, Relaxed) | 1 << 31;
+    put(fd, of);
+    Some((of, stat))
 }
 
 fn put(fd: c_int, of: u32) {
@@ -135,7 +151,7 @@ pub fn begin() {
     for fd in (0..INHERITED).filter(|fd| !is_marked(*fd)) {
         let flags = sys::fcntl(fd, libc::F_GETFL, 0);
         if flags >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY {
-            mark(&map, fd);
+            let _of = mark(&map, fd);
         }
     }
 }
@@ -199,6 +215,10 @@ fn found(fd: c_int, of: u32) -> Option<(usize, usize)> {
         in_doubt(&map, fd);
         return None;
     };
+    if let Some(len) = nearby::path_of(fd, of, tell::room(&mut buffer)) {
+        let is_in = map.tree_of(tell::path(&buffer, len)).is_some();
+        return is_in.then(|| (buffer.into_number(), len));
+    }
     let len = match path_of(&map, fd, &mut buffer) {
         Where::At(len) => len,
         Where::Nowhere => return None,

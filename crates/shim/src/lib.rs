@@ -26,6 +26,7 @@ mod files;
 mod life;
 mod linked;
 mod mapped;
+mod nearby;
 mod paths;
 mod places;
 mod process;

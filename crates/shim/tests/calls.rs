@@ -138,6 +138,10 @@ const ROWS: &[(&str, &[&str], u64)] = &[
         0,
     ),
     ("renamed_while_open", &["r n d/m", "r d dd", "w dd/m"], 0),
+    ("elsewhere_while_open", &["w n"], 0),
+    ("same_name_elsewhere", &["w n", "w d/n"], 0),
+    ("link_in_its_place", &["r n d/m", "c n", "w d/m"], 0),
+    ("directory_renamed", &["r d dd", "c d", "w dd/n"], 0),
     ("removed_while_open", &["d n"], 0),
     // Which other name it is the kernel does not tell.
     ("other_name_while_open", &["c other", "d f"], 1),

@@ -3,6 +3,7 @@
 use crate::files::{self, Closing};
 use crate::{real, sys, tell};
 use core::ops::Range;
+use core::ptr;
 use libc::{FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, size_t};
 
 /// `PTHREAD_CANCEL_DISABLE` (pthread.h).
@@ -10,41 +11,49 @@ const NOT_CANCELLED: c_int = 1;
 const CREATES: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 
 macro_rules! opening {
-    ($($name:ident($($arg:ident: $t:ty),*), $flags:expr;)*) => {$(
+    ($($name:ident($($arg:ident: $t:ty),*), $flags:expr, $path:expr;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C-unwind" fn $name($($arg: $t),*) -> c_int {
             let fd = unsafe { real!($name($($arg => $t),*) -> c_int) };
-            files::opened(fd, $flags);
+            unsafe { files::opened(fd, $flags, $path) };
             fd
         }
     )*};
 }
 
 opening! {
-    open(path: *const c_char, flags: c_int, mode: mode_t), flags;
-    open64(path: *const c_char, flags: c_int, mode: mode_t), flags;
-    __open_2(path: *const c_char, flags: c_int), flags;
-    __open64_2(path: *const c_char, flags: c_int), flags;
-    openat(at: c_int, path: *const c_char, flags: c_int, mode: mode_t), flags;
-    openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t), flags;
-    __openat_2(at: c_int, path: *const c_char, flags: c_int), flags;
-    __openat64_2(at: c_int, path: *const c_char, flags: c_int), flags;
-    openat2(at: c_int, path: *const c_char, how: *const libc::open_how, size: size_t), unsafe { (*how).flags as c_int };
-    open_by_handle_at(mount: c_int, handle: *mut c_void, flags: c_int), flags;
-    creat(path: *const c_char, mode: mode_t), CREATES;
-    creat64(path: *const c_char, mode: mode_t), CREATES;
-    mkstemp(path: *mut c_char), CREATES;
-    mkstemp64(path: *mut c_char), CREATES;
-    mkostemp(path: *mut c_char, flags: c_int), CREATES;
-    mkostemp64(path: *mut c_char, flags: c_int), CREATES;
-    mkstemps(path: *mut c_char, suffix: c_int), CREATES;
-    mkstemps64(path: *mut c_char, suffix: c_int), CREATES;
-    mkostemps(path: *mut c_char, suffix: c_int, flags: c_int), CREATES;
-    mkostemps64(path: *mut c_char, suffix: c_int, flags: c_int), CREATES;
+    open(path: *const c_char, flags: c_int, mode: mode_t), flags, path;
+    open64(path: *const c_char, flags: c_int, mode: mode_t), flags, path;
+    __open_2(path: *const c_char, flags: c_int), flags, path;
+    __open64_2(path: *const c_char, flags: c_int), flags, path;
+    openat(at: c_int, path: *const c_char, flags: c_int, mode: mode_t), flags, from_here(at, path);
+    openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t), flags, from_here(at, path);
+    __openat_2(at: c_int, path: *const c_char, flags: c_int), flags, from_here(at, path);
+    __openat64_2(at: c_int, path: *const c_char, flags: c_int), flags, from_here(at, path);
+    openat2(at: c_int, path: *const c_char, how: *const libc::open_how, size: size_t), (*how).flags as c_int, from_here(at, path);
+    open_by_handle_at(mount: c_int, handle: *mut c_void, flags: c_int), flags, ptr::null();
+    creat(path: *const c_char, mode: mode_t), CREATES, path;
+    creat64(path: *const c_char, mode: mode_t), CREATES, path;
+    mkstemp(path: *mut c_char), CREATES, path;
+    mkstemp64(path: *mut c_char), CREATES, path;
+    mkostemp(path: *mut c_char, flags: c_int), CREATES, path;
+    mkostemp64(path: *mut c_char, flags: c_int), CREATES, path;
+    mkstemps(path: *mut c_char, suffix: c_int), CREATES, path;
+    mkstemps64(path: *mut c_char, suffix: c_int), CREATES, path;
+    mkostemps(path: *mut c_char, suffix: c_int, flags: c_int), CREATES, path;
+    mkostemps64(path: *mut c_char, suffix: c_int, flags: c_int), CREATES, path;
 }
 
-/// A stream was opened, in a mode of fopen(3).
-unsafe fn stream(stream: *mut FILE, mode: *const c_char) {
+/// The path, if the directory that it starts at is the working directory.
+fn from_here(at: c_int, path: *const c_char) -> *const c_char {
+    match at {
+        libc::AT_FDCWD => path,
+        _ => ptr::null(),
+    }
+}
+
+/// A stream was opened by a path, or none, in a mode of fopen(3).
+unsafe fn stream(stream: *mut FILE, path: *const c_char, mode: *const c_char) {
     if stream.is_null() {
         return;
     }
@@ -56,7 +65,7 @@ unsafe fn stream(stream: *mut FILE, mode: *const c_char) {
     } else {
         libc::O_RDONLY
     };
-    files::opened(unsafe { number_of(stream) }, flags);
+    unsafe { files::opened(number_of(stream), flags, path) };
 }
 
 unsafe fn number_of(stream: *mut FILE) -> c_int {
@@ -72,7 +81,7 @@ macro_rules! streams {
         unsafe extern "C-unwind" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
             unsafe {
                 let opened = real!($name(path => *const c_char, mode => *const c_char) -> *mut FILE);
-                stream(opened, mode);
+                stream(opened, path, mode);
                 opened
             }
         }
@@ -119,7 +128,7 @@ macro_rules! again {
                 let opened = closing!(was, real!($name(
                     path => *const c_char, mode => *const c_char, before => *mut FILE
                 ) -> *mut FILE));
-                stream(opened, mode);
+                stream(opened, path, mode);
                 opened
             }
         }

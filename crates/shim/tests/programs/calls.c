@@ -435,6 +435,24 @@ CALL(renamed_while_open) {
     int fd = new_file(0);
     OK(rename("n", "d/m")), OK(rename("d", "dd")), put_and_close(fd);
 }
+CALL(elsewhere_while_open) {
+    int fd = new_file(0);
+    OK(chdir("d")), put_and_close(fd);
+}
+CALL(same_name_elsewhere) {
+    int fd = new_file(0), other;
+    OK(chdir("d")), other = new_file(0);
+    put_and_close(fd), put_and_close(other);
+}
+CALL(link_in_its_place) {
+    int fd = new_file(0);
+    OK(rename("n", "d/m")), OK(symlink("d/m", "n")), put_and_close(fd);
+}
+CALL(directory_renamed) {
+    OK(chdir("d"));
+    int fd = new_file(0);
+    OK(rename("../d", "../dd")), OK(symlink("dd", "../d")), OK(chdir("../d")), put_and_close(fd);
+}
 CALL(removed_while_open) {
     int fd = new_file(0);
     OK(unlink("n")), put_and_close(fd);
@@ -508,7 +526,8 @@ static const struct { const char *name; void (*call)(void); } ROWS[] = {
     ROW(memory_until_exec), ROW(memory_synced), ROW(memory_moved), ROW(memory_covered), ROW(memory_private),
     ROW(names_made), ROW(names_not_made), ROW(names_removed), ROW(removed_by_c), ROW(names_changed),
     ROW(left_whiteout), ROW(came_and_went), ROW(linked_from_elsewhere), ROW(socket_named), ROW(path_forms),
-    ROW(renamed_while_open), ROW(removed_while_open), ROW(other_name_while_open), ROW(named_as_if_deleted),
+    ROW(renamed_while_open), ROW(elsewhere_while_open), ROW(same_name_elsewhere), ROW(link_in_its_place),
+    ROW(directory_renamed), ROW(removed_while_open), ROW(other_name_while_open), ROW(named_as_if_deleted),
     ROW(odd_names), ROW(too_deep), ROW(beside), ROW(modes), ROW(owners), ROW(times), ROW(extended), ROW(by_proc),
 };
 
