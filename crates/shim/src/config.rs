@@ -15,7 +15,7 @@
 //! it in the place of the old one, which it marks; nothing of a file is ever cut off or changed but
 //! the number at 8.
 
-use crate::sys::{self, PATH_MAX};
+use crate::sys::{self, File, PATH_MAX};
 use core::ffi::{CStr, c_char};
 use core::ptr;
 use core::slice;
@@ -40,7 +40,7 @@ const SPOOL: usize = 128;
 const GAPS: usize = 640;
 const TREES: usize = 1152;
 /// Files are no longer.
-const FILE_BYTES_MAX: i64 = 1 << 20;
+const FILE_BYTES_MAX: u64 = 1 << 20;
 /// A process that has found no file looks again so often at most.
 const ABSENT_SECONDS: i64 = 1;
 
@@ -207,7 +207,7 @@ fn next_generation(map: Map, bytes: usize) {
     }
     // Now, since a process that may have no more descriptors has gaps above all.
     let needed = map.tree_count() * size_of::<u64>();
-    let is_enough = |stat: &libc::stat| is_regular(stat) && stat.st_size >= needed as i64;
+    let is_enough = |file: &File| file.is(libc::S_IFREG) && file.bytes >= needed as u64;
     let gaps = mapped(
         map.text(GAPS),
         libc::PROT_READ | libc::PROT_WRITE,
@@ -224,34 +224,30 @@ fn next_generation(map: Map, bytes: usize) {
 fn mapped(
     place: *const c_char,
     protection: i32,
-    is_right: impl Fn(&libc::stat) -> bool,
+    is_right: impl Fn(&File) -> bool,
 ) -> Option<(*mut u8, usize)> {
     let access = match protection & libc::PROT_WRITE {
         0 => libc::O_RDONLY,
         _ => libc::O_RDWR | libc::O_NOFOLLOW,
     };
     let fd = sys::open(place, access)?;
-    let stat = sys::fstat(fd).filter(|stat| is_right(stat) && stat.st_size <= FILE_BYTES_MAX);
-    let mapped = stat.and_then(|stat| {
-        let bytes = stat.st_size as usize;
+    let file = sys::fstat(fd).filter(|file| is_right(file) && file.bytes <= FILE_BYTES_MAX);
+    let mapped = file.and_then(|file| {
+        let bytes = file.bytes as usize;
         sys::map(fd, bytes, protection).map(|at| (at, bytes))
     });
     sys::close(fd);
     mapped
 }
 
-fn is_regular(stat: &libc::stat) -> bool {
-    stat.st_mode & libc::S_IFMT == libc::S_IFREG
-}
-
 /// A file of root or of this user that nobody else writes.
-fn is_trusted(stat: &libc::stat) -> bool {
+fn is_trusted(file: &File) -> bool {
     // SAFETY: it takes nothing.
     let own = unsafe { libc::geteuid() };
-    is_regular(stat)
-        && (stat.st_uid == 0 || stat.st_uid == own)
-        && stat.st_mode & 0o022 == 0
-        && stat.st_size >= TREES as i64
+    file.is(libc::S_IFREG)
+        && (file.owner == 0 || file.owner == own)
+        && file.mode & 0o022 == 0
+        && file.bytes >= TREES as u64
 }
 
 impl Map {

@@ -11,7 +11,7 @@ use crate::linked;
 use crate::nearby;
 use crate::paths::{self, Where};
 use crate::process;
-use crate::sys;
+use crate::sys::{self, File};
 use crate::tell::{self, Kind};
 use core::ops::Range;
 use core::ptr;
@@ -115,20 +115,20 @@ unsafe fn written(fd: c_int, path: *const c_char) {
 }
 
 /// Marks a descriptor of a file in one of the trees, and says which opening it is of.
-fn mark(map: &Map, fd: c_int) -> Option<(u32, libc::stat)> {
-    let stat = sys::fstat(fd)?;
-    let is_elsewhere = stat.st_mode & libc::S_IFMT != libc::S_IFREG || !map.has_device(stat.st_dev);
+fn mark(map: &Map, fd: c_int) -> Option<(u32, File)> {
+    let file = sys::fstat(fd)?;
+    let is_elsewhere = !file.is(libc::S_IFREG) || !map.has_device(file.device);
     if is_elsewhere || process::is_borrowed() {
         return None;
     }
     if slot(fd).is_none() {
         // Its end will not be seen.
-        map.count_gap(Gap::On(stat.st_dev));
+        map.count_gap(Gap::On(file.device));
         return None;
     }
     let of = LAST.fetch_add(1, Relaxed) | 1 << 31;
     put(fd, of);
-    Some((of, stat))
+    Some((of, file))
 }
 
 fn put(fd: c_int, of: u32) {
@@ -233,10 +233,10 @@ fn found(fd: c_int, of: u32) -> Option<(usize, usize)> {
 
 /// A file without the name that it was opened by may have got one since, or have had others.
 fn by_other_name(map: &Map, (fd, of): (c_int, u32), buffer: &mut Buffer) -> Option<usize> {
-    let file = sys::fstat(fd).filter(|file| file.st_nlink > 0)?;
+    let file = sys::fstat(fd).filter(|file| file.names > 0)?;
     let len = linked::name_of(of, &file, buffer);
-    if len.is_none() && map.has_device(file.st_dev) {
-        map.count_gap(Gap::On(file.st_dev));
+    if len.is_none() && map.has_device(file.device) {
+        map.count_gap(Gap::On(file.device));
     }
     len
 }
@@ -252,8 +252,8 @@ pub fn path_of(map: &Map, fd: c_int, buffer: &mut Buffer) -> Where {
 
 /// Something has happened to a file, and it cannot be told where that is.
 fn in_doubt(map: &Map, fd: c_int) {
-    if let Some(stat) = sys::fstat(fd).filter(|stat| map.has_device(stat.st_dev)) {
-        map.count_gap(Gap::On(stat.st_dev));
+    if let Some(file) = sys::fstat(fd).filter(|file| map.has_device(file.device)) {
+        map.count_gap(Gap::On(file.device));
     }
 }
 

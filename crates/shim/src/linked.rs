@@ -5,7 +5,7 @@ use crate::buffers::{self, Buffer};
 use crate::paths::{self, Last};
 use crate::places::{Fate, Places};
 use crate::process;
-use crate::sys;
+use crate::sys::{self, File};
 use crate::tell::{self, Named};
 use libc::c_int;
 
@@ -61,7 +61,7 @@ pub unsafe fn named(of: u32, to: Named) {
 }
 
 /// Puts the name of an opening into a buffer, if it is still that of this file.
-pub fn name_of(of: u32, file: &libc::stat, buffer: &mut Buffer) -> Option<usize> {
+pub fn name_of(of: u32, file: &File, buffer: &mut Buffer) -> Option<usize> {
     let mut found = None;
     ALL.each(
         |key, _| of != 0 && key == of as usize,
@@ -74,7 +74,7 @@ pub fn name_of(of: u32, file: &libc::stat, buffer: &mut Buffer) -> Option<usize>
     let room = tell::room(buffer);
     *room.get_mut(len)? = 0;
     let there = sys::lstat(libc::AT_FDCWD, room.as_ptr().cast())?;
-    paths::is_same(&there, file).then_some(len)
+    there.is_same(file).then_some(len)
 }
 
 /// An opening is over.

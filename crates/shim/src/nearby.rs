@@ -6,7 +6,7 @@
 //! directory is asked for anew, it has no links, and the name is looked at without following one.
 
 use crate::paths::{self, Where};
-use crate::sys;
+use crate::sys::{self, File};
 use core::cell::UnsafeCell;
 use libc::{c_char, c_int};
 
@@ -49,7 +49,7 @@ fn place(fd: c_int) -> Option<*mut Name> {
 ///
 /// # Safety
 /// The path ends, or is null.
-pub unsafe fn opened(fd: c_int, of: u32, file: &libc::stat, path: *const c_char) {
+pub unsafe fn opened(fd: c_int, of: u32, file: &File, path: *const c_char) {
     // SAFETY: by the caller.
     let name = unsafe { sys::bytes(path) };
     let is_short = !name.is_empty() && name.len() < NAME_BYTES_MAX;
@@ -65,7 +65,7 @@ pub unsafe fn opened(fd: c_int, of: u32, file: &libc::stat, path: *const c_char)
         .skip(end)
         .take(1)
         .for_each(|byte| *byte = 0);
-    (place.of, place.device, place.inode) = (of, file.st_dev, file.st_ino);
+    (place.of, place.device, place.inode) = (of, file.device, file.inode);
 }
 
 /// Writes the path of an opening, if it is still where it was found; none if it has to be asked for.
@@ -86,6 +86,6 @@ pub fn path_of(fd: c_int, of: u32, into: &mut [u8]) -> Option<usize> {
     *into.get_mut(end)? = 0;
     // By its whole path, since another thread may change the working directory meanwhile.
     let found = sys::lstat(libc::AT_FDCWD, into.as_ptr().cast())?;
-    let is_there = (found.st_dev, found.st_ino) == (name.device, name.inode);
+    let is_there = (found.device, found.inode) == (name.device, name.inode);
     is_there.then_some(end)
 }

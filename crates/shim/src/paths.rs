@@ -104,12 +104,7 @@ fn is_called_so(fd: c_int, into: &mut [u8], len: usize) -> bool {
     let found = sys::lstat(libc::AT_FDCWD, into.as_ptr().cast());
     found
         .zip(sys::fstat(fd))
-        .is_some_and(|(there, open)| is_same(&there, &open))
-}
-
-/// Whether two are one file.
-pub fn is_same(one: &libc::stat, other: &libc::stat) -> bool {
-    one.st_ino == other.st_ino && one.st_dev == other.st_dev
+        .is_some_and(|(there, open)| there.is_same(&open))
 }
 
 /// What `path`, as a call takes it together with the directory `at`, is; none if it cannot be told.

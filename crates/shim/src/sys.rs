@@ -4,7 +4,7 @@
 
 use core::mem::MaybeUninit;
 use core::ptr;
-use libc::{c_char, c_int, c_long, c_void, stat};
+use libc::{c_char, c_int, c_long, c_uint, c_void};
 
 /// The longest path, its end included (limits.h, `PATH_MAX`).
 pub const PATH_MAX: usize = 4096;
@@ -68,22 +68,88 @@ pub fn getcwd(into: &mut [u8]) -> Option<usize> {
     usize::try_from(count).ok()?.checked_sub(1)
 }
 
-pub fn fstat(fd: c_int) -> Option<stat> {
-    stat_of(fd, c"".as_ptr(), libc::AT_EMPTY_PATH)
+/// What is asked of a file.
+///
+/// Not its times: since Linux 6.13, the next write after somebody has looked at them gives the file
+/// others, which costs more than all that this library does (multigrain timestamps). And not what
+/// another host would have to be asked for: what is known here will do.
+#[derive(Clone, Copy)]
+pub struct File {
+    /// Kind and permissions, as in inode(7).
+    pub mode: u32,
+    pub owner: u32,
+    pub bytes: u64,
+    pub device: u64,
+    pub inode: u64,
+    /// How many names it has.
+    pub names: u64,
+}
+
+impl File {
+    /// Whether it is of a kind, such as `S_IFREG`.
+    pub fn is(&self, kind: u32) -> bool {
+        self.mode & libc::S_IFMT == kind
+    }
+
+    /// Whether two are one file.
+    pub fn is_same(&self, other: &File) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+}
+
+/// What is open as a descriptor.
+pub fn fstat(fd: c_int) -> Option<File> {
+    file_at(fd, c"".as_ptr(), libc::AT_EMPTY_PATH)
 }
 
 /// What stands at a path; of a link the link itself.
-pub fn lstat(at: c_int, path: *const c_char) -> Option<stat> {
-    stat_of(at, path, libc::AT_SYMLINK_NOFOLLOW)
+pub fn lstat(at: c_int, path: *const c_char) -> Option<File> {
+    file_at(at, path, libc::AT_SYMLINK_NOFOLLOW)
 }
 
-fn stat_of(at: c_int, path: *const c_char, flags: c_int) -> Option<stat> {
-    let mut stat = MaybeUninit::<stat>::uninit();
+fn file_at(at: c_int, path: *const c_char, flags: c_int) -> Option<File> {
+    const WANTED: c_uint = libc::STATX_TYPE
+        | libc::STATX_MODE
+        | libc::STATX_UID
+        | libc::STATX_SIZE
+        | libc::STATX_INO
+        | libc::STATX_NLINK;
+    let mut found = MaybeUninit::<libc::statx>::uninit();
+    let how = flags | libc::AT_STATX_DONT_SYNC;
     // SAFETY: the path ends, and the kernel fills the rest if it succeeds.
-    unsafe {
-        let done = libc::syscall(libc::SYS_newfstatat, at, path, stat.as_mut_ptr(), flags);
-        (done == 0).then(|| stat.assume_init())
-    }
+    let found = unsafe {
+        match libc::syscall(libc::SYS_statx, at, path, how, WANTED, found.as_mut_ptr()) {
+            0 => found.assume_init(),
+            _ if [libc::ENOSYS, libc::EPERM].contains(&errno()) => return older(at, path, flags),
+            _ => return None,
+        }
+    };
+    Some(File {
+        mode: found.stx_mode.into(),
+        owner: found.stx_uid,
+        bytes: found.stx_size,
+        device: libc::makedev(found.stx_dev_major, found.stx_dev_minor),
+        inode: found.stx_ino,
+        names: found.stx_nlink.into(),
+    })
+}
+
+/// For Linux before 4.11, and where a filter of system calls does not know statx(2).
+fn older(at: c_int, path: *const c_char, flags: c_int) -> Option<File> {
+    let mut found = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the path ends, and the kernel fills the rest if it succeeds.
+    let found = unsafe {
+        let done = libc::syscall(libc::SYS_newfstatat, at, path, found.as_mut_ptr(), flags);
+        (done == 0).then(|| found.assume_init())
+    }?;
+    Some(File {
+        mode: found.st_mode,
+        owner: found.st_uid,
+        bytes: found.st_size as u64,
+        device: found.st_dev,
+        inode: found.st_ino,
+        names: u64::from(found.st_nlink as u32),
+    })
 }
 
 pub fn fcntl(fd: c_int, command: c_int, value: c_long) -> c_int {

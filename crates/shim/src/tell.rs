@@ -19,7 +19,7 @@ use crate::buffers::{self, Buffer};
 use crate::config::{Gap, Map, watched};
 use crate::paths::{self, Last};
 use crate::process;
-use crate::sys::{self, PATH_MAX};
+use crate::sys::{self, File, PATH_MAX};
 use core::mem::{offset_of, zeroed};
 use core::ops::Range;
 use core::sync::atomic::{
@@ -32,7 +32,7 @@ const RECORD: usize = 10;
 /// Where the path stands in a buffer: behind all that may stand before it.
 const PATH: usize = RECORD + 4;
 /// The file grows no longer.
-const SPOOL_BYTES_MAX: i64 = 64 << 20;
+const SPOOL_BYTES_MAX: u64 = 64 << 20;
 /// Descriptors are nobody's before they are as high, where so many may be open. Tables of those
 /// that are much higher cost a process, and each of its children, time and memory.
 const DESCRIPTORS: u64 = 1024;
@@ -77,7 +77,7 @@ impl Named {
     fn count_gap(self) {
         let Some(map) = watched() else { return };
         let found = sys::lstat(self.at, self.path);
-        map.count_gap(found.map_or(Gap::Anywhere, |stat| Gap::On(stat.st_dev)));
+        map.count_gap(found.map_or(Gap::Anywhere, |file| Gap::On(file.device)));
     }
 }
 
@@ -218,9 +218,7 @@ pub fn is_own(fd: c_int) -> bool {
 /// The descriptor of the socket, if it still is one.
 fn own_socket() -> Option<c_int> {
     let fd = SOCKET.load(Acquire);
-    let is_own = |stat: libc::stat| {
-        stat.st_mode & libc::S_IFMT == libc::S_IFSOCK && stat.st_ino == INODE.load(Relaxed)
-    };
+    let is_own = |file: File| file.is(libc::S_IFSOCK) && file.inode == INODE.load(Relaxed);
     (fd >= 0 && sys::fstat(fd).is_some_and(is_own)).then_some(fd)
 }
 
@@ -236,7 +234,7 @@ fn socket(map: &Map, is_new: bool) -> Option<c_int> {
         return None;
     }
     let fd = connected(map)?;
-    let Some(stat) = sys::fstat(fd) else {
+    let Some(file) = sys::fstat(fd) else {
         sys::close(fd);
         return None;
     };
@@ -246,7 +244,7 @@ fn socket(map: &Map, is_new: bool) -> Option<c_int> {
         sys::close(fd);
         return Some(before);
     }
-    INODE.store(stat.st_ino, Relaxed);
+    INODE.store(file.inode, Relaxed);
     match SOCKET.compare_exchange(before, fd, Release, Relaxed) {
         Ok(_) => Some(fd),
         Err(other) => {
@@ -331,9 +329,7 @@ fn is_spooled(map: &Map, buffer: &mut Buffer, message: Range<usize>) -> bool {
         None
     };
     let Some(fd) = opened else { return false };
-    let is_room = |stat: libc::stat| {
-        stat.st_mode & libc::S_IFMT == libc::S_IFREG && stat.st_size < SPOOL_BYTES_MAX
-    };
+    let is_room = |file: File| file.is(libc::S_IFREG) && file.bytes < SPOOL_BYTES_MAX;
     let is_written = sys::fstat(fd).is_some_and(is_room)
         && sys::write(fd, buffer.get(..message.end).unwrap_or_default());
     sys::close(fd);
