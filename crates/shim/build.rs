@@ -21,7 +21,11 @@ fn main() {
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     std::fs::write(folder.join("libgcc_s.so"), "INPUT(-lgcc_eh)\n").expect("write it");
     println!("cargo::rustc-link-search=native={}", folder.display());
-    for word in ["-fuse-ld=bfd", "-Wl,-soname,libdriftless_shim.so"] {
+    for word in [
+        "-fuse-ld=bfd",
+        "-Wl,-soname,libdriftless_shim.so",
+        "-Wl,-z,noseparate-code",
+    ] {
         println!("cargo::rustc-cdylib-link-arg={word}");
     }
     if std::env::var_os(OLD).is_some() {

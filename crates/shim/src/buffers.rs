@@ -21,8 +21,10 @@ struct All(UnsafeCell<[[u8; SIZE]; COUNT]>);
 unsafe impl Sync for All {}
 
 static ALL: All = All(UnsafeCell::new([[0; SIZE]; COUNT]));
+#[unsafe(link_section = ".data")]
 static TAKEN: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 /// The thread that has each ([`sys::own_thread`]).
+#[unsafe(link_section = ".data")]
 static OWNERS: [AtomicUsize; COUNT] = [const { AtomicUsize::new(0) }; COUNT];
 
 /// A buffer, until it goes.

@@ -79,6 +79,7 @@ struct Generation {
     gaps: AtomicPtr<u8>,
 }
 
+#[unsafe(link_section = ".data")]
 static GENERATION: [Generation; GENERATIONS] = [const {
     Generation {
         at: AtomicPtr::new(ptr::null_mut()),
@@ -87,10 +88,14 @@ static GENERATION: [Generation; GENERATIONS] = [const {
     }
 }; GENERATIONS];
 /// The number of the last generation; 0 before the first.
+#[unsafe(link_section = ".data")]
 static LAST: AtomicU32 = AtomicU32::new(0);
 /// Where to look; null if nothing is to be announced.
+#[unsafe(link_section = ".data")]
 static PLACE_IN_USE: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+#[unsafe(link_section = ".data")]
 static NEXT_LOOK: AtomicI64 = AtomicI64::new(0);
+#[unsafe(link_section = ".data")]
 static IS_BUSY: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
@@ -115,7 +120,7 @@ pub fn begin() -> bool {
         kept_text(named)
     };
     PLACE_IN_USE.store(place, Relaxed);
-    let _known_by_now = later();
+    open(place);
     true
 }
 
@@ -124,6 +129,7 @@ fn kept_text(text: *const c_char) -> *mut c_char {
     struct Text(core::cell::UnsafeCell<[u8; 512]>);
     // SAFETY: it is written once, before the program has threads.
     unsafe impl Sync for Text {}
+    #[unsafe(link_section = ".data")]
     static TEXT: Text = Text(core::cell::UnsafeCell::new([0; 512]));
     // SAFETY: as above; values of variables end.
     unsafe {
@@ -136,6 +142,11 @@ fn kept_text(text: *const c_char) -> *mut c_char {
 /// A child of fork(2) has not the thread that was about to map a file.
 pub fn forked() {
     IS_BUSY.store(false, Relaxed);
+}
+
+/// Whether there is a map by now.
+pub fn is_known() -> bool {
+    known().is_some()
 }
 
 /// What to announce, if anything.

@@ -23,16 +23,20 @@ const TRACKED: usize = 65_536;
 /// Copies of a descriptor are looked for among so many.
 const COPIES: usize = 64;
 /// Descriptors that a program begins with may be written through if they are below this number.
-const INHERITED: c_int = 20;
+const INHERITED: usize = 20;
 
 /// Of each descriptor the opening that it is of; 0 if nothing was written through it.
 static OPENING: [AtomicU32; TRACKED] = [const { AtomicU32::new(0) }; TRACKED];
+#[unsafe(link_section = ".data")]
 static LAST: AtomicU32 = AtomicU32::new(0);
 /// No descriptor from here on was ever marked.
+#[unsafe(link_section = ".data")]
 static BOUND: AtomicUsize = AtomicUsize::new(0);
 /// Whether those were looked at that the program began with.
+#[unsafe(link_section = ".data")]
 static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 /// Whether a marked descriptor was ever copied.
+#[unsafe(link_section = ".data")]
 static HAS_COPIES: AtomicBool = AtomicBool::new(false);
 
 fn slot(fd: c_int) -> Option<&'static AtomicU32> {
@@ -148,7 +152,8 @@ fn forget(fd: c_int) {
 pub fn begin() {
     let Some(map) = watched() else { return };
     HAS_BEGUN.store(true, Relaxed);
-    for fd in (0..INHERITED).filter(|fd| !is_marked(*fd)) {
+    let open = (0..).zip(sys::open_among_first::<INHERITED>());
+    for (fd, _) in open.filter(|(fd, is_open)| *is_open && !is_marked(*fd)) {
         let flags = sys::fcntl(fd, libc::F_GETFL, 0);
         if flags >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY {
             let _of = mark(&map, fd);
@@ -303,7 +308,7 @@ pub fn has_any() -> bool {
 pub fn replaced() {
     for (fd, of) in marked(&(0..TRACKED)) {
         let is_closed = || sys::fcntl(fd, libc::F_GETFD, 0) & libc::FD_CLOEXEC != 0;
-        if (fd >= INHERITED || is_closed())
+        if (fd >= INHERITED as c_int || is_closed())
             && let Some((number, len)) = found(fd, of)
         {
             tell::send_one(Kind::Written, Buffer::of(number), len);

@@ -22,7 +22,9 @@ extern "C" fn begin() {
             // The first one that is registered is called last.
             at_quick_exit(ends);
         }
-        files::begin();
+        if config::is_known() {
+            files::begin();
+        }
     });
 }
 

@@ -7,10 +7,14 @@ use crate::places::{Fate, Places};
 use crate::process;
 use crate::sys::{self, File};
 use crate::tell::{self, Named};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use libc::c_int;
 
 /// Names, by the opening that they are of.
 static ALL: Places<32> = Places::new();
+/// How many there are.
+#[unsafe(link_section = ".data")]
+static KNOWN: AtomicUsize = AtomicUsize::new(0);
 
 /// The descriptor that linkat(2) gives a name to, if it is called for one.
 ///
@@ -55,7 +59,8 @@ pub unsafe fn named(of: u32, to: Named) {
         let path = unsafe { sys::bytes(to.path) };
         if let Some(len) = paths::resolve(to.at, path, Last::Keep, tell::room(&mut buffer)) {
             // Without room, the file is in doubt when it is closed.
-            let _is_kept = ALL.keep(of as usize, 0, tell::path(&buffer, len));
+            let is_kept = ALL.keep(of as usize, 0, tell::path(&buffer, len));
+            KNOWN.fetch_add(usize::from(is_kept), Relaxed);
         }
     });
 }
@@ -79,7 +84,8 @@ pub fn name_of(of: u32, file: &File, buffer: &mut Buffer) -> Option<usize> {
 
 /// An opening is over.
 pub fn is_over(of: u32) {
-    if !ALL.is_empty() {
-        ALL.each(|key, _| key == of as usize, |_, _, _| Fate::Goes);
+    if KNOWN.load(Relaxed) > 0 {
+        let gone = ALL.each(|key, _| key == of as usize, |_, _, _| Fate::Goes);
+        KNOWN.fetch_sub(gone, Relaxed);
     }
 }

@@ -10,10 +10,14 @@ use crate::process;
 use crate::sys;
 use crate::tell::{self, Kind};
 use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use libc::{c_int, c_void};
 
 /// Mappings that are known at a time, by where they begin.
 static ALL: Places<128> = Places::new();
+/// How many there are.
+#[unsafe(link_section = ".data")]
+static KNOWN: AtomicUsize = AtomicUsize::new(0);
 
 /// A file that may be written was mapped, so that others see it.
 pub fn mapped(at: *mut c_void, len: usize, fd: c_int) {
@@ -29,15 +33,21 @@ pub fn mapped(at: *mut c_void, len: usize, fd: c_int) {
             return;
         };
         let path = tell::path(&buffer, bytes);
-        if !ALL.keep(at as usize, len, path) {
+        if !keep(at, len, path) {
             map.count_gap(map.tree_of(path).map_or(Gap::Anywhere, Gap::Of));
         }
     });
 }
 
+fn keep(at: *mut c_void, len: usize, path: &[u8]) -> bool {
+    let is_kept = ALL.keep(at as usize, len, path);
+    KNOWN.fetch_add(usize::from(is_kept), Relaxed);
+    is_kept
+}
+
 /// Whether nothing of this library's is there that could be unmapped.
 fn is_nothing_known() -> bool {
-    ALL.is_empty() || process::is_borrowed()
+    KNOWN.load(Relaxed) == 0 || process::is_borrowed()
 }
 
 /// A part of memory is no file's any more.
@@ -104,7 +114,7 @@ pub fn moved(from: *mut c_void, old_len: usize, to: *mut c_void, len: usize) {
                 };
             }
             // A part has moved away, or there are two now: both are known.
-            is_lost |= !ALL.keep(to as usize, len, path);
+            is_lost |= !keep(to, len, path);
             Fate::Stays
         });
         if let Some(map) = watched().filter(|_| is_lost) {
@@ -115,13 +125,13 @@ pub fn moved(from: *mut c_void, old_len: usize, to: *mut c_void, len: usize) {
 
 /// The process ends, or runs another program.
 pub fn end() {
-    if !ALL.is_empty() {
+    if KNOWN.load(Relaxed) > 0 {
         announce(|_, _| true, |_, _| Fate::Stays);
     }
 }
 
 fn announce(is_meant: impl Fn(usize, usize) -> bool, fate: impl Fn(usize, usize) -> Fate) {
-    ALL.each(is_meant, |key, len, path| {
+    let gone = ALL.each(is_meant, |key, len, path| {
         let said = buffers::take().and_then(|mut buffer| {
             let bytes = tell::put_path(&mut buffer, path)?;
             tell::send_one(Kind::Written, buffer, bytes);
@@ -132,4 +142,5 @@ fn announce(is_meant: impl Fn(usize, usize) -> bool, fate: impl Fn(usize, usize)
         }
         fate(key, len)
     });
+    KNOWN.fetch_sub(gone, Relaxed);
 }

@@ -32,7 +32,6 @@ unsafe impl Sync for Place {}
 /// Room for `COUNT` paths.
 pub struct Places<const COUNT: usize> {
     all: [Place; COUNT],
-    full: AtomicUsize,
 }
 
 impl<const COUNT: usize> Places<COUNT> {
@@ -46,12 +45,7 @@ impl<const COUNT: usize> Places<COUNT> {
                     path: UnsafeCell::new(([0; PATH_BYTES_MAX], 0)),
                 }
             }; COUNT],
-            full: AtomicUsize::new(0),
         }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.full.load(Relaxed) == 0
     }
 
     /// Remembers a path under a number, and with a length of anything; false if there is no room.
@@ -66,21 +60,20 @@ impl<const COUNT: usize> Places<COUNT> {
         kept.1 = path.len();
         place.key.store(key, Relaxed);
         place.len.store(len, Relaxed);
-        if is_kept {
-            self.full.fetch_add(1, Relaxed);
-        }
         place
             .state
             .store(if is_kept { FULL } else { FREE }, Release);
         is_kept
     }
 
-    /// Shows the paths whose number and length are meant, and does with each as is said.
+    /// Shows the paths whose number and length are meant, and does with each as is said. Returns how
+    /// many have gone.
     pub fn each(
         &self,
         is_meant: impl Fn(usize, usize) -> bool,
         mut shown: impl FnMut(usize, usize, &[u8]) -> Fate,
-    ) {
+    ) -> usize {
+        let mut gone = 0;
         for place in &self.all {
             let of = || (place.key.load(Relaxed), place.len.load(Relaxed));
             let (key, len) = of();
@@ -96,10 +89,9 @@ impl<const COUNT: usize> Places<COUNT> {
                 _ => Fate::Stays,
             };
             place.settle(&fate);
-            if matches!(fate, Fate::Goes) {
-                self.full.fetch_sub(1, Relaxed);
-            }
+            gone += usize::from(matches!(fate, Fate::Goes));
         }
+        gone
     }
 }
 

@@ -5,6 +5,7 @@ use crate::sys;
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 /// The process whose memory this is; 0 before it has begun.
+#[unsafe(link_section = ".data")]
 static OWN: AtomicI32 = AtomicI32::new(0);
 
 /// Whether this is a child that uses the memory of its parent.

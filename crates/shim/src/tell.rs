@@ -183,8 +183,10 @@ fn send(map: &Map, tree: usize, (kind, mut buffer, end): (Kind, Buffer, usize)) 
     }
 }
 
+#[unsafe(link_section = ".data")]
 static SOCKET: AtomicI32 = AtomicI32::new(-1);
 /// The inode of the socket: another descriptor may have its number by now.
+#[unsafe(link_section = ".data")]
 static INODE: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the agent has it.
