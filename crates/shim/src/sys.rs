@@ -202,12 +202,40 @@ pub fn write(fd: c_int, bytes: &[u8]) -> bool {
     usize::try_from(count) == Ok(bytes.len())
 }
 
-/// Sends a datagram whole and without waiting, and says whether it was taken.
+/// A local socket of datagrams (unix(7)).
+pub fn socket() -> Option<c_int> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: it takes numbers only.
+    let fd = unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) };
+    (fd >= 0).then_some(fd as c_int)
+}
+
+/// Whether a socket leads there now.
+pub fn connect(fd: c_int, to: &libc::sockaddr_un) -> bool {
+    let (to, bytes) = (ptr::from_ref(to), size_of::<libc::sockaddr_un>());
+    // SAFETY: the address is whole.
+    unsafe { libc::syscall(libc::SYS_connect, fd, to, bytes) == 0 }
+}
+
+/// Sends a datagram whole, to where its socket leads, and without waiting; says whether it was taken.
 pub fn send(fd: c_int, bytes: &[u8]) -> bool {
+    // SAFETY: there is no address.
+    unsafe { sent(fd, bytes, ptr::null(), 0) }
+}
+
+/// Sends a datagram whole and without waiting, and says whether it was taken.
+pub fn send_to(fd: c_int, bytes: &[u8], to: &libc::sockaddr_un) -> bool {
+    // SAFETY: the address is whole.
+    unsafe { sent(fd, bytes, to, size_of::<libc::sockaddr_un>()) }
+}
+
+/// # Safety
+/// The address has so many bytes.
+unsafe fn sent(fd: c_int, bytes: &[u8], to: *const libc::sockaddr_un, to_bytes: usize) -> bool {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    let (at, len, nobody) = (bytes.as_ptr(), bytes.len(), ptr::null::<c_void>());
-    // SAFETY: the bytes are there.
-    let count = unsafe { libc::syscall(libc::SYS_sendto, fd, at, len, flags, nobody, 0) };
+    let (at, len) = (bytes.as_ptr(), bytes.len());
+    // SAFETY: the bytes are there, and the address by the caller.
+    let count = unsafe { libc::syscall(libc::SYS_sendto, fd, at, len, flags, to, to_bytes) };
     usize::try_from(count) == Ok(len)
 }
 

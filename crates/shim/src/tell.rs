@@ -20,10 +20,10 @@ use crate::config::{Gap, Map, watched};
 use crate::paths::{self, Last};
 use crate::process;
 use crate::sys::{self, File, PATH_MAX};
-use core::mem::{offset_of, zeroed};
+use core::mem::zeroed;
 use core::ops::Range;
 use core::sync::atomic::{
-    AtomicI32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    AtomicBool, AtomicI32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 use libc::{c_char, c_int, c_long};
 
@@ -189,8 +189,16 @@ static SOCKET: AtomicI32 = AtomicI32::new(-1);
 #[unsafe(link_section = ".data")]
 static INODE: AtomicU64 = AtomicU64::new(0);
 
-/// Whether the agent has it.
+/// Whether this process, or one that it is a child of, has sent anything.
+#[unsafe(link_section = ".data")]
+static HAS_SPOKEN: AtomicBool = AtomicBool::new(false);
+
+/// Whether the agent has it. Many programs have one thing to say: a socket is kept from the second
+/// on.
 fn is_sent(map: &Map, message: &[u8]) -> bool {
+    if !HAS_SPOKEN.swap(true, Relaxed) {
+        return is_sent_once(map, message);
+    }
     for is_new in [false, true] {
         let Some(fd) = socket(map, is_new) else {
             return false;
@@ -277,7 +285,25 @@ pub fn let_go_within(numbers: &Range<usize>) {
     }
 }
 
+fn is_sent_once(map: &Map, message: &[u8]) -> bool {
+    let Some(fd) = sys::socket() else {
+        return false;
+    };
+    let is_sent = sys::send_to(fd, message, &address(map));
+    sys::close(fd);
+    is_sent
+}
+
 fn connected(map: &Map) -> Option<c_int> {
+    let fd = out_of_the_way(sys::socket()?);
+    if !sys::connect(fd, &address(map)) {
+        sys::close(fd);
+        return None;
+    }
+    Some(fd)
+}
+
+fn address(map: &Map) -> libc::sockaddr_un {
     // SAFETY: all zeros are an address.
     let mut address: libc::sockaddr_un = unsafe { zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
@@ -287,21 +313,7 @@ fn connected(map: &Map) -> Option<c_int> {
     for (to, from) in room.zip(path) {
         *to = *from as c_char;
     }
-    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: it takes numbers only.
-    let low = unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) as c_int };
-    if low < 0 {
-        return None;
-    }
-    let fd = out_of_the_way(low);
-    let bytes = offset_of!(libc::sockaddr_un, sun_path) + path.len().min(107) + 1;
-    // SAFETY: the address is whole.
-    let done = unsafe { libc::syscall(libc::SYS_connect, fd, &raw const address, bytes) };
-    if done != 0 {
-        sys::close(fd);
-        return None;
-    }
-    Some(fd)
+    address
 }
 
 /// Gives the socket a number where no program expects a descriptor of its own, if there is one.
