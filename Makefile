@@ -9,7 +9,7 @@
 
 PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \
 	openssh-server openssh-client iproute2 rabbitmq-server openssl sqlite3 \
-	bash dash ksh tcsh git perl python3
+	bash dash ksh tcsh git perl python3 openmpi-bin libopenmpi-dev
 
 FUZZ_SECONDS = 60
 CAMPAIGN_SEEDS = 5

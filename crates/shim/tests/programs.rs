@@ -336,3 +336,22 @@ fn a_static_program_is_not_seen() {
     assert!(agent.tree().join("n").exists());
     assert_eq!(agent.announced_set(), set(&[]));
 }
+
+#[test]
+fn a_program_of_several_processes_and_threads_is_seen() {
+    let mut agent = Agent::new();
+    let program = compiled("parallel", &["-fopenmp"]);
+    let mut command = agent.command("mpirun");
+    // Its own files are elsewhere.
+    command
+        .args(["--allow-run-as-root", "--oversubscribe", "-n", "2"])
+        .arg(program);
+    let output = command.output().expect("it starts");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::read(agent.tree().join("all")).expect("a file"), b"xx");
+    let all = agent.announced_set();
+    let expected = [
+        "w n0.0", "w n0.1", "w n0.2", "w n1.0", "w n1.1", "w n1.2", "w all",
+    ];
+    assert!(all.is_superset(&set(&expected)), "{all:?}");
+}

@@ -55,7 +55,10 @@ pub fn compiled(name: &str, words: &[&str]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
     let made = folder.join(format!("{name}-{}{}", std::process::id(), words.concat()));
-    let mut compiler = Command::new("cc");
+    let mut compiler = match name {
+        "parallel" => Command::new("mpicc"),
+        _ => Command::new("cc"),
+    };
     compiler.args(["-O1", "-w", "-pthread", "-o"]).arg(&made);
     compiler.arg(source.join(format!("{name}.c"))).args(words);
     let output = compiler.output().expect("a C compiler");
