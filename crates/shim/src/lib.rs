@@ -21,7 +21,6 @@
 //! - [`process`], [`life`]: whose memory this is; the beginning and the end of a process
 //! - [`calls`]: the functions that stand in the place of the C library's
 #![allow(unsafe_code, reason = "it stands between programs and their C library")]
-#![cfg_attr(panic = "abort", no_std)]
 
 mod buffers;
 mod calls;
@@ -37,20 +36,3 @@ mod process;
 mod real;
 mod sys;
 mod tell;
-
-// For a crate without the standard library nothing is linked.
-#[link(name = "c")]
-unsafe extern "C" {}
-
-/// There is nothing to be told, and nobody to tell.
-#[cfg(panic = "abort")]
-#[panic_handler]
-fn panicked(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: it takes nothing, and does not come back.
-    unsafe { libc::abort() }
-}
-
-/// What the core library names for the end of its own panics; nothing unwinds here.
-#[cfg(panic = "abort")]
-#[unsafe(no_mangle)]
-extern "C" fn rust_eh_personality() {}

@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{Agent, compiled};
+use common::{Agent, compiled, library, library_for_old_systems};
+use std::path::Path;
 
 /// The call, what is announced, and the gaps.
 const ROWS: &[(&str, &[&str], u64)] = &[
@@ -194,10 +195,16 @@ fn the_table_has_each_call_of_the_program() {
 
 #[test]
 fn a_thread_that_is_cancelled_in_close_announces_first() {
+    for library in [library(), library_for_old_systems()] {
+        cancelled_in_close(&library);
+    }
+}
+
+fn cancelled_in_close(library: &Path) {
     let mut agent = Agent::new();
-    let program = compiled("calls", &[]);
-    let output = agent.command(&program).arg("cancelled_in_close").output();
-    let output = output.expect("it starts");
+    let mut command = agent.command(compiled("calls", &[]));
+    command.arg("cancelled_in_close").env("LD_PRELOAD", library);
+    let output = command.output().expect("it starts");
     assert!(output.status.success(), "{output:?}");
     let announced = agent.announced();
     assert_eq!(announced.gaps, 0);
