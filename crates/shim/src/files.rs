@@ -19,14 +19,14 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use libc::{c_char, c_int};
 
 /// Descriptors that are told apart.
-const TRACKED: usize = 65_536;
+const DESCRIPTORS_MAX: usize = 65_536;
 /// Copies of a descriptor are looked for among so many.
-const COPIES: usize = 64;
+const COPIES_MAX: usize = 64;
 /// Descriptors that a program begins with may be written through if they are below this number.
-const INHERITED: usize = 20;
+const INHERITED_MAX: usize = 20;
 
 /// Of each descriptor the opening that it is of; 0 if nothing was written through it.
-static OPENING: [AtomicU32; TRACKED] = [const { AtomicU32::new(0) }; TRACKED];
+static OPENING: [AtomicU32; DESCRIPTORS_MAX] = [const { AtomicU32::new(0) }; DESCRIPTORS_MAX];
 #[unsafe(link_section = ".data")]
 static LAST: AtomicU32 = AtomicU32::new(0);
 /// No descriptor from here on was ever marked.
@@ -152,7 +152,7 @@ fn forget(fd: c_int) {
 pub fn begin() {
     let Some(map) = watched() else { return };
     HAS_BEGUN.store(true, Relaxed);
-    let open = (0..).zip(sys::open_among_first::<INHERITED>());
+    let open = (0..).zip(sys::open_among_first::<INHERITED_MAX>());
     for (fd, _) in open.filter(|(fd, is_open)| *is_open && !is_marked(*fd)) {
         let flags = sys::fcntl(fd, libc::F_GETFL, 0);
         if flags >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY {
@@ -180,7 +180,7 @@ fn has_copy(of: u32) -> bool {
     if !HAS_COPIES.load(Relaxed) {
         return false;
     }
-    let mut copies = OPENING.iter().take(COPIES);
+    let mut copies = OPENING.iter().take(COPIES_MAX);
     copies.any(|other| other.load(Relaxed) == of)
 }
 
@@ -300,15 +300,15 @@ fn marked(numbers: &Range<usize>) -> impl Iterator<Item = (c_int, u32)> {
 
 /// Whether anything may have been written that is not closed yet.
 pub fn has_any() -> bool {
-    marked(&(0..TRACKED)).next().is_some()
+    marked(&(0..DESCRIPTORS_MAX)).next().is_some()
 }
 
 /// Another program is about to take the place of this one: what it does not get is closed then, and
 /// it does not look at all that it gets. The marks stay, since the call may fail.
 pub fn replaced() {
-    for (fd, of) in marked(&(0..TRACKED)) {
+    for (fd, of) in marked(&(0..DESCRIPTORS_MAX)) {
         let is_closed = || sys::fcntl(fd, libc::F_GETFD, 0) & libc::FD_CLOEXEC != 0;
-        if (fd >= INHERITED as c_int || is_closed())
+        if (fd >= INHERITED_MAX as c_int || is_closed())
             && let Some((number, len)) = found(fd, of)
         {
             tell::send_one(Kind::Written, Buffer::of(number), len);

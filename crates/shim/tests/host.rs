@@ -56,6 +56,20 @@ fn threads_that_write_at_once_are_all_heard() {
 }
 
 #[test]
+fn children_of_threads_that_write_are_all_heard() {
+    let mut agent = Agent::new();
+    host(&agent, "forking_threads");
+    let announced = agent.announced();
+    let of = |text: &str| announced.all.iter().filter(|one| *one == text).count();
+    for number in 0..8 {
+        assert_eq!(of(&format!("w c{number}")), 40, "{number}");
+        // A child may have what another thread was about to close, and announces that as well.
+        assert!(of(&format!("w p{number}")) >= 40, "{number}");
+    }
+    assert_eq!(announced.gaps, 0);
+}
+
+#[test]
 fn a_program_that_closes_all_descriptors_closes_none_of_the_library() {
     let mut agent = Agent::new();
     host(&agent, "closes_all");

@@ -58,6 +58,23 @@ static int threads(void) {
     return 0;
 }
 
+static void *forks_a_lot(void *number) {
+    char path[40], other[40];
+    snprintf(path, sizeof path, "p%ld", (long)number), snprintf(other, sizeof other, "c%ld", (long)number);
+    for (int n = 0; n < 40; n++) {
+        pid_t child = fork();
+        if (child == 0) write_file(other), _exit(0);
+        write_file(path), IS(waitpid(child, &(int){0}, 0) == child);
+    }
+    return NULL;
+}
+static int forking_threads(void) {
+    pthread_t all[8];
+    for (long n = 0; n < 8; n++) IS(pthread_create(&all[n], NULL, forks_a_lot, (void *)n) == 0);
+    for (int n = 0; n < 8; n++) IS(pthread_join(all[n], NULL) == 0);
+    return 0;
+}
+
 static int closes_all(void) {
     // What the tests have open.
     for (int fd = 3; fd < 1024; fd++) close(fd);
@@ -119,6 +136,7 @@ int main(int count, char **words) {
     const char *name = count > 1 ? words[1] : "";
     if (!strcmp(name, "errno")) return errno_is_kept();
     if (!strcmp(name, "threads")) return threads();
+    if (!strcmp(name, "forking_threads")) return forking_threads();
     if (!strcmp(name, "closes_all")) return closes_all();
     if (!strcmp(name, "takes_all")) return takes_all();
     if (!strcmp(name, "signals")) return signals();
