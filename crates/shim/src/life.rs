@@ -37,11 +37,17 @@ pub unsafe extern "C" fn forked() {
     });
 }
 
+/// Whether this process ends with something written. Where it does not, no system call is made: a
+/// program may have given up all but a few (seccomp(2)).
+fn is_to_be_told() -> bool {
+    (files::has_any() || mapped::has_any()) && !process::is_borrowed()
+}
+
 /// What the program has left open is closed by the kernel. What it has not written of its streams
 /// is written after this, so it is written here.
 extern "C" fn end() {
     sys::quietly(|| {
-        if files::has_any() && !process::is_borrowed() {
+        if files::has_any() && is_to_be_told() {
             // SAFETY: it takes nothing.
             unsafe { fcloseall() };
         }
@@ -52,7 +58,7 @@ extern "C" fn end() {
 /// The process ends at once.
 pub extern "C" fn ends() {
     sys::quietly(|| {
-        if !process::is_borrowed() {
+        if is_to_be_told() {
             files::close_all(&(0..usize::MAX));
             mapped::end();
         }
@@ -62,7 +68,7 @@ pub extern "C" fn ends() {
 /// Another program is about to take the place of this one.
 pub fn replaced() {
     sys::quietly(|| {
-        if !process::is_borrowed() {
+        if is_to_be_told() {
             files::replaced();
             mapped::end();
         }

@@ -47,7 +47,7 @@ fn keep(at: *mut c_void, len: usize, path: &[u8]) -> bool {
 
 /// Whether nothing of this library's is there that could be unmapped.
 fn is_nothing_known() -> bool {
-    KNOWN.load(Relaxed) == 0 || process::is_borrowed()
+    !has_any() || process::is_borrowed()
 }
 
 /// A part of memory is no file's any more.
@@ -123,9 +123,14 @@ pub fn moved(from: *mut c_void, old_len: usize, to: *mut c_void, len: usize) {
     });
 }
 
+/// Whether any mapping is known.
+pub fn has_any() -> bool {
+    KNOWN.load(Relaxed) > 0
+}
+
 /// The process ends, or runs another program.
 pub fn end() {
-    if KNOWN.load(Relaxed) > 0 {
+    if has_any() {
         announce(|_, _| true, |_, _| Fate::Stays);
     }
 }
