@@ -5,10 +5,11 @@
 //! may have: an argument that was not passed is read from its register and not used, as the calling
 //! conventions of x86-64 and AArch64 under Linux allow.
 //!
-//! Not here: functions that the C library builds on others without a look at these, and what is seen
-//! of them all the same. `system`, `popen` and `posix_spawn` start programs that have this library
-//! themselves. `fdopen` has a descriptor that was marked when it was opened. `tmpfile` is a file that
-//! never has a name. FICLONE (ioctl(2)) writes to a file that is open for writing, as write(2) does.
+//! Not here: functions that the C library builds on others without a look at these, and what is
+//! seen of them all the same. `system`, `popen` and `posix_spawn` start programs that have this
+//! library themselves. `fdopen` has a descriptor that was marked when it was opened. `tmpfile` is a
+//! file that never has a name. FICLONE (ioctl(2)) writes to a file that is open for writing, as
+//! write(2) does.
 
 mod attributes;
 mod contents;

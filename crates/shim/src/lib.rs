@@ -6,9 +6,9 @@
 //! no cancellation points (pthreads(7)). What it announces is a hint: the agent looks for itself.
 //! What it cannot announce is a gap, which it counts.
 //!
-//! A program that does little pays most for its start, and there for pages of memory that it touches
-//! first: small values stand together, in the section of those that are not 0 (`link_section`), and
-//! apart from large tables.
+//! A program that does little pays most for its start, and there for pages of memory that it
+//! touches first: small values stand together, in the section of those that are not 0
+//! (`link_section`), and apart from large tables.
 //!
 //! No code of it panics, which a test of the library shows: so nothing of the standard library is
 //! left in it, and it needs the C library alone, whatever the rest of the workspace does when it

@@ -68,7 +68,8 @@ pub unsafe fn opened(fd: c_int, of: u32, file: &File, path: *const c_char) {
     (place.of, place.device, place.inode) = (of, file.device, file.inode);
 }
 
-/// Writes the path of an opening, if it is still where it was found; none if it has to be asked for.
+/// Writes the path of an opening, if it is still where it was found; none if it has to be asked
+/// for.
 pub fn path_of(fd: c_int, of: u32, into: &mut [u8]) -> Option<usize> {
     let place = place(fd)?;
     // SAFETY: as said of the names.

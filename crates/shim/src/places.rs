@@ -66,8 +66,8 @@ impl<const COUNT: usize> Places<COUNT> {
         is_kept
     }
 
-    /// Shows the paths whose number and length are meant, and does with each as is said. Returns how
-    /// many have gone.
+    /// Shows the paths whose number and length are meant, and does with each as is said. Returns
+    /// how many have gone.
     pub fn each(
         &self,
         is_meant: impl Fn(usize, usize) -> bool,

@@ -217,7 +217,8 @@ pub fn connect(fd: c_int, to: &libc::sockaddr_un) -> bool {
     unsafe { libc::syscall(libc::SYS_connect, fd, to, bytes) == 0 }
 }
 
-/// Sends a datagram whole, to where its socket leads, and without waiting; says whether it was taken.
+/// Sends a datagram whole, to where its socket leads, and without waiting; says whether it was
+/// taken.
 pub fn send(fd: c_int, bytes: &[u8]) -> bool {
     // SAFETY: there is no address.
     unsafe { sent(fd, bytes, ptr::null(), 0) }
@@ -281,7 +282,8 @@ pub fn own_process() -> c_int {
     unsafe { libc::syscall(libc::SYS_getpid) as c_int }
 }
 
-/// The time by a clock (clock_gettime(2), which a signal handler may call): seconds and nanoseconds.
+/// The time by a clock (clock_gettime(2), which a signal handler may call): seconds and
+/// nanoseconds.
 pub fn time(clock: libc::clockid_t) -> (i64, i64) {
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
     // SAFETY: all zeros are a time, which the call changes.

@@ -59,14 +59,17 @@ by_path! {
     fchmodat(at: c_int, path: Path, mode: mode_t, flags: c_int) => at, path, last(flags);
     chown(path: Path, user: uid_t, group: gid_t) => AT_FDCWD, path, Follow;
     lchown(path: Path, user: uid_t, group: gid_t) => AT_FDCWD, path, Keep;
-    fchownat(at: c_int, path: Path, user: uid_t, group: gid_t, flags: c_int) => at, path, last(flags);
+    fchownat(at: c_int, path: Path, user: uid_t, group: gid_t, flags: c_int)
+        => at, path, last(flags);
     utime(path: Path, times: *const utimbuf) => AT_FDCWD, path, Follow;
     utimes(path: Path, times: *const timeval) => AT_FDCWD, path, Follow;
     lutimes(path: Path, times: *const timeval) => AT_FDCWD, path, Keep;
     futimesat(at: c_int, path: Path, times: *const timeval) => at, path, Follow;
     utimensat(at: c_int, path: Path, times: *const timespec, flags: c_int) => at, path, last(flags);
-    setxattr(path: Path, name: Path, value: Value, size: size_t, flags: c_int) => AT_FDCWD, path, Follow;
-    lsetxattr(path: Path, name: Path, value: Value, size: size_t, flags: c_int) => AT_FDCWD, path, Keep;
+    setxattr(path: Path, name: Path, value: Value, size: size_t, flags: c_int)
+        => AT_FDCWD, path, Follow;
+    lsetxattr(path: Path, name: Path, value: Value, size: size_t, flags: c_int)
+        => AT_FDCWD, path, Keep;
     removexattr(path: Path, name: Path) => AT_FDCWD, path, Follow;
     lremovexattr(path: Path, name: Path) => AT_FDCWD, path, Keep;
 }

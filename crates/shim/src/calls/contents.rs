@@ -38,10 +38,12 @@ changing! {
     ftruncate64(fd: c_int, len: off_t) -> c_int, fd;
     fallocate(fd: c_int, mode: c_int, at: off_t, len: off_t) -> c_int, fd;
     fallocate64(fd: c_int, mode: c_int, at: off_t, len: off_t) -> c_int, fd;
-    copy_file_range(from: c_int, at: Offset, to: c_int, to_at: Offset, len: size_t, flags: c_uint) -> ssize_t, to;
+    copy_file_range(from: c_int, at: Offset, to: c_int, to_at: Offset, len: size_t,
+        flags: c_uint) -> ssize_t, to;
     sendfile(to: c_int, from: c_int, at: Offset, len: size_t) -> ssize_t, to;
     sendfile64(to: c_int, from: c_int, at: Offset, len: size_t) -> ssize_t, to;
-    splice(from: c_int, at: Offset, to: c_int, to_at: Offset, len: size_t, flags: c_uint) -> ssize_t, to;
+    splice(from: c_int, at: Offset, to: c_int, to_at: Offset, len: size_t,
+        flags: c_uint) -> ssize_t, to;
 }
 
 macro_rules! giving_room {

@@ -27,7 +27,8 @@ naming! {
     mknod(path: Path, mode: mode_t, device: dev_t) => Made, AT_FDCWD, path;
     mknodat(at: c_int, path: Path, mode: mode_t, device: dev_t) => Made, at, path;
     __xmknod(version: c_int, path: Path, mode: mode_t, device: *mut dev_t) => Made, AT_FDCWD, path;
-    __xmknodat(version: c_int, at: c_int, path: Path, mode: mode_t, device: *mut dev_t) => Made, at, path;
+    __xmknodat(version: c_int, at: c_int, path: Path, mode: mode_t, device: *mut dev_t)
+        => Made, at, path;
     mkfifo(path: Path, mode: mode_t) => Made, AT_FDCWD, path;
     mkfifoat(at: c_int, path: Path, mode: mode_t) => Made, at, path;
     symlink(target: Path, path: Path) => Made, AT_FDCWD, path;

@@ -27,10 +27,12 @@ opening! {
     __open_2(path: *const c_char, flags: c_int), flags, path;
     __open64_2(path: *const c_char, flags: c_int), flags, path;
     openat(at: c_int, path: *const c_char, flags: c_int, mode: mode_t), flags, from_here(at, path);
-    openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t), flags, from_here(at, path);
+    openat64(at: c_int, path: *const c_char, flags: c_int, mode: mode_t), flags,
+        from_here(at, path);
     __openat_2(at: c_int, path: *const c_char, flags: c_int), flags, from_here(at, path);
     __openat64_2(at: c_int, path: *const c_char, flags: c_int), flags, from_here(at, path);
-    openat2(at: c_int, path: *const c_char, how: *const libc::open_how, size: size_t), (*how).flags as c_int, from_here(at, path);
+    openat2(at: c_int, path: *const c_char, how: *const libc::open_how, size: size_t),
+        (*how).flags as c_int, from_here(at, path);
     open_by_handle_at(mount: c_int, handle: *mut c_void, flags: c_int), flags, ptr::null();
     creat(path: *const c_char, mode: mode_t), CREATES, path;
     creat64(path: *const c_char, mode: mode_t), CREATES, path;
@@ -80,7 +82,9 @@ macro_rules! streams {
         #[unsafe(no_mangle)]
         unsafe extern "C-unwind" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
             unsafe {
-                let opened = real!($name(path => *const c_char, mode => *const c_char) -> *mut FILE);
+                let opened = real!($name(
+                    path => *const c_char, mode => *const c_char
+                ) -> *mut FILE);
                 stream(opened, path, mode);
                 opened
             }
