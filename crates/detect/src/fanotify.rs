@@ -10,4 +10,4 @@ mod watch;
 
 pub use crate::detector::Waker;
 pub use event::Unknown;
-pub use watch::{Unwatched, Watch};
+pub use watch::{Unwatched, Watch, Writer};

@@ -38,6 +38,8 @@ pub struct Place<'a> {
 pub struct Event<'a> {
     /// What happened: `FAN_*`.
     pub mask: u64,
+    /// The process that did it; 0 if it is not told.
+    pub process: i32,
     /// Where.
     pub place: Option<Place<'a>>,
     /// What it happened to, for a reader who gets no name.
@@ -75,8 +77,10 @@ fn one(rest: &[u8]) -> Option<(Event<'_>, usize)> {
         return None;
     }
     let mask = u64::from_ne_bytes(rest.get(8..16)?.try_into().ok()?);
+    let process = i32::from_ne_bytes(rest.get(20..24)?.try_into().ok()?);
     let mut event = Event {
         mask,
+        process,
         ..Event::default()
     };
     let mut records = rest.get(fixed..length)?;

@@ -87,6 +87,17 @@ pub struct Watch {
     root: OwnedFd,
     waker: Arc<Waker>,
     buffer: Vec<u8>,
+    /// Who has written what since it was asked last, if it is asked.
+    writers: Option<Vec<Writer>>,
+}
+
+/// A process that has closed a file which it had open for writing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Writer {
+    /// The file.
+    pub path: RelPath,
+    /// The number of the process, which may be gone by now.
+    pub process: i32,
 }
 
 impl Watch {
@@ -113,7 +124,21 @@ impl Watch {
             root,
             waker,
             buffer: vec![0; READ_BYTES],
+            writers: None,
         })
+    }
+
+    /// From here on it is remembered who has written what.
+    pub fn tell_writers(&mut self) {
+        self.writers.get_or_insert_default();
+    }
+
+    /// Who has written what, as far as was heard since the last call.
+    pub fn take_writers(&mut self) -> Vec<Writer> {
+        self.writers
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 
     /// Waits for events, `wait` at most, and says what they mean. When nothing was heard, all
@@ -140,6 +165,9 @@ impl Watch {
                 heard.missed = Some("the kernel's queue of events was full");
             }
             paths.add(event, &mut heard.seen);
+            if let Some(writers) = &mut self.writers {
+                writers.extend(paths.writer(event));
+            }
         }
         if paths.is_doubtful.get() {
             heard.missed = Some("a directory with an event could not be looked up");
@@ -299,6 +327,17 @@ impl<'a> Paths<'a> {
             }
             (None, None) => {}
         }
+    }
+
+    /// Who has closed a file that may have been written.
+    fn writer(&mut self, event: &Event<'a>) -> Option<Writer> {
+        let place = event
+            .place
+            .filter(|_| event.mask & libc::FAN_CLOSE_WRITE != 0)?;
+        Some(Writer {
+            path: self.path(place)?,
+            process: event.process,
+        })
     }
 
     fn add_place(&mut self, mask: u64, place: Place<'a>, seen: &mut Vec<Seen>) {

@@ -1,7 +1,7 @@
 //! The side of a program that posts.
 
-use super::{GREETING, POST_BYTES_MAX, written};
-use driftless_model::{Scope, cause};
+use super::{GREETING, POST_BYTES_MAX, Sort, written};
+use driftless_model::cause;
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::net::Shutdown;
@@ -79,12 +79,12 @@ impl Line {
         &self.source
     }
 
-    /// Posts an absolute path.
+    /// Posts an absolute path; of what was moved, with its old one.
     ///
     /// # Errors
     /// The mirror has ended.
-    pub fn post(&mut self, scope: Scope, path: &[u8]) -> Result<(), NoMirror> {
-        let post = written(scope, path);
+    pub fn post(&mut self, sort: Sort, path: &[u8], from: Option<&[u8]>) -> Result<(), NoMirror> {
+        let post = written(sort, path, from);
         self.posts.write_all(&post).map_err(NoMirror::Strange)
     }
 

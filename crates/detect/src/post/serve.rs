@@ -3,13 +3,13 @@
 //!
 //! A connection has a thread, of which there are few, and fewer for one user. The thread waits for
 //! its program, and for room in a queue that the mirror empties; the mirror waits for neither. Who
-//! says nothing for a while is hung up on. Posts are taken at a limited pace, and all below a
-//! directory counts as many.
+//! says nothing for a while is hung up on. Posts are taken at a limited pace, but for those of root
+//! and of the mirror's own user, and all below a directory counts as many.
 
 use super::{GREETING, POST_BYTES_MAX, read};
 use crate::base::Base;
 use crate::detector::{Deaf, Detector, Heard, Seen, Waker};
-use driftless_model::{Scope, quote};
+use driftless_model::quote;
 use rustix::net::sockopt::socket_peercred;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -47,6 +47,7 @@ pub struct Posts {
 #[derive(Debug, Default)]
 struct Batch {
     seen: Vec<Seen>,
+    taken: u64,
     refused: u64,
     weight: usize,
 }
@@ -126,8 +127,9 @@ impl Desk {
             return;
         }
         let desk = self.clone();
+        let is_trusted = who.uid.is_root() || who.uid == rustix::process::geteuid();
         let serve = move || {
-            let served = desk.serve(&stream);
+            let served = desk.serve(&stream, is_trusted);
             tracing::debug!("posts of user {user}, process {}: {served:?}", who.pid);
             desk.let_out(user);
         };
@@ -157,7 +159,7 @@ impl Desk {
     }
 
     /// Takes the posts of one connection; returns how many were taken and how many were not.
-    fn serve(&self, stream: &UnixStream) -> io::Result<(u64, u64)> {
+    fn serve(&self, stream: &UnixStream, is_trusted: bool) -> io::Result<(u64, u64)> {
         stream.set_read_timeout(Some(SILENCE_TIMEOUT))?;
         stream.set_write_timeout(Some(SILENCE_TIMEOUT))?;
         let source = match self.source.as_bytes() {
@@ -169,20 +171,20 @@ impl Desk {
         let (mut taken, mut refused) = (0, 0);
         let mut posts = BufReader::new(stream);
         loop {
-            let batch = self.batch(&mut posts)?;
+            let batch = self.batch(&mut posts, is_trusted)?;
             if batch.weight == 0 {
                 break;
             }
-            taken += batch.seen.len() as u64;
+            taken += batch.taken;
             refused += batch.refused;
-            self.tell(batch)?;
+            self.tell(batch, is_trusted)?;
         }
         (&mut &*stream).write_all(format!("{taken}\0{refused}\0").as_bytes())?;
         Ok((taken, refused))
     }
 
     /// The next posts, none at the end of all.
-    fn batch(&self, from: &mut impl BufRead) -> io::Result<Batch> {
+    fn batch(&self, from: &mut impl BufRead, is_trusted: bool) -> io::Result<Batch> {
         let mut batch = Batch::default();
         while batch.weight < POSTS_AT_ONCE {
             let mut post = Vec::new();
@@ -194,11 +196,13 @@ impl Desk {
             if post.pop() != Some(0) {
                 return Err(io::ErrorKind::InvalidData.into());
             }
-            match read(&post, &self.source) {
-                Some(change) => {
-                    let is_entry = change.scope == Scope::Entry;
-                    batch.weight += if is_entry { 1 } else { SUBTREE_WEIGHT };
-                    batch.seen.push(Seen::closed(change));
+            match read(&post, &self.source, is_trusted) {
+                Some((sort, seen)) => {
+                    let is_heavy = sort.is_deep() && !is_trusted;
+                    let weight = if is_heavy { SUBTREE_WEIGHT } else { 1 };
+                    batch.weight += weight * seen.len();
+                    batch.seen.extend(seen);
+                    batch.taken += 1;
                 }
                 None => {
                     batch.weight += 1;
@@ -209,13 +213,16 @@ impl Desk {
         Ok(batch)
     }
 
-    /// Puts posts where the mirror takes them; waits for room, and for the pace.
-    fn tell(&self, batch: Batch) -> io::Result<()> {
+    /// Puts posts where the mirror takes them; waits for room, and for the pace of users who are not
+    /// trusted.
+    fn tell(&self, batch: Batch, is_trusted: bool) -> io::Result<()> {
         let share = batch.weight as f64 / POSTS_AT_ONCE as f64;
         let is_over = |_| io::Error::from(io::ErrorKind::BrokenPipe);
         self.batches.send(batch).map_err(is_over)?;
         self.waker.wake();
-        sleep(BATCH_TIME.mul_f64(share));
+        if !is_trusted {
+            sleep(BATCH_TIME.mul_f64(share));
+        }
         Ok(())
     }
 }

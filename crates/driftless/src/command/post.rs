@@ -6,8 +6,8 @@ use crate::command::job;
 use crate::exit::Exit;
 use crate::output::mirror as say;
 use crate::own;
-use driftless_detect::post::{Line, SOCKET_SUFFIX};
-use driftless_model::{Scope, cause, quote};
+use driftless_detect::post::{Line, SOCKET_SUFFIX, Sort};
+use driftless_model::{cause, quote};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -44,14 +44,14 @@ pub fn check(job: &str) -> Result<(), String> {
 
 fn post_all(args: &PostArgs) -> Result<Exit, Failure> {
     let sockets = sockets(args.job.as_deref())?;
-    let scope = if args.recursive {
-        Scope::Subtree
+    let sort = if args.recursive {
+        Sort::Subtree
     } else {
-        Scope::Entry
+        Sort::Entry
     };
     let mut posts = Posts {
         sockets,
-        scope,
+        sort,
         paths: Vec::new(),
         untaken: 0,
     };
@@ -140,7 +140,7 @@ fn paths_of(
 /// What is told, and to whom.
 struct Posts {
     sockets: Vec<PathBuf>,
-    scope: Scope,
+    sort: Sort,
     paths: Vec<PathBuf>,
     /// Paths that are in no source.
     untaken: u64,
@@ -205,7 +205,7 @@ impl Posts {
         let mut own = Vec::new();
         for (index, path) in paths.iter().enumerate() {
             if path.starts_with(&source) {
-                line.post(self.scope, path.as_os_str().as_bytes())?;
+                line.post(self.sort, path.as_os_str().as_bytes(), None)?;
                 own.push(index);
             }
         }
