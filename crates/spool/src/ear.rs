@@ -1,0 +1,190 @@
+//! What all shims of a node say, tree by tree.
+
+use crate::budget::Budgets;
+use crate::folder::{Folder, Opened, SpoolError};
+use crate::message::{MESSAGE_BYTES_MAX, Message, changes};
+use driftless_detect::{Base, Seen};
+use rustix::cmsg_space;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{FileType, lstat};
+use rustix::io::{Errno, IoSliceMut};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, Shutdown, recvmsg, shutdown,
+};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Messages that are heard at once.
+const MESSAGES_AT_ONCE: usize = 1024;
+/// How often it is looked what programs have written that were not heard.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Shims that announce what changes in trees.
+#[derive(Debug)]
+pub struct Shims {
+    opened: Opened,
+    trees: Vec<Base>,
+    buffer: Vec<u8>,
+    looked: Option<Instant>,
+    budgets: Budgets,
+    began: Instant,
+}
+
+/// What was heard at once.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// Changes, each with the number of its tree.
+    pub seen: Vec<(usize, Seen)>,
+    /// Trees in which more has changed than was told.
+    pub missed: Vec<usize>,
+    /// How many messages were read.
+    pub messages: usize,
+    /// Of these, how many made no sense.
+    pub unread: u64,
+    /// Of these, how many were not heard, since their user says too much; their trees are among
+    /// those in which something was missed.
+    pub dropped: u64,
+}
+
+impl Shims {
+    /// Has shims announce what changes in these trees: absolute paths without links.
+    ///
+    /// # Errors
+    /// Something cannot be made.
+    pub fn listen(folder: &Folder, trees: &[PathBuf]) -> Result<Shims, SpoolError> {
+        let opened = folder.open(trees)?;
+        let base = |path: &PathBuf| Base::new(path.as_os_str().as_bytes());
+        Ok(Shims {
+            opened,
+            trees: trees.iter().map(base).collect(),
+            buffer: vec![0; MESSAGE_BYTES_MAX],
+            looked: None,
+            budgets: Budgets::default(),
+            began: Instant::now(),
+        })
+    }
+
+    /// Where it is to be waited for messages; what was written is looked at each second.
+    pub fn ready(&self) -> (BorrowedFd<'_>, Duration) {
+        (self.opened.socket.as_fd(), LOOK_EVERY)
+    }
+
+    /// What there is to be heard now; does not wait for more.
+    ///
+    /// # Errors
+    /// The socket fails.
+    pub fn hear(&mut self) -> Result<Told, Errno> {
+        let mut told = Told::default();
+        let now = self.began.elapsed();
+        while told.messages < MESSAGES_AT_ONCE {
+            match receive(&self.opened.socket, &mut self.buffer) {
+                Ok((length, user)) => {
+                    let is_heard = self.is_heard(user, now);
+                    tell(&self.trees, &self.buffer[..length], is_heard, &mut told);
+                }
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        if self.looked.is_none_or(|last| last.elapsed() >= LOOK_EVERY) {
+            self.look(&mut told);
+        }
+        Ok(told)
+    }
+
+    /// Root and the agent's own user are always heard; who cannot be told is not.
+    fn is_heard(&mut self, user: Option<u32>, now: Duration) -> bool {
+        let own = rustix::process::geteuid().as_raw();
+        user.is_some_and(|user| user == 0 || user == own || self.budgets.allow(user, now))
+    }
+
+    /// Nobody is listened to any more: what is said from now on is written. What was said before is
+    /// still to be heard, until nothing is.
+    pub fn end(&self) {
+        let _nobody_else_sends = shutdown(&self.opened.socket, Shutdown::Read);
+    }
+
+    /// What was heard is kept, and nothing is left to be heard: the next agent has missed nothing.
+    pub fn ended(self) {
+        let _it_may_be_gone = rustix::fs::unlink(&self.opened.at);
+    }
+
+    /// Reads what was written, and what was counted.
+    fn look(&mut self, told: &mut Told) {
+        let has_missed = self.looked.is_none() && self.opened.has_missed;
+        self.looked = Some(Instant::now());
+        let all = 0..self.trees.len();
+        let has_more = match self.opened.spool.take() {
+            Ok(spooled) => {
+                let messages = spooled.messages.iter();
+                messages.for_each(|message| tell(&self.trees, message, true, told));
+                spooled.has_more
+            }
+            Err(errno) => {
+                tracing::warn!("{}: {errno}", self.opened.spool.path().display());
+                true
+            }
+        };
+        if has_missed || has_more {
+            told.missed.extend(all);
+        } else {
+            told.missed.extend(self.opened.gaps.counted());
+            told.missed.extend(self.counted_earlier());
+        }
+    }
+
+    /// Trees of which programs have counted gaps where an earlier agent had them count.
+    fn counted_earlier(&mut self) -> Vec<usize> {
+        let Some((gaps, trees)) = &mut self.opened.earlier else {
+            return Vec::new();
+        };
+        let counted = gaps.counted().into_iter().map(|number| {
+            let path = Base::new(trees[number].as_os_str().as_bytes());
+            self.trees.iter().position(|tree| *tree == path)
+        });
+        counted.flatten().collect()
+    }
+}
+
+/// The next message, and who sends it: the kernel says so (unix(7), `SCM_CREDENTIALS`).
+fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Result<(usize, Option<u32>), Errno> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmCredentials(1))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(buffer)];
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = recvmsg(socket, &mut parts, &mut beside, flags)?;
+    let user = beside.drain().find_map(|one| match one {
+        RecvAncillaryMessage::ScmCredentials(who) => Some(who.uid.as_raw()),
+        _ => None,
+    });
+    // One that is longer than any that makes sense makes none.
+    let is_whole = !received.flags.contains(ReturnFlags::TRUNC);
+    Ok((if is_whole { received.bytes } else { 0 }, user))
+}
+
+/// Adds what a message says; of one that is not heard, only that something was said of a tree.
+fn tell(trees: &[Base], message: &[u8], is_heard: bool, told: &mut Told) {
+    told.messages += 1;
+    let Some(message) = Message::read(message) else {
+        told.unread += 1;
+        return;
+    };
+    told.dropped += u64::from(!is_heard);
+    for (number, tree) in trees.iter().enumerate() {
+        let seen = changes(&message, tree, is_file);
+        if is_heard {
+            told.seen
+                .extend(seen.into_iter().map(|seen| (number, seen)));
+        } else if !seen.is_empty() && !told.missed.contains(&number) {
+            told.missed.push(number);
+        }
+    }
+}
+
+/// Whether something else than a directory stands at a path now.
+fn is_file(path: &[u8]) -> bool {
+    lstat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::Directory)
+}
