@@ -13,6 +13,8 @@ pub enum StateFile {
     Record,
     /// The state of a mirror.
     Mirror,
+    /// The state of the agent of a node.
+    Watch,
 }
 
 impl StateFile {
@@ -21,6 +23,7 @@ impl StateFile {
         match self {
             StateFile::Record => "the record of the run",
             StateFile::Mirror => "the state of the mirror",
+            StateFile::Watch => "the state of the agent",
         }
     }
 
@@ -29,6 +32,7 @@ impl StateFile {
         match self {
             StateFile::Record => "record of a run",
             StateFile::Mirror => "state of a mirror",
+            StateFile::Watch => "state of an agent",
         }
     }
 }

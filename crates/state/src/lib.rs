@@ -1,7 +1,8 @@
-//! What must be remembered, in SQLite: the record of a run that movers share ([`Record`]) and the
-//! state of a mirror ([`mirror`]), which outlive the process that keeps them and have layouts with
-//! versions; what an interrupted verification has done ([`Ledger`]); and, for as long as a run
-//! lasts and beyond a bound on memory, which inodes of the source have which names ([`LinkTable`]).
+//! What must be remembered, in SQLite: the record of a run that movers share ([`Record`]), the state
+//! of a mirror ([`mirror`]) and that of the agent of a node ([`watch`]), which outlive the process
+//! that keeps them and have layouts with versions; what an interrupted verification has done
+//! ([`Ledger`]); and, for as long as a run lasts and beyond a bound on memory, which inodes of the
+//! source have which names ([`LinkTable`]).
 
 mod columns;
 mod error;
@@ -10,6 +11,7 @@ mod ledger;
 mod links;
 pub mod mirror;
 mod record;
+pub mod watch;
 
 pub use error::{StateError, StateFile};
 pub use ledger::{Ledger, LedgerKey};

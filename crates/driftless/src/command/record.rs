@@ -47,12 +47,16 @@ const RUN_ANEW: &str = "begin anew with --fresh: what is equal is not copied aga
 /// How a mirror begins anew whose state is no use. What SQLite keeps beside it belongs to it.
 const MIRROR_ANEW: &str = "move it away, with what has -wal or -shm behind its name, and start the mirror again: all is compared, and what is equal is not copied again";
 
+/// How an agent begins anew whose state is no use.
+const WATCH_ANEW: &str = "move it away, with what has -wal or -shm behind its name, and start the agent again: the mirrors compare all of its trees";
+
 /// The exit code, what is wrong with the file, and what now.
 pub fn refusal(error: &StateError) -> (Exit, String) {
     let words = |now: &str| format!("{error}; {now}");
     let anew = |file: &StateFile| match file {
         StateFile::Record => RUN_ANEW,
         StateFile::Mirror => MIRROR_ANEW,
+        StateFile::Watch => WATCH_ANEW,
     };
     let now = match error {
         StateError::Damaged { file, .. } => words(anew(file)),

@@ -162,6 +162,7 @@ fn page() -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/state.md");
     let page = fs::read_to_string(page).unwrap();
     let (_records, mirrors) = page.split_once("\n## State of a mirror").unwrap();
+    let mirrors = mirrors.split("\n## ").next().unwrap();
     mirrors.to_owned()
 }
 
