@@ -1,0 +1,345 @@
+//! The agent itself: it takes in what the threads have heard, keeps it, and looks at the clock.
+
+use crate::book::Book;
+use crate::config::{Config, Detect};
+use crate::coverage::Coverage;
+use crate::hear::{Heard, Watched, hear_shims};
+use crate::pace::GapPace;
+use crate::scout::look_for_mirrors;
+use crate::status::{Counts, Status};
+use driftless_detect::Waker;
+use driftless_detect::fanotify::Unwatched;
+use driftless_spool::{Shims, SpoolError};
+use driftless_state::StateError;
+use driftless_state::watch::WatchState;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What was heard and waits to be taken in, in batches.
+const HEARD_WAITING_MAX: usize = 64;
+/// How often it is looked whether something is to be done, when nothing is heard.
+const TURN: Duration = Duration::from_millis(250);
+/// What is heard within this is kept together.
+const GATHER: Duration = Duration::from_millis(4);
+/// Batches that are kept together.
+const GATHERED_MAX: usize = 32;
+/// Where nothing can be kept, it is tried again after so long.
+const UNSAVED_PAUSE: Duration = Duration::from_secs(5);
+
+/// What an agent begins with.
+pub struct Setup {
+    /// What it is asked to do; its trees without symbolic links.
+    pub config: Config,
+    /// What an earlier life has left.
+    pub state: WatchState,
+    /// Folders in which mirrors listen for posts.
+    pub mirrors: Vec<PathBuf>,
+    /// Ends it, cleanly.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Why an agent does not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum BeginError {
+    /// A thread cannot be started, or there are too many open files.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] io::Error),
+    /// What an earlier life left cannot be read.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// Shims cannot be heard.
+    #[error(transparent)]
+    Shims(#[from] SpoolError),
+    /// The kernel does not tell of a tree.
+    #[error("\"{tree}\": {why}", tree = driftless_model::escape(.0.as_os_str().as_bytes()), why = .1)]
+    Unwatched(PathBuf, Unwatched),
+}
+
+/// An agent at work.
+pub struct Agent {
+    state: WatchState,
+    book: Arc<Book>,
+    inbox: Receiver<Heard>,
+    wakers: Vec<Arc<Waker>>,
+    shims: Option<JoinHandle<Shims>>,
+    others: Vec<JoinHandle<()>>,
+    gaps: Vec<GapPace>,
+    coverage: Option<Coverage>,
+    began: Instant,
+    pulse: Pulse,
+    unsaved: Option<Instant>,
+    stop: Arc<AtomicBool>,
+}
+
+/// When an agent has had its last turn.
+#[derive(Debug, Clone)]
+pub struct Pulse {
+    began: Instant,
+    millis: Arc<AtomicU64>,
+}
+
+impl Pulse {
+    fn beat(&self) {
+        self.millis.store(self.now(), Relaxed);
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// How long ago that was.
+    pub fn age(&self) -> Duration {
+        Duration::from_millis(self.now().saturating_sub(self.millis.load(Relaxed)))
+    }
+}
+
+/// What time it is, since 1970.
+fn now() -> Duration {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default()
+}
+
+impl Agent {
+    /// Begins to hear.
+    ///
+    /// # Errors
+    /// Something that was asked for cannot be heard, or what an earlier life left cannot be read.
+    pub fn begin(setup: Setup) -> Result<Agent, BeginError> {
+        let Setup {
+            config,
+            mut state,
+            mirrors,
+            stop,
+        } = setup;
+        let paths = config.trees.iter();
+        let paths: Vec<Vec<u8>> = paths
+            .map(|tree| tree.as_os_str().as_bytes().to_vec())
+            .collect();
+        let taken = state.take_trees(&paths, now())?;
+        let is_new = taken.iter().map(|(_, is_new)| *is_new);
+        let is_new: Vec<bool> = is_new.collect();
+        let trees = taken.into_iter().map(|(row, _)| row).collect();
+        let (outbox, inbox) = sync_channel(HEARD_WAITING_MAX);
+        let began = Instant::now();
+        let mut agent = Agent {
+            book: Arc::new(Book::of(&state, trees)?),
+            state,
+            inbox,
+            wakers: Vec::new(),
+            shims: None,
+            others: Vec::new(),
+            gaps: config.trees.iter().map(|_| GapPace::new()).collect(),
+            coverage: None,
+            began,
+            pulse: Pulse {
+                began,
+                millis: Arc::default(),
+            },
+            unsaved: None,
+            stop,
+        };
+        agent.hear(&config, &outbox)?;
+        let book = agent.book.clone();
+        let look = move || look_for_mirrors(&mirrors, &book);
+        Builder::new().name("scout".into()).spawn(look)?;
+        agent.miss_at_first(&config, &is_new);
+        Ok(agent)
+    }
+
+    /// Begins all that hears. It is begun as a whole before a thread is.
+    fn hear(&mut self, config: &Config, outbox: &SyncSender<Heard>) -> Result<(), BeginError> {
+        let (hears_shims, watches) = (config.has(Detect::Shim), config.has(Detect::Fanotify));
+        let trees = config.trees.iter().enumerate().filter(|_| watches);
+        let watched = trees.map(|(number, path)| {
+            let begun = Watched::begin(number, path);
+            begun.map_err(|why| BeginError::Unwatched(path.clone(), why))
+        });
+        for watched in watched.collect::<Result<Vec<_>, _>>()? {
+            self.wakers.push(watched.waker());
+            let outbox = outbox.clone();
+            let thread = Builder::new().name("fanotify".into());
+            self.others
+                .push(thread.spawn(move || watched.hear(&outbox))?);
+        }
+        if hears_shims {
+            let waker = Waker::new().map_err(io::Error::from)?;
+            let shims = Shims::listen(&config.shim, &config.trees)?;
+            self.wakers.push(waker.clone());
+            let outbox = outbox.clone();
+            let hear = move || hear_shims(shims, &waker, &outbox);
+            self.shims = Some(Builder::new().name("shims".into()).spawn(hear)?);
+        }
+        self.coverage = (hears_shims && watches).then(Coverage::default);
+        Ok(())
+    }
+
+    /// Of a tree that is new, nobody has heard what happened before; and the kernel has told nobody
+    /// what happened while no agent ran. Whether shims were heard all the time, they know.
+    fn miss_at_first(&mut self, config: &Config, is_new: &[bool]) {
+        for (tree, is_new) in is_new.iter().enumerate() {
+            if *is_new || config.has(Detect::Fanotify) {
+                self.miss(tree);
+            }
+        }
+    }
+
+    /// Whether it goes on.
+    pub fn pulse(&self) -> Pulse {
+        self.pulse.clone()
+    }
+
+    /// How it stands, for others to ask.
+    pub fn status(&self, config: &Config) -> impl Fn() -> Status + Send + Clone + 'static {
+        let book = self.book.clone();
+        let (name, detect) = (config.name.clone(), config.detect.clone());
+        move || {
+            let (counts, trees, mirrors) = book.status();
+            Status {
+                name: name.clone(),
+                is_running: true,
+                process: Some(std::process::id()),
+                detect: detect.iter().map(|one| one.name().to_owned()).collect(),
+                counts,
+                trees,
+                mirrors,
+            }
+        }
+    }
+
+    /// Works until it is to stop.
+    pub fn run(mut self) {
+        while !self.stop.load(Relaxed) {
+            self.pulse.beat();
+            match self.inbox.recv_timeout(TURN) {
+                Ok(heard) => self.gather(heard),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            self.tell_gaps();
+            self.look_at_coverage();
+            self.save();
+        }
+        self.end();
+    }
+
+    /// Takes in what is heard, and what else is heard within a moment.
+    fn gather(&mut self, heard: Heard) {
+        let until = Instant::now() + GATHER;
+        self.take_in(heard);
+        for _ in 1..GATHERED_MAX {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.inbox.recv_timeout(left) {
+                Ok(heard) => self.take_in(heard),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn take_in(&mut self, heard: Heard) {
+        let clock = self.began.elapsed();
+        if let Some(coverage) = &mut self.coverage {
+            for (tree, seen) in heard.seen.iter().filter(|_| heard.is_announced) {
+                coverage.announce(clock, (*tree, seen.change.path.clone()));
+            }
+            for (tree, path, program) in heard.written {
+                coverage.write(clock, (tree, path), program);
+            }
+        }
+        self.book.count(|counts| {
+            counts.messages += heard.messages;
+            counts.unread += heard.unread;
+            counts.dropped += heard.dropped;
+            counts.events += heard.events;
+            if let Some((who, why)) = heard.deaf {
+                match why {
+                    Some(why) => drop(counts.deaf.insert(who, why)),
+                    None => drop(counts.deaf.remove(&who)),
+                }
+            }
+        });
+        self.book.add(heard.seen, now());
+        for tree in heard.missed {
+            self.miss(tree);
+        }
+    }
+
+    /// All of a tree may differ.
+    fn miss(&mut self, tree: usize) {
+        self.book.count_gap(tree, now());
+        self.gaps[tree].miss();
+    }
+
+    fn tell_gaps(&mut self) {
+        let clock = self.began.elapsed();
+        for (tree, gap) in self.gaps.iter_mut().enumerate() {
+            if gap.take(clock) {
+                self.book.add_all(tree, now());
+            }
+        }
+    }
+
+    fn look_at_coverage(&mut self) {
+        let Some(coverage) = &mut self.coverage else {
+            return;
+        };
+        coverage.look(self.began.elapsed());
+        self.book.count(|counts: &mut Counts| {
+            counts.covered = coverage.covered();
+            counts.uncovered.clone_from(coverage.uncovered());
+        });
+    }
+
+    /// Makes what was taken in durable, and has it handed on.
+    fn save(&mut self) -> bool {
+        let has_just_failed = |since: &Instant| since.elapsed() < UNSAVED_PAUSE;
+        if self.unsaved.as_ref().is_some_and(has_just_failed) {
+            self.book.hand_on_unsaved();
+            return false;
+        }
+        let done = self.book.save(&mut self.state);
+        match &done {
+            Ok(()) => self.unsaved = None,
+            Err(error) => {
+                if self.unsaved.is_none() {
+                    tracing::error!("{error}: what is told is handed on, and not kept");
+                }
+                self.unsaved = Some(Instant::now());
+            }
+        }
+        let why = done.as_ref().err().map(ToString::to_string);
+        self.book.count(|counts| counts.unsaved = why);
+        done.is_ok()
+    }
+
+    /// Hears what was said before, and keeps it: the next agent has missed nothing then.
+    fn end(mut self) {
+        for waker in &self.wakers {
+            waker.stop();
+        }
+        // Those that hear end when they have told all, and let go of the other side of it.
+        while let Ok(heard) = self.inbox.recv() {
+            self.take_in(heard);
+        }
+        for tree in 0..self.gaps.len() {
+            if self.gaps[tree].take_at_end() {
+                self.book.add_all(tree, now());
+            }
+        }
+        self.unsaved = None;
+        let is_kept = self.save();
+        self.book.end();
+        let shims = self.shims.take().map(JoinHandle::join);
+        if let Some(Ok(shims)) = shims.filter(|_| is_kept) {
+            shims.ended();
+        }
+        for thread in self.others {
+            let _its_panic_was_told = thread.join();
+        }
+    }
+}

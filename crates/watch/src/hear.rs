@@ -1,0 +1,175 @@
+//! The threads that hear: one for all shims, and one for each tree that the kernel tells of.
+
+use driftless_detect::fanotify::{Unwatched, Watch, Writer};
+use driftless_detect::{Deaf, Detector, Seen, Waker};
+use driftless_model::RelPath;
+use driftless_spool::Shims;
+use rustix::fs::{Mode, OFlags, open};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+/// Who cannot hear tries again after so long.
+const DEAF_PAUSE: Duration = Duration::from_secs(5);
+/// What a program is called that is gone by now.
+const ENDED: &str = "(ended)";
+/// Bytes of the name of a program (proc(5), `/proc/pid/comm`), and more.
+const NAME_BYTES: usize = 64;
+
+/// What was heard at once.
+#[derive(Debug, Default)]
+pub struct Heard {
+    /// What was seen, with the numbers of trees.
+    pub seen: Vec<(usize, Seen)>,
+    /// Trees in which something was missed.
+    pub missed: Vec<usize>,
+    /// Messages of shims that were read.
+    pub messages: u64,
+    /// Of these, how many made no sense.
+    pub unread: u64,
+    /// Of these, how many were not heard, since their users say too much.
+    pub dropped: u64,
+    /// Events of the kernel that were read.
+    pub events: u64,
+    /// It is what shims have announced.
+    pub is_announced: bool,
+    /// Files that programs have written, with the numbers of trees and the names of programs.
+    pub written: Vec<(usize, RelPath, String)>,
+    /// Who hears nothing, and why; none if it hears again.
+    pub deaf: Option<(String, Option<String>)>,
+}
+
+/// Hears shims until `waker` says that it is over, and all that was said before was heard.
+pub fn hear_shims(mut shims: Shims, waker: &Waker, outbox: &SyncSender<Heard>) -> Shims {
+    let mut is_ending = false;
+    loop {
+        if waker.is_stopping() && !is_ending {
+            shims.end();
+            is_ending = true;
+        }
+        let (heard, is_nothing) = heard_of(&mut shims);
+        let is_over = outbox.send(heard).is_err();
+        if is_over || is_ending && is_nothing {
+            return shims;
+        }
+        if is_nothing {
+            let (socket, time) = shims.ready();
+            if let Err(error) = waker.wait(Some(socket), Some(time)) {
+                tracing::error!("shims: cannot wait for what they say: {error}");
+                std::thread::sleep(DEAF_PAUSE);
+            }
+        }
+    }
+}
+
+fn heard_of(shims: &mut Shims) -> (Heard, bool) {
+    match shims.hear() {
+        Ok(told) => {
+            let is_nothing = told.messages == 0;
+            let heard = Heard {
+                seen: told.seen,
+                missed: told.missed,
+                messages: told.messages as u64,
+                unread: told.unread,
+                dropped: told.dropped,
+                is_announced: true,
+                ..Heard::default()
+            };
+            (heard, is_nothing)
+        }
+        Err(error) => {
+            tracing::error!("shims: cannot read what they say: {error}");
+            let deaf = Some(("shim".into(), Some(error.to_string())));
+            let heard = Heard {
+                deaf,
+                ..Heard::default()
+            };
+            (heard, true)
+        }
+    }
+}
+
+/// A tree of which the kernel tells.
+pub struct Watched {
+    /// Its number.
+    pub tree: usize,
+    /// What tells.
+    pub watch: Watch,
+}
+
+impl Watched {
+    /// Begins to watch the tree of this number at a path.
+    ///
+    /// # Errors
+    /// The kernel does not tell of it.
+    pub fn begin(tree: usize, path: &Path) -> Result<Watched, Unwatched> {
+        let mut watch = Watch::begin(path, true)?;
+        watch.tell_writers();
+        Ok(Watched { tree, watch })
+    }
+
+    /// What ends it.
+    pub fn waker(&self) -> Arc<Waker> {
+        Watch::waker(&self.watch)
+    }
+
+    /// Hears until the waker says that it is over, or nothing more is told for good.
+    pub fn hear(mut self, outbox: &SyncSender<Heard>) {
+        let waker = self.waker();
+        while !waker.is_stopping() {
+            let heard = match self.hear_once() {
+                Ok(heard) => heard,
+                Err(deaf) => {
+                    tracing::error!("{deaf}: what the kernel would tell is not heard any more");
+                    let heard = Heard {
+                        missed: vec![self.tree],
+                        deaf: Some(("fanotify".into(), Some(deaf.to_string()))),
+                        ..Heard::default()
+                    };
+                    let _nobody_may_listen = outbox.send(heard);
+                    return;
+                }
+            };
+            if outbox.send(heard).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn hear_once(&mut self) -> Result<Heard, Deaf> {
+        let told = Detector::hear(&mut self.watch)?;
+        if told.is_nothing() {
+            Detector::wait(&mut self.watch)?;
+            return Ok(Heard::default());
+        }
+        let tree = self.tree;
+        let own = std::process::id().cast_signed();
+        let writers = self.watch.take_writers().into_iter();
+        let written = writers
+            .filter(|writer| writer.process != own)
+            .map(|Writer { path, process }| (tree, path, program(process)));
+        Ok(Heard {
+            written: written.collect(),
+            seen: told.seen.into_iter().map(|seen| (tree, seen)).collect(),
+            missed: told.missed.map(|_| tree).into_iter().collect(),
+            events: told.events as u64,
+            ..Heard::default()
+        })
+    }
+}
+
+/// The name of the program that a process runs, if it still does.
+fn program(process: i32) -> String {
+    let path = format!("/proc/{process}/comm");
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let mut name = [0; NAME_BYTES];
+    let read =
+        open(path, flags, Mode::empty()).and_then(|file| rustix::io::read(&file, &mut name[..]));
+    match read {
+        Ok(length) if length > 0 => {
+            String::from_utf8_lossy(name[..length].trim_ascii_end()).into_owned()
+        }
+        _ => ENDED.into(),
+    }
+}

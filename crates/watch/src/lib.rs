@@ -1,0 +1,21 @@
+//! The agent of a node: it hears what changes in trees, from shims and from the kernel, keeps what
+//! it was told, and hands it on to the mirrors of this host.
+//!
+//! It says that paths may differ, and never looks at a replica. What it was told is durable before
+//! it is handed on, and is kept until the mirrors have taken it; where something may have been
+//! missed, all of the tree is told in its place.
+#![deny(missing_docs)]
+
+mod agent;
+mod book;
+pub mod config;
+mod coverage;
+mod hand;
+mod hear;
+mod pace;
+mod posts;
+mod queue;
+mod scout;
+pub mod status;
+
+pub use agent::{Agent, BeginError, Setup};

@@ -1,0 +1,180 @@
+//! How an agent stands, and how it is asked: whoever connects to its socket is sent it, in JSON.
+//!
+//! Only the user whose agent it is and root may ask; the kernel says who does (unix(7),
+//! `SO_PEERCRED`).
+
+use driftless_model::cause;
+use driftless_state::StateError;
+use driftless_state::watch::{TreeRow, WatchView};
+use rustix::net::sockopt::socket_peercred;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::thread::Builder;
+use std::time::Duration;
+
+/// Bytes of an answer.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+/// Who does not take or give an answer within this is not waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How an agent stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// What it is called.
+    pub name: String,
+    /// Whether it runs.
+    pub is_running: bool,
+    /// The number of its process, if it runs.
+    pub process: Option<u32>,
+    /// What it hears: "shim", "fanotify".
+    pub detect: Vec<String>,
+    /// What was counted since it began.
+    pub counts: Counts,
+    /// Its trees, in the order of its configuration.
+    pub trees: Vec<TreeStatus>,
+    /// The mirrors that it hands on to.
+    pub mirrors: Vec<MirrorStatus>,
+}
+
+/// What is counted while an agent runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Messages of shims that were read.
+    pub messages: u64,
+    /// Of these, how many made no sense.
+    pub unread: u64,
+    /// Of these, how many were not heard, since their users said too much.
+    pub dropped: u64,
+    /// Events of the kernel that were read.
+    pub events: u64,
+    /// Files that programs had written and that shims have announced, where the kernel tells, too.
+    pub covered: u64,
+    /// Names of programs that have written files which no shim has announced, and how many files.
+    pub uncovered: BTreeMap<String, u64>,
+    /// Who hears nothing, and why.
+    pub deaf: BTreeMap<String, String>,
+    /// Why what was told is not durable.
+    pub unsaved: Option<String>,
+}
+
+/// A tree of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeStatus {
+    /// Its path.
+    pub path: String,
+    /// Paths that not every mirror has been told of.
+    pub waiting: u64,
+    /// When the oldest of these was heard of, in milliseconds since 1970.
+    pub oldest_ms: Option<u64>,
+    /// Where something may have been missed.
+    pub gaps: GapStatus,
+}
+
+/// How often something may have been missed in a tree.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GapStatus {
+    /// How often, since the agent began to hear of it.
+    pub count: u64,
+    /// When first, in milliseconds since 1970.
+    pub first_ms: Option<u64>,
+    /// When last.
+    pub last_ms: Option<u64>,
+}
+
+impl GapStatus {
+    /// As it is kept.
+    pub fn of(row: &TreeRow) -> GapStatus {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        GapStatus {
+            count: row.gaps,
+            first_ms: row.first_gap.map(millis),
+            last_ms: row.last_gap.map(millis),
+        }
+    }
+}
+
+/// A mirror that an agent hands on to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MirrorStatus {
+    /// Its job.
+    pub job: String,
+    /// Its source.
+    pub source: String,
+    /// Paths that it has not taken.
+    pub waiting: u64,
+    /// Why it does not take any.
+    pub away: Option<String>,
+}
+
+impl Status {
+    /// Of an agent that does not run, as its state says.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn kept(name: &str, view: &WatchView) -> Result<Status, StateError> {
+        let counts: BTreeMap<u64, u64> = view.counts()?.into_iter().collect();
+        let tree = |row: TreeRow| TreeStatus {
+            path: String::from_utf8_lossy(&row.path).into_owned(),
+            waiting: counts.get(&row.id).copied().unwrap_or_default(),
+            oldest_ms: None,
+            gaps: GapStatus::of(&row),
+        };
+        Ok(Status {
+            name: name.to_owned(),
+            trees: view.trees()?.into_iter().map(tree).collect(),
+            ..Status::default()
+        })
+    }
+}
+
+/// Answers at a socket how an agent stands. What stands at `path` goes: whoever calls this holds
+/// the agent's name.
+///
+/// # Errors
+/// The socket cannot be made.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own socket, no part of a replicated tree"
+)]
+pub fn serve(path: &Path, status: impl Fn() -> Status + Send + 'static) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    let serve = move || {
+        for stream in listener.incoming().flatten() {
+            if let Err(error) = answer(&stream, &status) {
+                tracing::debug!("status: {}", cause(&error));
+            }
+        }
+    };
+    Builder::new().name("status".into()).spawn(serve).map(drop)
+}
+
+fn answer(stream: &UnixStream, status: impl Fn() -> Status) -> io::Result<()> {
+    let who = socket_peercred(stream)?;
+    if !who.uid.is_root() && who.uid != rustix::process::geteuid() {
+        return Ok(());
+    }
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let text = serde_json::to_vec(&status())?;
+    (&mut &*stream).write_all(&text)
+}
+
+/// Asks the agent that answers at `path`.
+///
+/// # Errors
+/// None does.
+pub fn ask(path: &Path) -> io::Result<Status> {
+    let stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut text = Vec::new();
+    (&stream).take(ANSWER_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}
