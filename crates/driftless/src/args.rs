@@ -16,9 +16,11 @@ mod post;
 mod reach;
 mod report;
 mod running;
+mod shim;
 mod sum;
 mod sync;
 mod verify;
+mod watch;
 
 pub use agent::{AgentArgs, AskedArgs};
 pub use audit::AuditArgs;
@@ -35,9 +37,11 @@ pub use post::PostArgs;
 pub use reach::ReachArgs;
 pub use report::ReportArgs;
 pub use running::{CacheArg, RunArgs, ThrottleArgs};
+pub use shim::{EnvArgs, ShimArgs, ShimCommand};
 pub use sum::{AlgorithmArg, SumArgs, range};
 pub use sync::{DurabilityArg, ReadBackArg, SyncArgs};
 pub use verify::{LevelArg, VerifyArgs};
+pub use watch::WatchArgs;
 
 use crate::exit::Exit;
 use clap::{Parser, Subcommand};
@@ -92,6 +96,16 @@ pub enum Command {
     /// Returns when it has heard of them.
     #[command(after_long_help = exit_codes())]
     Post(Box<PostArgs>),
+    /// Hear what changes on this host, from the programs themselves or from the kernel, and tell the
+    /// mirrors
+    ///
+    /// The agent of a node: it runs until a signal ends it, keeps what it hears, and hands it on to
+    /// the mirrors of this host that have "announcements" in detect.
+    #[command(after_long_help = exit_codes())]
+    Watch(Box<WatchArgs>),
+    /// Have programs announce what they change: the library that is loaded into them
+    #[command(after_long_help = exit_codes())]
+    Shim(ShimArgs),
     /// Print generated documents: manual pages, completions, the command-line reference
     #[command(hide = true)]
     Generate {

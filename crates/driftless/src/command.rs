@@ -15,9 +15,11 @@ pub mod reach;
 pub mod record;
 pub mod report;
 pub mod run;
+pub mod shim;
 pub mod sum;
 pub mod sync;
 pub mod verify;
+pub mod watch;
 
 use crate::args::Command;
 use crate::exit::Exit;
@@ -36,6 +38,8 @@ pub fn run(command: &Command, matches: &ArgMatches) -> Exit {
         Command::Mirror(args) => mirror::run(args),
         Command::Report(args) => report::run(args),
         Command::Post(args) => post::run(args),
+        Command::Watch(args) => watch::run(args),
+        Command::Shim(args) => shim::run(args),
         Command::Generate { what } => generate::print(*what),
     }
 }

@@ -17,6 +17,7 @@ pub mod progress;
 mod told;
 pub mod trash;
 mod unkept;
+pub mod watch;
 
 use crate::args::OutputArgs;
 use crate::exit::Exit;

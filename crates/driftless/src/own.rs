@@ -164,6 +164,23 @@ pub fn runtime_folder() -> Result<PathBuf, String> {
     Ok(path)
 }
 
+/// Makes the folder that a path of ours is in, with those above it, if they are not there: everybody
+/// may look into them.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own folder, no part of a replicated tree"
+)]
+pub fn make_folder_of(path: &Path) -> Result<(), String> {
+    let Some(folder) = path.parent() else {
+        return Ok(());
+    };
+    let made = DirBuilder::new().recursive(true).mode(0o755).create(folder);
+    made.map_err(|error| {
+        let why = cause(&error);
+        format!("{}: cannot make the folder: {why}", quote(folder))
+    })
+}
+
 /// A path at which a socket can be made (unix(7), `sun_path`, which ends with a NUL). An error says
 /// what is to be shorter: the name, or the folder that `variable` names.
 pub fn socket_path(path: PathBuf, variable: &str) -> Result<PathBuf, String> {

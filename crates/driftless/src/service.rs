@@ -1,14 +1,9 @@
-//! What the service manager is told (sd_notify(3)): that the mirror is ready, how it stands, that it
-//! goes on, and that it ends.
+//! What the service manager is told (sd_notify(3)) of a mirror or an agent: that it is ready, how it
+//! stands, that it goes on, and that it ends.
 //!
-//! It is told by a thread that looks whether each life has had its turn lately, so that one which hangs
-//! is noticed. Without a service manager nothing of this is begun.
+//! It is told by a thread that looks whether the others have had their turns lately, so that one which
+//! hangs is noticed. Without a service manager nothing of this is begun.
 
-use driftless_mirror::clock::now;
-use driftless_mirror::hub::statuses;
-use driftless_mirror::message::Inboxes;
-use driftless_mirror::pulse::Pulse;
-use driftless_mirror::status::Status;
 use std::ffi::OsStr;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -21,10 +16,17 @@ use std::time::{Duration, Instant};
 
 /// How often it is looked whether something is to be told.
 const TURN: Duration = Duration::from_millis(500);
-/// How often it is told how the mirror stands.
+/// How often it is told how things stand.
 const STATUS_EVERY: Duration = Duration::from_secs(10);
-/// A mirror that does not say within this how it stands is not asked for longer.
-const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is told of.
+pub trait Served: Send + 'static {
+    /// How long ago the last turn was of whoever has had none for longest.
+    fn idle(&self) -> Duration;
+
+    /// How it stands, in a line; none if it does not say.
+    fn words(&self) -> Option<String>;
+}
 
 /// The service manager.
 struct Manager {
@@ -51,20 +53,16 @@ impl Manager {
     }
 }
 
-/// Tells the service manager, if there is one, that the mirror is ready, how it goes on, and that it
+/// Tells the service manager, if there is one, that `served` is ready, how it goes on, and that it
 /// ends: the thread that does so ends then, too.
-pub fn begin(
-    inboxes: Inboxes,
-    pulses: Vec<Pulse>,
-    stop: Arc<AtomicBool>,
-) -> Option<JoinHandle<()>> {
+pub fn begin(served: impl Served, stop: Arc<AtomicBool>) -> Option<JoinHandle<()>> {
     let address = std::env::var_os("NOTIFY_SOCKET")?;
     let manager = Manager::at(&address)
         .inspect_err(|error| tracing::warn!("the service manager cannot be told: {error}"))
         .ok()?;
     manager.tell("READY=1");
     let watchdog = watchdog();
-    let tell = move || follow(&manager, &inboxes, (&pulses, watchdog), &stop);
+    let tell = move || follow(&manager, &served, watchdog, &stop);
     Builder::new()
         .name("service".into())
         .spawn(tell)
@@ -82,43 +80,23 @@ fn watchdog() -> Option<Duration> {
     time.map(Duration::from_micros)
 }
 
-fn follow(
-    manager: &Manager,
-    inboxes: &Inboxes,
-    (pulses, watchdog): (&[Pulse], Option<Duration>),
-    stop: &AtomicBool,
-) {
+fn follow(manager: &Manager, served: &impl Served, watchdog: Option<Duration>, stop: &AtomicBool) {
     let (mut alive, mut told) = (Instant::now(), None::<Instant>);
     while !stop.load(Relaxed) {
         if let Some(patience) = watchdog {
-            let goes_on = pulses.iter().all(|pulse| pulse.age(now()) <= patience / 2);
+            let goes_on = served.idle() <= patience / 2;
             if goes_on && alive.elapsed() >= patience / 4 {
                 manager.tell("WATCHDOG=1");
                 alive = Instant::now();
             }
         }
         if told.is_none_or(|told| told.elapsed() >= STATUS_EVERY) {
-            if let Some(statuses) = statuses(inboxes, PATIENCE) {
-                manager.tell(&format!("STATUS={}", words(&statuses)));
+            if let Some(words) = served.words() {
+                manager.tell(&format!("STATUS={words}"));
             }
             told = Some(Instant::now());
         }
         thread::sleep(TURN);
     }
     manager.tell("STOPPING=1");
-}
-
-/// How the replicas stand, in a line.
-fn words(statuses: &[Status]) -> String {
-    let all = statuses.iter().map(|status| {
-        let (left, problems) = (status.left, status.problems);
-        let what = match &status.away {
-            Some(_) => "out of reach, ",
-            None if status.is_paused => "paused, ",
-            None => "",
-        };
-        let behind = status.behind().as_secs();
-        format!("{what}{behind} s behind, {left} left, {problems} problems")
-    });
-    all.collect::<Vec<_>>().join("; ")
 }

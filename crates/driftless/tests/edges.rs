@@ -78,6 +78,8 @@ const EDGES: [(&str, &[&str], &[&str]); 20] = [
             "audit",
             "detect",
             "mirror",
+            "spool",
+            "watch",
         ],
         &["testkit"],
     ),
@@ -92,6 +94,8 @@ const EDGES: [(&str, &[&str], &[&str]); 20] = [
     ),
     ("sarracenia", &["model"], &[]),
     ("shim", &[], &[]),
+    ("spool", &["model", "detect"], &[]),
+    ("watch", &["lock", "model", "state", "detect", "spool"], &[]),
     ("testkit", &[], &[]),
 ];
 

@@ -54,6 +54,10 @@ impl Spool {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = rustix::fs::open(path, flags, Mode::empty())?;
+        // Whoever owns it could take words away.
+        if fstat(&folder)?.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(Errno::PERM);
+        }
         rustix::fs::fchmod(&folder, Mode::from_raw_mode(0o1733))?;
         Ok(Spool {
             path: path.to_owned(),

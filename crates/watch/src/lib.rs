@@ -18,4 +18,4 @@ mod queue;
 mod scout;
 pub mod status;
 
-pub use agent::{Agent, BeginError, Setup};
+pub use agent::{Agent, BeginError, Pulse, Setup};

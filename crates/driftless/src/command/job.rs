@@ -106,14 +106,21 @@ const LOCK_TIMES: u32 = 5;
 
 /// Holds a job, so that no other mirror works on it.
 pub fn hold(job: &Job) -> Result<Held, Failure> {
-    let failed = |why: String| (Exit::CouldNotRun, format!("{}: {why}", job.name));
-    let path = file(&format!("mirror-{}.lock", job.name))?;
+    let taken = "has the job: a mirror runs already";
+    hold_name(&format!("mirror-{}.lock", job.name), &job.name, taken)
+}
+
+/// Holds a name by a file in the folder for state; `taken` is what is said of the process that has
+/// it.
+pub fn hold_name(lock: &str, name: &str, taken: &str) -> Result<Held, Failure> {
+    let failed = |why: String| (Exit::CouldNotRun, format!("{name}: {why}"));
+    let path = file(lock)?;
     let mut lock = own::job_lock(&path).map_err(|error| failed(cause(&error)))?;
     match lock_now(&lock) {
         Ok(()) => {}
         Err(Errno::AGAIN) => {
             let holder = named_in(&lock);
-            let why = format!("{}: {holder} has the job: a mirror runs already", job.name);
+            let why = format!("{name}: {holder} {taken}");
             return Err((Exit::Locked, why));
         }
         Err(error) => return Err(failed(cause(&error.into()))),
@@ -321,7 +328,8 @@ fn fit_for_socket(name: &str, path: PathBuf) -> Result<PathBuf, Failure> {
         .map_err(|why| (Exit::CouldNotRun, format!("{name}: {why}")))
 }
 
-fn file(name: &str) -> Result<PathBuf, Failure> {
+/// A file in the folder for state.
+pub fn file(name: &str) -> Result<PathBuf, Failure> {
     let folder = own::state_folder().map_err(|why| (Exit::CouldNotRun, why))?;
     Ok(folder.join(name))
 }

@@ -8,12 +8,15 @@ use crate::output::diagnostics;
 use crate::{own, service, signals};
 use driftless_engine::{Options, RunError, Throttle};
 use driftless_mirror::alarm::{Caller, Pace};
+use driftless_mirror::clock::now;
 use driftless_mirror::control;
 use driftless_mirror::hands::Hands;
-use driftless_mirror::hub::Mirror;
+use driftless_mirror::hub::{Mirror, statuses};
 use driftless_mirror::job::Job;
 use driftless_mirror::live::{BeginError, Beginning};
 use driftless_mirror::message::Inboxes;
+use driftless_mirror::pulse::Pulse;
+use driftless_mirror::status::Status;
 use driftless_mirror::{metrics, worded};
 use driftless_model::cause;
 use driftless_remote::Reach;
@@ -50,7 +53,8 @@ pub fn keep_equal(args: &JobArgs, takes_new_replica: bool, log: &LogArgs) -> Res
         .map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", job.name)))?;
     rivals::refuse(&job)?;
     serve_metrics(&job, inboxes.clone())?;
-    let service = service::begin(inboxes, mirror.pulses(), signals.stop.clone());
+    let pulses = mirror.pulses();
+    let service = service::begin(Replicas { inboxes, pulses }, signals.stop.clone());
     tracing::info!("{}: at work", job.name);
     let is_deaf = mirror.run();
     if let Some(thread) = service {
@@ -171,6 +175,8 @@ fn not_begun(name: &str, error: &BeginError) -> Failure {
     }
 }
 
+/// A mirror that does not say within this how it stands is not asked for longer.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// A host has so much time for its greeting: nobody is there to type a password, and other replicas
 /// wait for the beginning.
 const CONNECTING: Duration = Duration::from_secs(20);
@@ -233,4 +239,36 @@ fn options(job: &Job, reach: &Reach) -> Result<Options, Unprepared> {
     options.known_mounts = notes.known();
     options.mount_notes = Some(notes);
     Ok(options)
+}
+
+/// What the service manager is told of a mirror.
+struct Replicas {
+    inboxes: Inboxes,
+    pulses: Vec<Pulse>,
+}
+
+impl service::Served for Replicas {
+    fn idle(&self) -> Duration {
+        let ages = self.pulses.iter().map(|pulse| pulse.age(now()));
+        ages.max().unwrap_or_default()
+    }
+
+    fn words(&self) -> Option<String> {
+        statuses(&self.inboxes, PATIENCE).map(|statuses| words(&statuses))
+    }
+}
+
+/// How the replicas stand, in a line.
+fn words(statuses: &[Status]) -> String {
+    let all = statuses.iter().map(|status| {
+        let (left, problems) = (status.left, status.problems);
+        let what = match &status.away {
+            Some(_) => "out of reach, ",
+            None if status.is_paused => "paused, ",
+            None => "",
+        };
+        let behind = status.behind().as_secs();
+        format!("{what}{behind} s behind, {left} left, {problems} problems")
+    });
+    all.collect::<Vec<_>>().join("; ")
 }

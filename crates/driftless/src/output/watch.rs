@@ -1,0 +1,156 @@
+//! What is printed of the agent of a node.
+
+use super::mirror::{at, line};
+use crate::units::{show_bytes, show_count, show_counted};
+use driftless_model::escape;
+use driftless_spool::Depth;
+use driftless_watch::status::{Counts, GapStatus, MirrorStatus, Status, TreeStatus};
+use serde_json::json;
+use std::time::Duration;
+
+/// Programs that are named, those with the most files.
+const PROGRAMS_MAX: usize = 20;
+
+/// Prints how an agent stands. `depth` is what waits in the spool, if it could be looked at.
+pub fn status(status: &Status, depth: Option<Depth>, json: bool) {
+    if json {
+        let text = serde_json::to_string(&json_of(status, depth));
+        return line(&text.expect("plain values"));
+    }
+    line(&first(status));
+    for tree in &status.trees {
+        line(&format!("  tree    {}", of_tree(tree)));
+    }
+    for mirror in &status.mirrors {
+        line(&format!("  mirror  {}", of_mirror(mirror)));
+    }
+    line(&format!("  spool   {}", of_spool(depth)));
+    if status.is_running {
+        of_counts(&status.counts).iter().for_each(|text| line(text));
+    }
+}
+
+fn json_of(status: &Status, depth: Option<Depth>) -> serde_json::Value {
+    let Counts {
+        messages,
+        unread,
+        dropped,
+        events,
+        covered,
+        uncovered,
+        deaf,
+        unsaved,
+    } = &status.counts;
+    json!({
+        "agent": status.name,
+        "is_running": status.is_running,
+        "process": status.process,
+        "detect": status.detect,
+        "messages": messages,
+        "unread": unread,
+        "dropped": dropped,
+        "events": events,
+        "covered": covered,
+        "uncovered": uncovered,
+        "deaf": deaf,
+        "unsaved": unsaved,
+        "trees": status.trees,
+        "mirrors": status.mirrors,
+        "spool_files": depth.map(|depth| depth.files),
+        "spool_bytes": depth.map(|depth| depth.bytes),
+    })
+}
+
+fn first(status: &Status) -> String {
+    match status.process {
+        Some(process) => format!(
+            "{}: at work (process {process}), hears {}",
+            status.name,
+            status.detect.join(" and ")
+        ),
+        None => format!("{}: does not run", status.name),
+    }
+}
+
+fn of_tree(tree: &TreeStatus) -> String {
+    let path = escape(tree.path.as_bytes());
+    let waiting = show_counted(tree.waiting, "path waits", "paths wait");
+    let oldest = tree
+        .oldest_ms
+        .map(|oldest| format!(" since {}", moment(oldest)));
+    let gaps = of_gaps(&tree.gaps);
+    format!(
+        "\"{path}\": {waiting}{}, {gaps}",
+        oldest.unwrap_or_default()
+    )
+}
+
+fn of_gaps(gaps: &GapStatus) -> String {
+    let count = show_counted(gaps.count, "gap", "gaps");
+    match (gaps.first_ms, gaps.last_ms) {
+        (Some(first), Some(last)) if first != last => {
+            format!(
+                "{count} since {}, the last one at {}",
+                moment(first),
+                moment(last)
+            )
+        }
+        (Some(first), _) => format!("{count} at {}", moment(first)),
+        _ => "no gaps".into(),
+    }
+}
+
+fn moment(millis: u64) -> String {
+    at(Duration::from_millis(millis))
+}
+
+fn of_mirror(mirror: &MirrorStatus) -> String {
+    let job = escape(mirror.job.as_bytes());
+    let away = mirror.away.as_ref().map(|why| format!(", away: {why}"));
+    let waiting = show_counted(mirror.waiting, "path waits", "paths wait");
+    format!("{job}: {waiting}{}", away.unwrap_or_default())
+}
+
+fn of_spool(depth: Option<Depth>) -> String {
+    match depth {
+        Some(Depth { files: 0, .. }) => "empty".into(),
+        Some(Depth { files, bytes }) => {
+            let files = show_counted(files, "file", "files");
+            format!("{files}, {}", show_bytes(bytes))
+        }
+        None => "cannot be looked at".into(),
+    }
+}
+
+fn of_counts(counts: &Counts) -> Vec<String> {
+    let mut lines = vec![format!(
+        "  heard   {}, {} without sense, {} too many; {} of the kernel",
+        show_counted(counts.messages, "message", "messages"),
+        show_count(counts.unread),
+        show_count(counts.dropped),
+        show_counted(counts.events, "event", "events"),
+    )];
+    let mut programs: Vec<(&String, &u64)> = counts.uncovered.iter().collect();
+    programs.sort_by_key(|(name, files)| (std::cmp::Reverse(**files), *name));
+    if counts.covered > 0 || !programs.is_empty() {
+        let files = show_counted(counts.covered, "file", "files");
+        lines.push(format!(
+            "  covered {files} that programs wrote were announced"
+        ));
+    }
+    for (name, files) in programs.iter().take(PROGRAMS_MAX) {
+        let files = show_counted(**files, "file", "files");
+        lines.push(format!("  without {}: {files}", escape(name.as_bytes())));
+    }
+    if programs.len() > PROGRAMS_MAX {
+        let more = programs.len() - PROGRAMS_MAX;
+        lines.push(format!("  without {more} more programs"));
+    }
+    for (who, why) in &counts.deaf {
+        lines.push(format!("  deaf    {who}: {why}"));
+    }
+    if let Some(why) = &counts.unsaved {
+        lines.push(format!("  unsaved {why}"));
+    }
+    lines
+}
