@@ -2,7 +2,7 @@
 
 use crate::budget::Budgets;
 use crate::folder::{Folder, Opened, SpoolError};
-use crate::message::{MESSAGE_BYTES_MAX, Message, changes};
+use crate::message::{MESSAGE_BYTES_MAX, Message, Now, changes};
 use driftless_detect::{Base, Seen};
 use rustix::cmsg_space;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -174,7 +174,7 @@ fn tell(trees: &[Base], message: &[u8], is_heard: bool, told: &mut Told) {
     };
     told.dropped += u64::from(!is_heard);
     for (number, tree) in trees.iter().enumerate() {
-        let seen = changes(&message, tree, is_file);
+        let seen = changes(&message, tree, look);
         if is_heard {
             told.seen
                 .extend(seen.into_iter().map(|seen| (number, seen)));
@@ -184,7 +184,10 @@ fn tell(trees: &[Base], message: &[u8], is_heard: bool, told: &mut Told) {
     }
 }
 
-/// Whether something else than a directory stands at a path now.
-fn is_file(path: &[u8]) -> bool {
-    lstat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::Directory)
+fn look(path: &[u8]) -> Now {
+    match lstat(path).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        Ok(FileType::Directory) => Now::Dir,
+        Ok(_) => Now::File,
+        Err(_) => Now::Nothing,
+    }
 }

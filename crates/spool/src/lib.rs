@@ -15,4 +15,4 @@ mod spooled;
 
 pub use ear::{Shims, Told};
 pub use folder::{Depth, Folder, SpoolError};
-pub use message::{Kind, Message, changes};
+pub use message::{Kind, Message, Now, changes};

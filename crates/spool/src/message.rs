@@ -14,7 +14,9 @@ use driftless_model::{Change, Hint, RelPath};
 /// What each message begins with.
 const MAGIC: &[u8] = b"DS1";
 /// Bytes of the longest message: two paths (`PATH_MAX`), and what stands before them.
-pub const MESSAGE_BYTES_MAX: usize = 2 * 4096 + 16;
+pub const MESSAGE_BYTES_MAX: usize = 2 * PATH_MAX + 16;
+/// Bytes of the longest path that a call takes, its end included (limits.h).
+const PATH_MAX: usize = 4096;
 /// What stands before the path.
 const HEAD: usize = MAGIC.len() + 1;
 
@@ -69,21 +71,36 @@ impl Message<'_> {
         let (path, to) = (names.next()?, names.next());
         let may_have_two = matches!(kind, Kind::Renamed | Kind::Exchanged);
         let is_right = names.next().is_none() && (to.is_none() || may_have_two);
+        // A call takes no longer one.
+        let fits = |path: &[u8]| path.len() < PATH_MAX;
+        let is_right = is_right && fits(path) && to.is_none_or(fits);
         is_right.then_some(Message { kind, path, to })
     }
 }
 
-/// What a message says of a source: nothing if neither name is in it. `is_file` says of a path
-/// whether something else than a directory stands there, for sure.
-pub fn changes(message: &Message<'_>, source: &Base, is_file: impl Fn(&[u8]) -> bool) -> Vec<Seen> {
+/// What stands at a path now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Now {
+    /// Nothing, or it cannot be looked at.
+    Nothing,
+    /// A directory.
+    Dir,
+    /// Something else.
+    File,
+}
+
+/// What a message says of a source: nothing if neither name is in it. `look` says what stands at a
+/// path: what is there costs no more than its entry, whoever says that it is gone.
+pub fn changes(message: &Message<'_>, source: &Base, look: impl Fn(&[u8]) -> Now) -> Vec<Seen> {
     let (path, to) = (source.below(message.path), message.to);
     let to = to.and_then(|to| source.below(to));
     match message.kind {
         Kind::Written => one(path.map(Change::entry).map(written)),
         Kind::Made | Kind::Attributes => one(path.map(Change::entry).map(Seen::closed)),
-        Kind::Removed => one(path.map(gone)),
+        Kind::Removed if look(message.path) == Now::Nothing => one(path.map(gone)),
+        Kind::Removed => one(path.map(Change::entry).map(Seen::closed)),
         Kind::Renamed => {
-            let is_file = || message.to.is_some_and(is_file);
+            let is_file = || message.to.map(look) == Some(Now::File);
             renamed(path, to, is_file)
         }
         Kind::Exchanged => {
@@ -122,6 +139,10 @@ fn renamed(
     let Some((from, to)) = from.clone().zip(to.clone()) else {
         return one(from.or(to).map(Change::subtree).map(written));
     };
+    // A directory does not come into itself.
+    if from.is_near(&to) {
+        return Vec::new();
+    }
     let dirs = [&from, &to].map(|path| path.above().next());
     let change: fn(RelPath) -> Change = if is_file() {
         Change::entry
@@ -144,8 +165,12 @@ mod tests {
 
     fn told(bytes: &[u8]) -> Vec<Change> {
         let message = Message::read(bytes).unwrap();
-        let is_file = |path: &[u8]| path == b"/data/file";
-        let seen = changes(&message, &Base::new(b"/data"), is_file);
+        let look = |path: &[u8]| match path {
+            b"/data/file" => Now::File,
+            b"/data/dir" => Now::Dir,
+            _ => Now::Nothing,
+        };
+        let seen = changes(&message, &Base::new(b"/data"), look);
         seen.into_iter().map(|seen| seen.change).collect()
     }
 
@@ -156,7 +181,10 @@ mod tests {
         assert_eq!(told(b"DS1c/data/a\0"), entry(b"a"));
         assert_eq!(told(b"DS1m/data\0"), entry(b""));
         assert_eq!(told(b"DS1d/data/a\0"), [Change::subtree(path(b"a"))]);
+        assert_eq!(told(b"DS1d/data/dir\0"), entry(b"dir"));
         assert_eq!(told(b"DS1w/other/a\0"), []);
+        assert_eq!(told(b"DS1r/data/a\0/data/a/b\0"), []);
+        assert_eq!(told(b"DS1r/data\0/data/a\0"), []);
         let root = || Change::entry(RelPath::root());
         let moved = Change::subtree(path(b"b")).with(Hint::MovedFrom(path(b"a")));
         assert_eq!(
@@ -189,6 +217,7 @@ mod tests {
             b"DS1?/data/a\0",
             b"DS1w/data/a\0/data/b\0",
             b"DS1r/a\0/b\0/c\0",
+            &[b"DS1w/", "x".repeat(5000).as_bytes(), b"\0"].concat(),
         ] {
             assert_eq!(Message::read(nonsense), None, "{nonsense:?}");
         }
@@ -217,7 +246,7 @@ mod tests {
                 }
             }
             if let Some(message) = Message::read(&bytes) {
-                changes(&message, &base, |_| true);
+                changes(&message, &base, |_| Now::File);
             }
         }
     }

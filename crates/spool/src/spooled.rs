@@ -145,6 +145,7 @@ fn next(from: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "folders of these tests")]
 mod tests {
     use super::*;
     use rustix::fs::CWD;

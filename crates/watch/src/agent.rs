@@ -269,10 +269,11 @@ impl Agent {
         }
     }
 
-    /// All of a tree may differ.
+    /// All of a tree may differ. What is missed before that is told is one gap.
     fn miss(&mut self, tree: usize) {
-        self.book.count_gap(tree, now());
-        self.gaps[tree].miss();
+        if self.gaps[tree].miss() {
+            self.book.count_gap(tree, now());
+        }
     }
 
     fn tell_gaps(&mut self) {

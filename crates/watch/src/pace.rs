@@ -25,9 +25,9 @@ impl GapPace {
         }
     }
 
-    /// Something was missed.
-    pub fn miss(&mut self) {
-        self.is_waiting = true;
+    /// Something was missed; false if that waits to be told already.
+    pub fn miss(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_waiting, true)
     }
 
     /// Whether that is to be told now; it is taken to be.
@@ -57,7 +57,7 @@ mod tests {
         assert!(!pace.take(Duration::ZERO));
         let mut told = 0;
         for second in 0..600 {
-            pace.miss();
+            let _is_first = pace.miss();
             told += u32::from(pace.take(Duration::from_secs(second)));
         }
         assert_eq!(told, GAPS_AT_ONCE + 9);
