@@ -310,13 +310,30 @@ fn the_units_are_what_systemd_takes() {
     ] {
         assert!(text.contains(line), "{line}");
     }
-    // What systemd checks of programs, it finds at their places: here is ours.
+    systemd_takes("driftless-mirror@", &text);
+    let unit = units.join("driftless-watch@.service");
+    let text = fs::read_to_string(&unit).expect("the unit");
+    for line in [
+        "Type=notify",
+        "WatchdogSec=",
+        "CAP_SYS_ADMIN",
+        "RestartPreventExitStatus=2 11 12\n",
+        "RuntimeDirectory=driftless",
+        "RuntimeDirectoryPreserve=yes",
+    ] {
+        assert!(text.contains(line), "{line}");
+    }
+    systemd_takes("driftless-watch@", &text);
+}
+
+/// What systemd checks of programs, it finds at their places: here is ours.
+fn systemd_takes(name: &str, text: &str) {
     let folder = driftless_testkit::scratch::scratch_folder();
     // Its page of the manual need not be installed.
     let named = text
         .replace("/usr/bin/driftless", env!("CARGO_BIN_EXE_driftless"))
         .replace("Documentation=man:driftless(1)\n", "");
-    let copy = folder.path().join("driftless-mirror@test.service");
+    let copy = folder.path().join(format!("{name}test.service"));
     fs::write(&copy, named).expect("a copy");
     match Command::new("systemd-analyze")
         .arg("verify")

@@ -3,6 +3,7 @@
 //! Each test file is a program of its own and uses only a part of this.
 #![allow(dead_code, clippy::disallowed_methods)]
 
+pub mod agent;
 pub mod campaign;
 pub mod chaos;
 pub mod far;
