@@ -165,7 +165,7 @@ pub fn runtime_folder() -> Result<PathBuf, String> {
 }
 
 /// Makes the folder that a path of ours is in, with those above it, if they are not there: everybody
-/// may look into them.
+/// may look into them, and nobody else may change what is in it.
 #[allow(
     clippy::disallowed_methods,
     reason = "our own folder, no part of a replicated tree"
@@ -174,11 +174,15 @@ pub fn make_folder_of(path: &Path) -> Result<(), String> {
     let Some(folder) = path.parent() else {
         return Ok(());
     };
+    let failed = |why: &str| format!("{}: {why}", quote(folder));
     let made = DirBuilder::new().recursive(true).mode(0o755).create(folder);
-    made.map_err(|error| {
-        let why = cause(&error);
-        format!("{}: cannot make the folder: {why}", quote(folder))
-    })
+    made.map_err(|error| failed(&format!("cannot make the folder: {}", cause(&error))))?;
+    let meta = std::fs::metadata(folder).map_err(|error| failed(&cause(&error)))?;
+    let is_ours = is_own(&meta) || meta.uid() == 0;
+    if !is_ours || meta.mode() & 0o022 != 0 {
+        return Err(failed("others than this user may change what is in it"));
+    }
+    Ok(())
 }
 
 /// A path at which a socket can be made (unix(7), `sun_path`, which ends with a NUL). An error says

@@ -333,6 +333,44 @@ fn one_agent_has_a_name_at_a_time() {
         "{}",
         told.describe()
     );
+    // One of another name would take the programs away from it.
+    let text = fs::read_to_string(agent.config()).expect("a file");
+    let text = text.replace("\"node\"", "\"other\"");
+    fs::write(agent.config(), text).expect("a file");
+    for arguments in [&[][..], &["--end"]] {
+        let told = agent.command().args(arguments).run().expect(11);
+        assert!(
+            told.stderr_text().contains("another agent has it"),
+            "{}",
+            told.describe()
+        );
+    }
+}
+
+#[test]
+fn the_service_manager_is_told_that_it_is_ready_goes_on_and_ends() {
+    let (folder, source) = place();
+    let path = folder.path().join("manager");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).expect("a socket");
+    let limit = Some(Duration::from_secs(60));
+    manager.set_read_timeout(limit).expect("set");
+    let hear = || {
+        let mut words = [0; 500];
+        let length = manager.recv(&mut words).expect("it says something");
+        String::from_utf8_lossy(&words[..length]).into_owned()
+    };
+    let agent = Agent::not_started(&source, folder.path(), "");
+    let run = agent.command().env("NOTIFY_SOCKET", &path);
+    let running = run.env("WATCHDOG_USEC", "4000000").spawn();
+    assert_eq!(hear(), "READY=1");
+    assert!(agent.map().exists(), "it hears");
+    let mut told: Vec<String> = (0..2).map(|_| hear()).collect();
+    told.sort();
+    assert!(told[0].starts_with("STATUS=0 messages, "), "{told:?}");
+    assert_eq!(told[1], "WATCHDOG=1");
+    running.signal(rustix::process::Signal::TERM);
+    while hear() != "STOPPING=1" {}
+    let _its_end = running.wait().expect(143);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::map::{ANNOUNCE, BYTES_MAX, FLAGS_AT, Map, REPLACED, Tree};
 use crate::spooled::Spool;
 use driftless_model::{cause, quote};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat, flock};
 use rustix::io::{Errno, pwrite};
 use rustix::net::sockopt::{
     set_socket_passcred, set_socket_recv_buffer_size, set_socket_recv_buffer_size_force,
@@ -23,17 +23,26 @@ const QUEUE_LIMIT: &str = "/proc/sys/net/unix/max_dgram_qlen";
 
 /// Why an agent hears nothing.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: cannot {act}: {}", quote(.path), cause(&(*.errno).into()))]
-pub struct SpoolError {
-    path: PathBuf,
-    act: &'static str,
-    errno: Errno,
+pub enum SpoolError {
+    /// Another agent has the file that shims map.
+    #[error("{}: another agent has it: programs know one", quote(.0))]
+    Taken(PathBuf),
+    /// Something failed.
+    #[error("{}: cannot {act}: {}", quote(.path), cause(&(*.errno).into()))]
+    Failed {
+        /// Where.
+        path: PathBuf,
+        /// What was tried.
+        act: &'static str,
+        /// Why not.
+        errno: Errno,
+    },
 }
 
 impl SpoolError {
     fn of(path: &Path, act: &'static str) -> impl FnOnce(Errno) -> SpoolError {
         let path = path.to_owned();
-        move |errno| SpoolError { path, act, errno }
+        move |errno| SpoolError::Failed { path, act, errno }
     }
 }
 
@@ -68,6 +77,8 @@ pub(crate) struct Opened {
     /// What programs have said before is not known: there was no agent, or it did not end cleanly
     /// and has not read all of it.
     pub(crate) has_missed: bool,
+    /// No other agent makes these while this is open.
+    _lock: OwnedFd,
 }
 
 impl Folder {
@@ -77,11 +88,25 @@ impl Folder {
         path.into()
     }
 
-    /// Makes all of it for these trees. The caller sees to it that there is one agent at a time.
+    /// Sees to it that there is one agent at a time.
+    fn lock(&self) -> Result<OwnedFd, SpoolError> {
+        let path = self.beside(".lock");
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR);
+        let file = opened.map_err(SpoolError::of(&path, "open it"))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(file),
+            Err(Errno::AGAIN) => Err(SpoolError::Taken(self.map.clone())),
+            Err(errno) => Err(SpoolError::of(&path, "lock it")(errno)),
+        }
+    }
+
+    /// Makes all of it for these trees.
     ///
     /// # Errors
-    /// Something cannot be made.
+    /// Another agent has it, or something cannot be made.
     pub(crate) fn open(&self, trees: &[PathBuf]) -> Result<Opened, SpoolError> {
+        let lock = self.lock()?;
         let old = self.old();
         let has_missed = old.as_ref().is_none_or(|(_, old)| is_there(&old.socket));
         let moment = SystemTime::now()
@@ -115,6 +140,7 @@ impl Folder {
             earlier,
             spool,
             has_missed,
+            _lock: lock,
         })
     }
 
@@ -192,8 +218,12 @@ impl Folder {
     /// Has all shims announce nothing any more, until an agent begins again.
     ///
     /// # Errors
-    /// The file cannot be changed.
+    /// An agent has it, or the file cannot be changed.
     pub fn end(&self) -> Result<(), SpoolError> {
+        if !is_there(&self.map) {
+            return Ok(());
+        }
+        let _held = self.lock()?;
         let failed = |errno| SpoolError::of(&self.map, "end what shims announce")(errno);
         let Some((file, map)) = self.old() else {
             return Ok(());

@@ -53,7 +53,7 @@ pub enum BeginError {
     /// What an earlier life left cannot be read.
     #[error(transparent)]
     State(#[from] StateError),
-    /// Shims cannot be heard.
+    /// Shims cannot be heard, or another agent hears them.
     #[error(transparent)]
     Shims(#[from] SpoolError),
     /// The kernel does not tell of a tree.
@@ -172,7 +172,8 @@ impl Agent {
             let shims = Shims::listen(&config.shim, &config.trees)?;
             self.wakers.push(waker.clone());
             let outbox = outbox.clone();
-            let hear = move || hear_shims(shims, &waker, &outbox);
+            let trees = config.trees.len();
+            let hear = move || hear_shims(shims, trees, &waker, &outbox);
             self.shims = Some(Builder::new().name("shims".into()).spawn(hear)?);
         }
         self.coverage = (hears_shims && watches).then(Coverage::default);

@@ -3,8 +3,9 @@
 use driftless_detect::fanotify::{Unwatched, Watch, Writer};
 use driftless_detect::{Deaf, Detector, Seen, Waker};
 use driftless_model::RelPath;
-use driftless_spool::Shims;
+use driftless_spool::{Shims, Told};
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -40,53 +41,59 @@ pub struct Heard {
     pub deaf: Option<(String, Option<String>)>,
 }
 
-/// Hears shims until `waker` says that it is over, and all that was said before was heard.
-pub fn hear_shims(mut shims: Shims, waker: &Waker, outbox: &SyncSender<Heard>) -> Shims {
+/// Hears shims of so many trees until `waker` says that it is over, and all that was said before was heard.
+pub fn hear_shims(
+    mut shims: Shims,
+    trees: usize,
+    waker: &Waker,
+    outbox: &SyncSender<Heard>,
+) -> Shims {
     let mut is_ending = false;
     loop {
         if waker.is_stopping() && !is_ending {
             shims.end();
             is_ending = true;
         }
-        let (heard, is_nothing) = heard_of(&mut shims);
-        let is_over = outbox.send(heard).is_err();
+        let heard = shims.hear();
+        let (is_nothing, is_failing) = match &heard {
+            Ok(told) => (told.messages == 0, false),
+            Err(_) => (true, true),
+        };
+        let is_over = outbox.send(heard_of(heard, trees)).is_err();
         if is_over || is_ending && is_nothing {
             return shims;
         }
-        if is_nothing {
-            let (socket, time) = shims.ready();
-            if let Err(error) = waker.wait(Some(socket), Some(time)) {
-                tracing::error!("shims: cannot wait for what they say: {error}");
-                std::thread::sleep(DEAF_PAUSE);
-            }
+        let (socket, time) = shims.ready();
+        let waited = match (is_nothing, is_failing) {
+            (false, _) => Ok(()),
+            (_, false) => waker.wait(Some(socket), Some(time)),
+            (_, true) => waker.wait(None, Some(DEAF_PAUSE)),
+        };
+        if let Err(error) = waited {
+            tracing::error!("shims: cannot wait for what they say: {error}");
+            std::thread::sleep(DEAF_PAUSE);
         }
     }
 }
 
-fn heard_of(shims: &mut Shims) -> (Heard, bool) {
-    match shims.hear() {
-        Ok(told) => {
-            let is_nothing = told.messages == 0;
-            let heard = Heard {
-                seen: told.seen,
-                missed: told.missed,
-                messages: told.messages as u64,
-                unread: told.unread,
-                dropped: told.dropped,
-                is_announced: true,
-                ..Heard::default()
-            };
-            (heard, is_nothing)
-        }
-        Err(error) => {
-            tracing::error!("shims: cannot read what they say: {error}");
-            let deaf = Some(("shim".into(), Some(error.to_string())));
-            let heard = Heard {
-                deaf,
-                ..Heard::default()
-            };
-            (heard, true)
-        }
+fn heard_of(told: Result<Told, Errno>, trees: usize) -> Heard {
+    let deaf = told.as_ref().err().map(|error| {
+        tracing::error!("shims: cannot read what they say: {error}");
+        error.to_string()
+    });
+    let told = told.unwrap_or_else(|_| Told {
+        missed: (0..trees).collect(),
+        ..Told::default()
+    });
+    Heard {
+        seen: told.seen,
+        missed: told.missed,
+        messages: told.messages as u64,
+        unread: told.unread,
+        dropped: told.dropped,
+        is_announced: true,
+        deaf: Some(("shim".into(), deaf)),
+        ..Heard::default()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::output::{diagnostics, mirror as say, watch as show};
 use crate::{own, service, signals};
 use driftless_model::{cause, quote};
-use driftless_spool::Depth;
+use driftless_spool::{Depth, SpoolError};
 use driftless_state::watch::WatchState;
 use driftless_watch::config::{CONFIG_BYTES_MAX, Config, Detect, parse};
 use driftless_watch::status::{self, Status};
@@ -102,7 +102,16 @@ fn failure(config: &Config, why: impl std::fmt::Display) -> Failure {
 fn not_begun(config: &Config, error: &BeginError) -> Failure {
     match error {
         BeginError::State(error) => record::refusal(error),
+        BeginError::Shims(error) => unheard(config, error),
         error => failure(config, error),
+    }
+}
+
+fn unheard(config: &Config, error: &SpoolError) -> Failure {
+    let (code, why) = failure(config, error);
+    match error {
+        SpoolError::Taken(_) => (Exit::Locked, why),
+        SpoolError::Failed { .. } => (code, why),
     }
 }
 
@@ -167,7 +176,8 @@ fn socket(config: &Config) -> Result<PathBuf, Failure> {
 fn end(args: &WatchArgs) -> Result<Exit, Failure> {
     let config = read(&args.config)?;
     let _held = hold(&config)?;
-    config.shim.end().map_err(|error| failure(&config, error))?;
+    let ended = config.shim.end();
+    ended.map_err(|error| unheard(&config, &error))?;
     Ok(Exit::Equal)
 }
 
