@@ -560,3 +560,31 @@ fn the_status_has_the_fields_of_its_page_whether_the_agent_runs_or_not() {
         .stdout_text();
     assert!(told.starts_with("node: does not run\n"), "{told}");
 }
+
+#[test]
+fn what_users_post_is_kept_for_a_mirror_that_is_away() {
+    let (_folder, source) = place();
+    let mut mirror = Mirror::of(&source, POSTS);
+    let agent = Agent::beside(&mirror, "detect = [\"posts\"]\n");
+    agent.wait_until_told();
+    mirror.stop();
+    fs::write(source.join("posted"), b"1").expect("a file");
+    let post = driftless().arg("post").arg(source.join("posted"));
+    let post = post.env("DRIFTLESS_RUNTIME_DIR", mirror.runtime_folder());
+    let _taken = post.run().expect(0);
+    agent.wait_until_kept(1);
+    mirror.start();
+    agent.wait_until_told();
+    let status = agent.status();
+    let jobs: Vec<&serde_json::Value> = status["mirrors"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .collect();
+    assert_eq!(jobs.len(), 1, "it does not tell itself: {status}");
+    assert_eq!(
+        (&status["posts"], &jobs[0]["job"]),
+        (&1.into(), &"test".into())
+    );
+    mirror.check_equal("posted");
+}

@@ -3,12 +3,13 @@
 use crate::book::Book;
 use crate::config::{Config, Detect};
 use crate::coverage::Coverage;
-use crate::hear::{Heard, Watched, hear_shims};
+use crate::hear::{Heard, Watched, hear_posts, hear_shims};
 use crate::pace::GapPace;
-use crate::scout::look_for_mirrors;
+use crate::scout::{AGENT, look_for_mirrors};
 use crate::status::{Counts, Status};
-use driftless_detect::Waker;
 use driftless_detect::fanotify::Unwatched;
+use driftless_detect::post::Posts;
+use driftless_detect::{Deaf, Detector, Waker};
 use driftless_spool::{Shims, SpoolError};
 use driftless_state::StateError;
 use driftless_state::watch::WatchState;
@@ -40,6 +41,8 @@ pub struct Setup {
     pub state: WatchState,
     /// Folders in which mirrors listen for posts.
     pub mirrors: Vec<PathBuf>,
+    /// Where the posts of users are heard, a socket for each tree, if that is asked for.
+    pub posts: Vec<PathBuf>,
     /// Ends it, cleanly.
     pub stop: Arc<AtomicBool>,
 }
@@ -56,6 +59,9 @@ pub enum BeginError {
     /// Shims cannot be heard, or another agent hears them.
     #[error(transparent)]
     Shims(#[from] SpoolError),
+    /// The posts of users cannot be heard.
+    #[error(transparent)]
+    Posts(#[from] Deaf),
     /// The kernel does not tell of a tree.
     #[error("\"{tree}\": {why}", tree = driftless_model::escape(.0.as_os_str().as_bytes()), why = .1)]
     Unwatched(PathBuf, Unwatched),
@@ -115,6 +121,7 @@ impl Agent {
             config,
             mut state,
             mirrors,
+            posts,
             stop,
         } = setup;
         let paths = config.trees.iter();
@@ -145,6 +152,7 @@ impl Agent {
             stop,
         };
         agent.hear(&config, &outbox)?;
+        agent.hear_posts(&config, &posts, &outbox)?;
         let book = agent.book.clone();
         let look = move || look_for_mirrors(&mirrors, &book);
         Builder::new().name("scout".into()).spawn(look)?;
@@ -180,11 +188,31 @@ impl Agent {
         Ok(())
     }
 
-    /// Of a tree that is new, nobody has heard what happened before; and the kernel has told nobody
-    /// what happened while no agent ran. Whether shims were heard all the time, they know.
+    /// Begins to hear what users post, at a socket for each tree.
+    fn hear_posts(
+        &mut self,
+        config: &Config,
+        sockets: &[PathBuf],
+        outbox: &SyncSender<Heard>,
+    ) -> Result<(), BeginError> {
+        let name = format!("{AGENT}{}", config.name);
+        for (tree, (path, socket)) in config.trees.iter().zip(sockets).enumerate() {
+            let posts = Posts::listen(socket, &name, path)?;
+            self.wakers.push(posts.waker());
+            let outbox = outbox.clone();
+            let hear = move || hear_posts(posts, tree, &outbox);
+            let thread = Builder::new().name("posts".into()).spawn(hear)?;
+            self.others.push(thread);
+        }
+        Ok(())
+    }
+
+    /// Of a tree that is new, nobody has heard what happened before; and neither the kernel nor users
+    /// have told anybody what happened while no agent ran. Whether shims were heard all the time,
+    /// they know.
     fn miss_at_first(&mut self, config: &Config, is_new: &[bool]) {
         for (tree, is_new) in is_new.iter().enumerate() {
-            if *is_new || config.has(Detect::Fanotify) {
+            if *is_new || config.has(Detect::Fanotify) || config.has(Detect::Posts) {
                 self.miss(tree);
             }
         }
@@ -257,6 +285,7 @@ impl Agent {
             counts.unread += heard.unread;
             counts.dropped += heard.dropped;
             counts.events += heard.events;
+            counts.posts += heard.posts;
             if let Some((who, why)) = heard.deaf {
                 match why {
                     Some(why) => drop(counts.deaf.insert(who, why)),

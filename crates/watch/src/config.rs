@@ -34,16 +34,19 @@ pub enum Detect {
     Shim,
     /// The kernel says it.
     Fanotify,
+    /// Users say it (`driftless post`).
+    Posts,
 }
 
 impl Detect {
-    const ALL: [Detect; 2] = [Detect::Shim, Detect::Fanotify];
+    const ALL: [Detect; 3] = [Detect::Shim, Detect::Fanotify, Detect::Posts];
 
     /// How it is written.
     pub fn name(self) -> &'static str {
         match self {
             Detect::Shim => "shim",
             Detect::Fanotify => "fanotify",
+            Detect::Posts => "posts",
         }
     }
 }
@@ -221,7 +224,7 @@ fn detect(keys: &mut Keys<'_>, errors: &mut Errors) -> Vec<Detect> {
     let mut all = Vec::new();
     for (at, value) in list(at, "detect", value, errors) {
         let DeValue::String(text) = &value else {
-            errors.tell_kind(at, "detect", "\"shim\" or \"fanotify\"", &value);
+            errors.tell_kind(at, "detect", "\"shim\", \"fanotify\" or \"posts\"", &value);
             continue;
         };
         match Detect::ALL.into_iter().find(|one| one.name() == text) {
@@ -348,7 +351,7 @@ mod tests {
             ),
             (
                 "trees = [\"/a\"]\ndetect = [\"fanotfy\"]",
-                "2:11: detect: \"fanotfy\" is none of shim, fanotify; did you mean \"fanotify\"?",
+                "2:11: detect: \"fanotfy\" is none of shim, fanotify, posts; did you mean \"fanotify\"?",
             ),
             (
                 "trees = [\"/a\"]\ndetect = [\"fanotify\"]\n[shim]\nmap = \"/m\"",

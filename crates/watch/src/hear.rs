@@ -1,6 +1,8 @@
-//! The threads that hear: one for all shims, and one for each tree that the kernel tells of.
+//! The threads that hear: one for all shims, one for each tree that the kernel tells of, and one for
+//! each tree that users post about.
 
 use driftless_detect::fanotify::{Unwatched, Watch, Writer};
+use driftless_detect::post::Posts;
 use driftless_detect::{Deaf, Detector, Seen, Waker};
 use driftless_model::RelPath;
 use driftless_spool::{Shims, Told};
@@ -33,6 +35,8 @@ pub struct Heard {
     pub dropped: u64,
     /// Events of the kernel that were read.
     pub events: u64,
+    /// Changes that users have posted.
+    pub posts: u64,
     /// It is what shims have announced.
     pub is_announced: bool,
     /// Files that programs have written, with the numbers of trees and the names of programs.
@@ -163,6 +167,40 @@ impl Watched {
             events: told.events as u64,
             ..Heard::default()
         })
+    }
+}
+
+/// Hears what users post of the tree of this number, until the waker of `posts` says that it is over.
+pub fn hear_posts(mut posts: Posts, tree: usize, outbox: &SyncSender<Heard>) {
+    let waker = posts.waker();
+    loop {
+        let told = match posts.hear() {
+            Ok(told) => told,
+            Err(deaf) => {
+                tracing::error!("{deaf}: what is posted is not heard any more");
+                let heard = Heard {
+                    missed: vec![tree],
+                    deaf: Some(("posts".into(), Some(deaf.to_string()))),
+                    ..Heard::default()
+                };
+                let _nobody_may_listen = outbox.send(heard);
+                return;
+            }
+        };
+        if told.is_nothing() {
+            if waker.is_stopping() || posts.wait().is_err() {
+                return;
+            }
+            continue;
+        }
+        let heard = Heard {
+            posts: told.seen.len() as u64,
+            seen: told.seen.into_iter().map(|seen| (tree, seen)).collect(),
+            ..Heard::default()
+        };
+        if outbox.send(heard).is_err() {
+            return;
+        }
     }
 }
 

@@ -16,6 +16,9 @@ use std::time::Duration;
 /// How often it is looked for new ones.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
+/// How an agent begins its name where it hears posts itself: no job has a space in it.
+pub const AGENT: &str = "agent ";
+
 /// Which socket stands at a path: its inode, and when that was changed.
 type Socket = (u64, i64);
 
@@ -57,7 +60,7 @@ fn is_unconcerned(path: &Path, book: &Arc<Book>) -> bool {
     let job = line.job().to_owned();
     // The mirror waits for nothing more.
     drop(line);
-    if !book.know(path, &job, &source) {
+    if job.starts_with(AGENT) || !book.know(path, &job, &source) {
         return true;
     }
     tracing::info!("{job}: its mirror is told what changes");

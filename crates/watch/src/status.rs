@@ -30,7 +30,7 @@ pub struct Status {
     pub is_running: bool,
     /// The number of its process, if it runs.
     pub process: Option<u32>,
-    /// What it hears: "shim", "fanotify".
+    /// What it hears: "shim", "fanotify", "posts".
     pub detect: Vec<String>,
     /// What was counted since it began.
     pub counts: Counts,
@@ -51,6 +51,8 @@ pub struct Counts {
     pub dropped: u64,
     /// Events of the kernel that were read.
     pub events: u64,
+    /// Changes that users have posted.
+    pub posts: u64,
     /// Files that programs had written and that shims have announced, where the kernel tells, too.
     pub covered: u64,
     /// Names of programs that have written files which no shim has announced, and how many files.

@@ -1,7 +1,7 @@
 //! `driftless watch`: the agent of a node.
 
 use crate::args::WatchArgs;
-use crate::command::{job, record};
+use crate::command::{job, post, record};
 use crate::exit::Exit;
 use crate::output::{diagnostics, mirror as say, watch as show};
 use crate::{own, service, signals};
@@ -52,6 +52,7 @@ fn watch(args: &WatchArgs) -> Result<Exit, Failure> {
         config: config.clone(),
         state: state.map_err(|error| record::refusal(&error))?,
         mirrors: own::runtime_places(),
+        posts: posts(&config)?,
         stop: signals.stop.clone(),
     };
     let agent = Agent::begin(setup).map_err(|error| not_begun(&config, &error))?;
@@ -170,6 +171,19 @@ fn state_file(config: &Config) -> Result<PathBuf, Failure> {
 fn socket(config: &Config) -> Result<PathBuf, Failure> {
     let path = job::file(&format!("watch-{}.socket", config.name))?;
     own::socket_path(path, "XDG_STATE_HOME").map_err(|why| failure(config, why))
+}
+
+/// Where the posts of users are heard, if that is asked for: a socket for each tree.
+fn posts(config: &Config) -> Result<Vec<PathBuf>, Failure> {
+    if !config.has(Detect::Posts) {
+        return Ok(Vec::new());
+    }
+    let numbers = 1..=config.trees.len();
+    // No job has a space in its name.
+    let name = |number| format!("agent {}.{number}", config.name);
+    let sockets = numbers.map(|number| post::socket_of(&name(number)));
+    let sockets = sockets.collect::<Result<_, _>>();
+    sockets.map_err(|why| failure(config, why))
 }
 
 /// Has all programs announce nothing any more.

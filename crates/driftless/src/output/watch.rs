@@ -36,6 +36,7 @@ fn json_of(status: &Status, depth: Option<Depth>) -> serde_json::Value {
         unread,
         dropped,
         events,
+        posts,
         covered,
         uncovered,
         deaf,
@@ -50,6 +51,7 @@ fn json_of(status: &Status, depth: Option<Depth>) -> serde_json::Value {
         "unread": unread,
         "dropped": dropped,
         "events": events,
+        "posts": posts,
         "covered": covered,
         "uncovered": uncovered,
         "deaf": deaf,
@@ -124,11 +126,12 @@ fn of_spool(depth: Option<Depth>) -> String {
 
 fn of_counts(counts: &Counts) -> Vec<String> {
     let mut lines = vec![format!(
-        "  heard   {}, {} without sense, {} too many; {} of the kernel",
+        "  heard   {}, {} without sense, {} too many; {} of the kernel; {}",
         show_counted(counts.messages, "message", "messages"),
         show_count(counts.unread),
         show_count(counts.dropped),
         show_counted(counts.events, "event", "events"),
+        show_counted(counts.posts, "post", "posts"),
     )];
     let mut programs: Vec<(&String, &u64)> = counts.uncovered.iter().collect();
     programs.sort_by_key(|(name, files)| (std::cmp::Reverse(**files), *name));

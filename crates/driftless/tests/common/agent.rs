@@ -57,7 +57,7 @@ impl Agent {
     /// Writes another configuration.
     pub fn configure(&self, tree: &Path, keys: &str) {
         let (map, spool) = (self.map(), self.spool());
-        let shim = match keys.contains("detect = [\"fanotify\"]") {
+        let shim = match keys.contains("detect") && !keys.contains("shim") {
             true => String::new(),
             false => format!("[shim]\nmap = {map:?}\nspool = {spool:?}\n"),
         };
