@@ -191,3 +191,134 @@ fn look(path: &[u8]) -> Now {
         Err(_) => Now::Nothing,
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "folders of these tests")]
+mod tests {
+    use super::*;
+    use driftless_model::RelPath;
+    use rustix::fs::{Mode, OFlags};
+    use rustix::io::pwrite;
+    use std::fs;
+    use std::os::unix::net::UnixDatagram;
+
+    struct Node {
+        place: tempfile::TempDir,
+        folder: Folder,
+        trees: Vec<PathBuf>,
+    }
+
+    fn node() -> Node {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder {
+            map: place.path().join("map"),
+            spool: place.path().join("spool"),
+        };
+        let trees = ["a", "b"].map(|name| place.path().join(name)).to_vec();
+        Node {
+            place,
+            folder,
+            trees,
+        }
+    }
+
+    impl Node {
+        fn listen(&self) -> Shims {
+            Shims::listen(&self.folder, &self.trees).unwrap()
+        }
+
+        /// What a program says, and whether it was taken.
+        fn say(&self, kind: char, path: &str) -> bool {
+            let path = self.place.path().join(path);
+            let message = format!("DS1{kind}{}\0", path.display());
+            let socket = self.place.path().join("map.socket");
+            let sent = UnixDatagram::unbound().unwrap();
+            sent.send_to(message.as_bytes(), socket).is_ok()
+        }
+
+        fn counters(&self) -> Vec<PathBuf> {
+            let entries = fs::read_dir(self.place.path()).unwrap();
+            let paths = entries.map(|entry| entry.unwrap().path());
+            let is_one = |path: &PathBuf| path.to_string_lossy().contains("map.gaps-");
+            paths.filter(is_one).collect()
+        }
+    }
+
+    /// Names of trees, and paths in them.
+    fn heard(shims: &mut Shims) -> Vec<(usize, String)> {
+        let told = shims.hear().unwrap();
+        let text = |path: &RelPath| String::from_utf8_lossy(path.as_bytes()).into_owned();
+        let seen = told.seen.iter();
+        seen.map(|(tree, seen)| (*tree, text(&seen.change.path)))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_said_is_heard_of_the_tree_that_it_is_in() {
+        let node = node();
+        let mut shims = node.listen();
+        for path in ["a/x", "b/y/z", "c/x", "ab"] {
+            assert!(node.say('w', path));
+        }
+        let both = [(0, "x".to_owned()), (1, "y/z".to_owned())];
+        assert_eq!(heard(&mut shims), both);
+        assert_eq!(node.folder.is_announced(), (true, true));
+        assert_eq!(node.folder.trees(), node.trees);
+    }
+
+    #[test]
+    fn only_after_a_clean_end_nothing_is_missed() {
+        let node = node();
+        assert_eq!(node.listen().hear().unwrap().missed, [0, 1], "it is new");
+        let mut killed = node.listen();
+        assert_eq!(killed.hear().unwrap().missed, [0, 1], "it was dropped");
+        assert!(node.say('w', "a/x"));
+        killed.end();
+        assert!(!node.say('w', "a/y"), "nobody listens any more");
+        assert_eq!(heard(&mut killed), [(0, "x".to_owned())]);
+        killed.ended();
+        assert_eq!(node.folder.is_announced(), (true, false));
+        let mut next = node.listen();
+        assert_eq!(next.hear().unwrap().missed, [0; 0]);
+        assert!(node.say('w', "a/y"));
+    }
+
+    #[test]
+    fn there_is_one_agent_at_a_time() {
+        let node = node();
+        let shims = node.listen();
+        let told = Shims::listen(&node.folder, &node.trees).unwrap_err();
+        assert!(matches!(told, SpoolError::Taken(_)), "{told}");
+        let told = node.folder.end().unwrap_err();
+        assert!(matches!(told, SpoolError::Taken(_)), "{told}");
+        drop(shims);
+        node.folder.end().unwrap();
+        assert_eq!(node.folder.is_announced(), (false, false));
+        assert!(node.counters().is_empty());
+    }
+
+    #[test]
+    fn a_gap_that_is_counted_where_an_earlier_agent_looked_is_known() {
+        let mut node = node();
+        let mut first = node.listen();
+        first.hear().unwrap();
+        let counters = node.counters().remove(0);
+        let open = || rustix::fs::open(&counters, OFlags::WRONLY, Mode::empty()).unwrap();
+        let (early, late) = (open(), open());
+        first.end();
+        first.ended();
+        pwrite(&early, &1u64.to_ne_bytes(), 8).unwrap();
+        node.trees.reverse();
+        let mut next = node.listen();
+        assert_eq!(
+            next.hear().unwrap().missed,
+            [0],
+            "the second is the first now"
+        );
+        pwrite(&late, &1u64.to_ne_bytes(), 0).unwrap();
+        next.looked = None;
+        next.opened.has_missed = false;
+        assert_eq!(next.hear().unwrap().missed, [1]);
+        assert_eq!(node.counters().len(), 1);
+    }
+}
