@@ -84,25 +84,6 @@ fn a_source_that_is_replaced_is_followed() {
     check_heard(&mirror, "replaced");
 }
 
-#[test]
-fn a_replica_that_the_mirror_has_filled_is_no_other_tree_whatever_its_names_are() {
-    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
-    let source = scratch.dir("src");
-    fs::create_dir(source.join("dir")).expect("a directory");
-    fs::write(source.join("dir/file"), "content").expect("a file");
-    let mut mirror = Mirror::of(&source, KEYS);
-    mirror.barrier();
-    mirror.stop();
-    fs::rename(source.join("dir"), source.join("renamed")).expect("renamed");
-    mirror.start();
-    mirror.check_equal("renamed while it did not run");
-    let walks = Mirror::of(&source, "detect = [\"walk\"]\ndelete = true\n");
-    walks.barrier();
-    fs::rename(source.join("renamed"), source.join("again")).expect("renamed");
-    let _asked = walks.command("sync-now").arg("--wait").run().expect(0);
-    walks.check_equal("renamed between two walks");
-}
-
 /// Whatever it is asked, it says that this tree is out of reach.
 fn wait_until_out_of_reach(mirror: &Mirror, named: &Path) {
     let (began, named) = (Instant::now(), named.display().to_string());

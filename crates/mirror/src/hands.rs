@@ -267,8 +267,7 @@ impl Hands {
             return Ok(open.clone());
         }
         let mut options = self.options()?;
-        options.known_replica = self.known();
-        options.policy.delete_unlike |= self.known().is_some();
+        options.known_replica = *self.known.lock();
         options.owner = self.owner.load(Relaxed);
         if let Some(snapshot) = &*self.snapshot.read() {
             options.source = snapshot.clone().into();
@@ -417,8 +416,6 @@ impl Hands {
         } = work;
         let policy = Policy {
             delete_limit,
-            // The replica that it has filled is no other tree, whatever became of the names.
-            delete_unlike: self.policy.delete_unlike || self.known().is_some(),
             ..self.policy.clone()
         };
         let gathered = Gathered {
