@@ -67,7 +67,11 @@ impl Asking<'_> {
         }
         let named = self.args.job.display().to_string();
         let answer = waiting::ask(&self.socket, &self.question_now(), &named);
-        answer.map(Some).or_else(|error| self.failed(&error))
+        match answer {
+            Ok(Answer::Refused(why)) => Err((Exit::CouldNotRun, why)),
+            Ok(answer) => Ok(Some(answer)),
+            Err(error) => self.failed(&error),
+        }
     }
 
     fn failed(&self, error: &io::Error) -> Result<Option<Answer>, Failure> {
