@@ -105,6 +105,25 @@ fn a_mirror_that_hangs_holds_up_nobody() {
     assert!(told.stderr_text().contains(words), "{}", told.describe());
 }
 
+#[test]
+fn whoever_waits_is_told_of_paths_that_find_no_room() {
+    let (scratch, small) = (
+        Scratch::new(FsKind::Tmpfs, SIZE_MIB),
+        Scratch::new(FsKind::Tmpfs, 8),
+    );
+    let (source, replica) = (scratch.dir("src"), small.dir("replica"));
+    let mirror = Mirror::between(&source, &replica, KEYS);
+    mirror.barrier();
+    for number in 0..20 {
+        let path = source.join(format!("{number}"));
+        fs::write(path, vec![1; 1 << 20]).expect("a file");
+    }
+    let late = mirror.command("barrier").arg("--timeout=12s").run();
+    let told = late.expect(6).stderr_text();
+    let words = "waiting: some paths are not equal";
+    assert_eq!(told.matches(words).count(), 1, "{told}");
+}
+
 /// Has the replica be away until the mirror tries it only every eight seconds.
 fn be_away(mirror: &Mirror, aside: &Path) {
     fs::rename(&mirror.replica, aside).expect("renamed");
