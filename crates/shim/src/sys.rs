@@ -184,10 +184,31 @@ pub fn open_among_first<const COUNT: usize>() -> [bool; COUNT] {
 
 /// Opens a file that is not passed on to other programs.
 pub fn open(path: *const c_char, flags: c_int) -> Option<c_int> {
+    const OWN: libc::mode_t = 0o600;
     let flags = flags | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
     // SAFETY: the path ends.
-    let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, 0) };
+    let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, OWN) };
     (fd >= 0).then_some(fd as c_int)
+}
+
+/// The user whose rights count.
+pub fn user() -> u32 {
+    // SAFETY: it takes nothing.
+    unsafe { libc::syscall(libc::SYS_geteuid) as u32 }
+}
+
+/// Writes a number in decimal digits at a place and says where they end; none if they do not fit.
+pub fn put_number(into: &mut [u8], at: usize, number: u32) -> Option<usize> {
+    let (mut rest, mut digits) = (number, 1);
+    while rest >= 10 {
+        (rest, digits) = (rest / 10, digits + 1);
+    }
+    let room = into.get_mut(at..)?.get_mut(..digits)?;
+    rest = number;
+    for byte in room.iter_mut().rev() {
+        (*byte, rest) = (b'0' + (rest % 10) as u8, rest / 10);
+    }
+    Some(at + digits)
 }
 
 pub fn close(fd: c_int) {

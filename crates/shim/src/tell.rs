@@ -31,6 +31,10 @@ use libc::{c_char, c_int, c_long};
 const RECORD: usize = 10;
 /// Where the path stands in a buffer: behind all that may stand before it.
 const PATH: usize = RECORD + 4;
+/// Bytes of the path of a user's file in the spool: a folder's, a slash, a number, and an end.
+const SPOOL_PATH: usize = 512 + 12;
+/// A file that lost its name meanwhile is followed by another.
+const SPOOL_TRIES: usize = 3;
 /// The file grows no longer.
 const SPOOL_BYTES_MAX: u64 = 64 << 20;
 /// Descriptors are nobody's before they are as high, where so many may be open. Tables of those
@@ -328,7 +332,7 @@ fn out_of_the_way(low: c_int) -> c_int {
     high
 }
 
-/// Whether a message that stands in a buffer stands at the end of the file now.
+/// Whether a message that stands in a buffer stands at the end of the user's file now.
 fn is_spooled(map: &Map, buffer: &mut Buffer, message: Range<usize>) -> bool {
     let (seconds, nanoseconds) = sys::time(libc::CLOCK_REALTIME);
     let time = seconds as u64 * 1_000_000_000 + nanoseconds as u64;
@@ -336,16 +340,37 @@ fn is_spooled(map: &Map, buffer: &mut Buffer, message: Range<usize>) -> bool {
     let is_put = sys::put(&mut buffer[..], 0, &len.to_ne_bytes())
         .and_then(|at| sys::put(&mut buffer[..], at, &time.to_ne_bytes()))
         .is_some();
-    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW;
-    let opened = if is_put {
-        sys::open(map.spool(), flags)
-    } else {
-        None
+    let user = sys::user();
+    let Some(path) = spool_of(map, user).filter(|_| is_put) else {
+        return false;
     };
-    let Some(fd) = opened else { return false };
-    let is_room = |file: File| file.is(libc::S_IFREG) && file.bytes < SPOOL_BYTES_MAX;
-    let is_written = sys::fstat(fd).is_some_and(is_room)
-        && sys::write(fd, buffer.get(..message.end).unwrap_or_default());
+    let record = buffer.get(..message.end).unwrap_or_default();
+    (0..SPOOL_TRIES).any(|_| is_appended(&path, user, record))
+}
+
+/// Where the user's file is, with an end.
+fn spool_of(map: &Map, user: u32) -> Option<[u8; SPOOL_PATH]> {
+    let mut path = [0; SPOOL_PATH];
+    // SAFETY: it was checked to end.
+    let folder = unsafe { sys::bytes(map.spool()) };
+    let at = sys::put(&mut path, 0, folder)?;
+    let at = sys::put(&mut path, at, b"/")?;
+    let at = sys::put_number(&mut path, at, user)?;
+    (at < SPOOL_PATH).then_some(path)
+}
+
+/// Whether a record stands at the end of the user's file, and whoever reads that will see it: he
+/// takes the file's name away first.
+fn is_appended(path: &[u8; SPOOL_PATH], user: u32, record: &[u8]) -> bool {
+    let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_NOFOLLOW | libc::O_CREAT;
+    let Some(fd) = sys::open(path.as_ptr().cast(), flags) else {
+        return false;
+    };
+    let is_room =
+        |file: File| file.is(libc::S_IFREG) && file.owner == user && file.bytes < SPOOL_BYTES_MAX;
+    let is_there = sys::fstat(fd).is_some_and(is_room)
+        && sys::write(fd, record)
+        && sys::fstat(fd).is_some_and(|file| file.names > 0);
     sys::close(fd);
-    is_written
+    is_there
 }

@@ -31,7 +31,7 @@ fn errno_is_what_it_would_be() {
     host(&Agent::new(), "errno");
     host(&Agent::without(), "errno");
     let without_spool = Agent::without();
-    fs::remove_file(without_spool.at("spool")).expect("remove it");
+    fs::remove_dir(without_spool.at("spool")).expect("remove it");
     host(&without_spool, "errno");
     assert!(without_spool.gaps() > 0);
 }
@@ -201,25 +201,29 @@ fn an_agent_that_hears_too_slowly_finds_the_rest_in_the_spool() {
 #[test]
 fn a_spool_that_is_full_or_gone_makes_gaps() {
     let agent = Agent::without();
-    let spool = fs::OpenOptions::new().write(true).open(agent.at("spool"));
+    let spool = fs::File::create(agent.own_spool());
     spool
         .expect("the spool")
         .set_len(64 << 20)
         .expect("fill it");
     agent.run("dash", "echo x >n; echo x >m");
     assert_eq!(agent.gaps(), 2);
-    fs::remove_file(agent.at("spool")).expect("remove it");
+    fs::remove_file(agent.own_spool()).expect("remove it");
+    fs::create_dir(agent.own_spool()).expect("something else");
     agent.run("dash", "echo x >n");
     assert_eq!(agent.gaps(), 3);
-    fs::create_dir(agent.at("spool")).expect("something else");
+    fs::remove_dir_all(agent.at("spool")).expect("remove it");
     agent.run("dash", "echo x >n");
     assert_eq!(agent.gaps(), 4);
+    fs::write(agent.at("spool"), "").expect("something else");
+    agent.run("dash", "echo x >n");
+    assert_eq!(agent.gaps(), 5);
 }
 
 #[test]
 fn counters_of_gaps_that_are_cut_off_or_gone_harm_nobody() {
     let agent = Agent::without();
-    fs::remove_file(agent.at("spool")).expect("remove it");
+    fs::remove_dir(agent.at("spool")).expect("remove it");
     let mut shell = Shell::new(&agent);
     shell.say(&agent, "echo x >n");
     assert_eq!(agent.gaps(), 1);

@@ -127,7 +127,9 @@ impl Folder {
         };
         self.put(&map)?;
         let earlier = old.and_then(|(file, old)| {
-            let _whoever_maps_it_looks_anew = pwrite(&file, &REPLACED.to_ne_bytes(), FLAGS_AT);
+            // What whoever maps it says just now is announced as well.
+            let replaced = ANNOUNCE | REPLACED;
+            let _whoever_maps_it_looks_anew = pwrite(&file, &replaced.to_ne_bytes(), FLAGS_AT);
             let earlier = Gaps::earlier(&old.gaps, old.trees.len()).ok();
             let _nobody_else_finds_it = rustix::fs::unlink(&old.gaps);
             let trees = old.trees.into_iter().map(|tree| tree.path);

@@ -101,7 +101,7 @@ impl Agent {
             listens: None,
         };
         agent.plant();
-        fs::write(agent.at("spool"), "").expect("the spool");
+        fs::create_dir(agent.at("spool")).expect("the spool");
         fs::write(agent.at("gaps"), [0; 8]).expect("the gaps");
         agent.write_map(fs::metadata(agent.tree()).expect("the tree").dev(), 1);
         agent
@@ -203,9 +203,15 @@ impl Agent {
         gaps.try_into().map_or(0, u64::from_ne_bytes)
     }
 
+    /// The file of this user in the spool.
+    pub fn own_spool(&self) -> PathBuf {
+        let user = fs::metadata("/proc/self").expect("this process").uid();
+        self.at("spool").join(user.to_string())
+    }
+
     /// The messages in the spool, each with its time in nanoseconds.
     pub fn spooled(&self) -> Vec<(u64, String)> {
-        let bytes = fs::read(self.at("spool")).expect("the spool");
+        let bytes = fs::read(self.own_spool()).unwrap_or_default();
         let mut rest = bytes.as_slice();
         let mut found = Vec::new();
         while let Some((len, after)) = rest.split_first_chunk::<2>() {
