@@ -5,7 +5,8 @@
 //! these. So a confirm alone proves nothing: it may be of the message that came back, while the
 //! word of it hangs on another confirm, not looked at yet. Therefore a confirmed message is safe
 //! only when the broker has answered a request that was made after the confirm, and all confirms
-//! that are there by then have been looked at (`note`).
+//! that are there by then have been looked at (`note`). Where a message that came back is only
+//! counted, a confirm is proof enough.
 
 use crate::Error;
 use crate::deadline::Deadline;
@@ -31,18 +32,32 @@ pub(crate) struct Confirms {
     returned: Vec<u64>,
     /// A message that the broker did not take: its queue.
     nacked: Option<String>,
+    returns: Returns,
+    /// Messages that came back and were let go.
+    unheard: u64,
+}
+
+/// What becomes of a message that came back, since no queue takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Returns {
+    /// It is an error, and is sent again.
+    SentAgain,
+    /// Nobody wants to hear it; it is counted.
+    Counted,
 }
 
 /// The connection is of no use any more.
 struct Lost;
 
 impl Confirms {
-    pub(crate) fn new(link: Link) -> Confirms {
+    pub(crate) fn new(link: Link, messages_max: usize, returns: Returns) -> Confirms {
         Confirms {
             link,
-            window: Window::new(),
+            window: Window::new(messages_max),
             returned: Vec::new(),
             nacked: None,
+            returns,
+            unheard: 0,
         }
     }
 
@@ -61,6 +76,22 @@ impl Confirms {
 
     pub(crate) fn outstanding(&self) -> usize {
         self.window.len()
+    }
+
+    /// How many messages came back and were let go.
+    pub(crate) fn unheard(&self) -> u64 {
+        self.unheard
+    }
+
+    /// Takes note of the confirms that are there, without waiting, where they prove anything.
+    pub(crate) async fn look(&mut self) {
+        if self.returns == Returns::SentAgain || self.link.standing().is_none() {
+            return;
+        }
+        match self.read().await {
+            Ok(()) => self.window.retire(),
+            Err(Lost) => self.lose(),
+        }
     }
 
     /// Puts a message into the window, and sends it if there is a connection; else begins to
@@ -95,7 +126,7 @@ impl Confirms {
     }
 
     /// Sends all that is unsent, on the connection that stands or a new one.
-    async fn connect(&mut self, deadline: Deadline) -> Result<(), Error> {
+    pub(crate) async fn connect(&mut self, deadline: Deadline) -> Result<(), Error> {
         if self.link.standing().is_none() {
             self.lose();
         }
@@ -128,6 +159,9 @@ impl Confirms {
     async fn note(&mut self, deadline: Deadline) -> Option<Result<(), Lost>> {
         if self.read().await.is_err() {
             return Some(Err(Lost));
+        }
+        if self.returns == Returns::Counted {
+            return Some(Ok(()));
         }
         let acked: Vec<u64> = self
             .window
@@ -174,17 +208,27 @@ impl Confirms {
         one.stage = Stage::Unsent;
         let returned = match answer {
             Ok(Confirmation::Ack(returned)) => {
-                one.stage = Stage::Acked;
+                one.stage = match self.returns {
+                    Returns::SentAgain => Stage::Acked,
+                    Returns::Counted => Stage::Safe,
+                };
                 returned
             }
             Ok(Confirmation::Nack(returned)) => {
-                self.nacked = Some(one.message.queue.clone());
+                self.nacked = Some(one.message.key.clone());
                 returned
             }
             Ok(Confirmation::NotRequested) | Err(_) => return Err(Lost),
         };
-        if let Some(returned) = returned {
-            self.returned.push(number_of(&returned).ok_or(Lost)?);
+        match (returned, self.returns) {
+            (Some(_), Returns::Counted) => self.unheard += 1,
+            (Some(returned), Returns::SentAgain) => {
+                self.returned.push(number_of(&returned).ok_or(Lost)?);
+            }
+            (None, _) => {}
+        }
+        if self.returns == Returns::Counted {
+            self.link.confirmed();
         }
         Ok(())
     }
@@ -196,7 +240,7 @@ impl Confirms {
             if let Some(one) = self.window.find(number) {
                 one.stage = Stage::Unsent;
                 error = Some(Error::Unroutable {
-                    queue: one.message.queue.clone(),
+                    queue: one.message.key.clone(),
                 });
             }
         }
@@ -247,13 +291,13 @@ fn publish(channel: Channel, number: u64, message: Message) -> Sending {
             ..BasicPublishOptions::default()
         };
         let properties = message
-            .headers
-            .properties()
+            .properties
+            .clone()
             .with_message_id(number.to_string().into());
         channel
             .basic_publish(
-                "".into(),
-                message.queue.as_str().into(),
+                message.exchange.as_str().into(),
+                message.key.as_str().into(),
                 options,
                 &message.body,
                 properties,

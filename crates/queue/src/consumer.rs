@@ -7,11 +7,13 @@
 use crate::deadline::Deadline;
 use crate::link::Link;
 use crate::session::Role;
+use crate::topology::Topology;
 use crate::{Broker, Count, Delivery, Error, Job};
 use std::time::Duration;
 
 /// A subscription to one queue.
 pub struct Consumer {
+    job: Job,
     link: Link,
 }
 
@@ -25,12 +27,16 @@ impl Consumer {
         let role = Role::Consume {
             queue: queue.to_owned(),
             prefetch: prefetch.max(1),
+            tag: String::new(),
         };
-        let mut link = Link::new(broker, job, role);
+        let mut link = Link::new(broker, Topology::Job(job.clone()), role);
         broker
             .runtime
             .block_on(async { link.session().await.map(drop) })?;
-        Ok(Consumer { link })
+        Ok(Consumer {
+            job: job.clone(),
+            link,
+        })
     }
 
     /// Whether the connection stands, as far as is known: what was handed out on one that is lost
@@ -91,7 +97,9 @@ impl Consumer {
                 match deadline.next_look().until(session?.next()).await {
                     None if deadline.is_over() => return Ok(None),
                     None => {}
-                    Some(Some(message)) => return Ok(Some(Delivery::new(message, &self.link))),
+                    Some(Some(message)) => {
+                        return Ok(Some(Delivery::new(message, &self.job, &self.link)));
+                    }
                     Some(None) => self.link.lose(),
                 }
             }

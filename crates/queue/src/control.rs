@@ -4,6 +4,7 @@
 use crate::headers::Headers;
 use crate::link::Link;
 use crate::session::{Failure, Role, Session, Why, answer};
+use crate::topology::Topology;
 use crate::{Broker, Error, Job};
 use lapin::message::BasicGetMessage;
 use lapin::options::{
@@ -21,6 +22,7 @@ pub const LISTED_MAX: usize = 1000;
 
 /// A connection for the management of one job.
 pub struct Control {
+    job: Job,
     link: Link,
     limit: Option<Duration>,
     /// As what this connection counts as a consumer; it no longer does when this is dropped.
@@ -57,11 +59,12 @@ impl Control {
     /// # Errors
     /// The broker refuses, or cannot be reached for as long as it may be away.
     pub fn open(broker: &Broker, job: &Job) -> Result<Control, Error> {
-        let mut link = Link::new(broker, job, Role::Control);
+        let mut link = Link::new(broker, Topology::Job(job.clone()), Role::Control);
         broker
             .runtime
             .block_on(async { link.session().await.map(drop) })?;
         Ok(Control {
+            job: job.clone(),
             link,
             limit: None,
             enlisted: None,
@@ -81,8 +84,8 @@ impl Control {
     /// # Errors
     /// A queue of this name is there and differs; or the broker does not answer.
     pub fn declare(&mut self) -> Result<(), Error> {
-        let job = self.link.job().clone();
-        self.on_session(async |session| session.declare(&job).await)
+        let job = self.job.clone();
+        self.on_session(async |session| session.declare_job(&job).await)
     }
 
     /// How full each queue of the job is, in the order of [`Job::queues`].
@@ -191,7 +194,7 @@ impl Control {
     /// # Errors
     /// The queue is not there; or the broker does not answer.
     pub fn parked(&mut self, max: usize) -> Result<Vec<Parked>, Error> {
-        let (queue, max) = (self.link.job().parked(), max.min(LISTED_MAX));
+        let (queue, max) = (self.job.parked(), max.min(LISTED_MAX));
         self.on_session(async |session| {
             let channel = answer(session.connection.create_channel())
                 .await
@@ -208,7 +211,7 @@ impl Control {
     /// # Errors
     /// The queue is not there; or the broker does not answer.
     pub fn coordinator(&mut self) -> Result<Option<String>, Error> {
-        let queue = self.link.job().coordinator();
+        let queue = self.job.coordinator();
         self.on_session(async |session| said(session, &queue).await.map_err(|why| why.at(&queue)))
     }
 
@@ -218,7 +221,7 @@ impl Control {
         &mut self,
         call: impl AsyncFn(&Channel, String) -> Result<T, Why>,
     ) -> Result<Vec<T>, Error> {
-        let queues = self.link.job().queues();
+        let queues = self.job.queues();
         self.on_session(async |session| {
             let mut results = Vec::new();
             for queue in queues {

@@ -30,8 +30,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    pub(crate) fn new(message: lapin::message::Delivery, link: &Link) -> Delivery {
-        let job: &Job = link.job();
+    pub(crate) fn new(message: lapin::message::Delivery, job: &Job, link: &Link) -> Delivery {
         Delivery {
             attempts: Headers::of_delivery(&message.properties).attempts,
             queue: message.routing_key.as_str().to_owned(),
@@ -97,11 +96,7 @@ impl Delivery {
         let queue = self.queue.clone();
         self.pass_on(
             publisher,
-            Message {
-                queue,
-                body: Vec::new(),
-                headers,
-            },
+            Message::to_queue(&queue, Vec::new(), &headers),
             limit,
         )
     }
@@ -119,11 +114,7 @@ impl Delivery {
         let queue = self.queue.clone();
         self.pass_on(
             publisher,
-            Message {
-                queue,
-                body: Vec::new(),
-                headers,
-            },
+            Message::to_queue(&queue, Vec::new(), &headers),
             limit,
         )
     }
@@ -145,11 +136,7 @@ impl Delivery {
         let queue = self.parked.clone();
         self.pass_on(
             publisher,
-            Message {
-                queue,
-                body: Vec::new(),
-                headers,
-            },
+            Message::to_queue(&queue, Vec::new(), &headers),
             limit,
         )
     }

@@ -1,5 +1,5 @@
-//! The queues of a job on RabbitMQ (AMQP 0.9.1; 3.10 and later), behind calls that block and always
-//! with a limit.
+//! The queues of a job on RabbitMQ (AMQP 0.9.1; 3.10 and later), and exchanges by which everybody
+//! hears what concerns him, behind calls that block and always with a limit.
 //!
 //! It stands here so that nothing else of driftless is asynchronous or knows the broker. Messages
 //! are opaque bytes. What is promised is at least once: what was accepted is sent until the broker
@@ -16,6 +16,7 @@ mod consumer;
 mod control;
 mod credentials;
 mod deadline;
+mod declare;
 mod delivery;
 mod error;
 mod headers;
@@ -25,6 +26,9 @@ mod publisher;
 mod runtime;
 mod seat;
 mod session;
+mod topic_consumer;
+mod topic_publisher;
+mod topology;
 mod url;
 mod window;
 
@@ -38,6 +42,9 @@ pub use job::Job;
 pub use link::Blocked;
 pub use publisher::Publisher;
 pub use seat::Seat;
+pub use topic_consumer::{Acknowledger, TopicConsumer, TopicDelivery};
+pub use topic_publisher::{TopicMessage, TopicPublisher};
+pub use topology::{Exchange, Subscription};
 pub use url::Url;
 
 /// Longest message, in bytes; far below the broker's own limit, 16 MiB in RabbitMQ 4.

@@ -8,7 +8,8 @@
 use crate::backoff::Backoff;
 use crate::deadline::Deadline;
 use crate::session::{Role, Session};
-use crate::{Broker, Error, Job};
+use crate::topology::Topology;
+use crate::{Broker, Error};
 use driftless_lock::Mutex;
 use futures_lite::StreamExt;
 use lapin::{Connection, Event};
@@ -44,7 +45,7 @@ pub(crate) struct Link {
 /// All that is needed to connect.
 struct Plan {
     broker: Broker,
-    job: Job,
+    topology: Topology,
     role: Role,
 }
 
@@ -55,11 +56,11 @@ enum State {
 }
 
 impl Link {
-    pub(crate) fn new(broker: &Broker, job: &Job, role: Role) -> Link {
+    pub(crate) fn new(broker: &Broker, topology: Topology, role: Role) -> Link {
         Link {
             plan: Arc::new(Plan {
                 broker: broker.clone(),
-                job: job.clone(),
+                topology,
                 role,
             }),
             state: State::Down,
@@ -72,10 +73,6 @@ impl Link {
 
     pub(crate) fn broker(&self) -> &Broker {
         &self.plan.broker
-    }
-
-    pub(crate) fn job(&self) -> &Job {
-        &self.plan.job
     }
 
     pub(crate) fn gate(&self) -> &Gate {
@@ -225,7 +222,7 @@ impl Gate {
 async fn establish(plan: &Plan, last: &Mutex<String>, again: bool) -> Result<Session, Error> {
     let (begin, mut backoff) = (Instant::now(), Backoff::default());
     loop {
-        let failure = match Session::open(&plan.broker, &plan.job, &plan.role).await {
+        let failure = match Session::open(&plan.broker, &plan.topology, &plan.role).await {
             Ok(session) => return Ok(session),
             Err(failure) => failure,
         };

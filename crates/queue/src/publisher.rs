@@ -6,12 +6,13 @@
 //! the next call sends it again. So a caller can mend what is wrong and go on, or give up, and
 //! knows from `confirmed` what is safe. How confirms are read is in `confirms.rs`.
 
-use crate::confirms::Confirms;
+use crate::confirms::{Confirms, Returns};
 use crate::deadline::Deadline;
 use crate::headers::Headers;
 use crate::link::{Gate, Link};
 use crate::session::Role;
-use crate::window::Message;
+use crate::topology::Topology;
+use crate::window::{Message, WINDOW_MESSAGES_MAX};
 use crate::{Blocked, Broker, Error, Job, MESSAGE_BYTES_MAX};
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
@@ -29,15 +30,20 @@ impl Publisher {
     /// # Errors
     /// The broker refuses, or cannot be reached for as long as it may be away.
     pub fn open(broker: &Broker, job: &Job) -> Result<Publisher, Error> {
-        let mut link = Link::new(broker, job, Role::Publish);
+        let mut link = Link::new(broker, Topology::Job(job.clone()), Role::Publish);
         broker
             .runtime
             .block_on(async { link.session().await.map(drop) })?;
-        Ok(Publisher {
+        Ok(Publisher::by(link, WINDOW_MESSAGES_MAX, Returns::SentAgain))
+    }
+
+    /// By a connection that may not stand yet.
+    pub(crate) fn by(link: Link, messages_max: usize, returns: Returns) -> Publisher {
+        Publisher {
             gate: link.gate().clone(),
-            inner: Mutex::new(Confirms::new(link)),
-            broker: broker.clone(),
-        })
+            broker: link.broker().clone(),
+            inner: Mutex::new(Confirms::new(link, messages_max, returns)),
+        }
     }
 
     /// Accepts a message for a queue and sends it; returns its number. Waits up to `limit` for room
@@ -47,14 +53,8 @@ impl Publisher {
     /// The message was not accepted: it is too large, there was no room in time, or one before it
     /// came back.
     pub fn publish(&self, queue: &str, body: &[u8], limit: Duration) -> Result<u64, Error> {
-        self.send(
-            Message {
-                queue: queue.to_owned(),
-                body: body.to_owned(),
-                headers: Headers::default(),
-            },
-            limit,
-        )
+        let message = Message::to_queue(queue, body.to_owned(), &Headers::default());
+        self.send(message, limit)
     }
 
     /// Waits up to `limit` until all that was accepted is confirmed.
@@ -102,7 +102,28 @@ impl Publisher {
         self.gate.blocked()
     }
 
-    /// `publish` with headers.
+    /// How many messages came back and were let go.
+    pub(crate) fn unheard(&self) -> u64 {
+        self.broker.runtime.block_on(self.inner.lock()).unheard()
+    }
+
+    /// Takes note of the confirms that are there, without waiting for more.
+    pub(crate) fn look(&self) {
+        self.broker
+            .runtime
+            .block_on(async { self.inner.lock().await.look().await });
+    }
+
+    /// Connects, or waits up to `limit` until it has.
+    pub(crate) fn connect(&self, limit: Duration) -> Result<(), Error> {
+        let deadline = Deadline::within(limit);
+        self.broker.runtime.block_on(async {
+            let mut confirms = self.lock(deadline).await?;
+            confirms.connect(deadline).await
+        })
+    }
+
+    /// `publish` of any message.
     pub(crate) fn send(&self, message: Message, limit: Duration) -> Result<u64, Error> {
         if message.body.len() > MESSAGE_BYTES_MAX {
             return Err(Error::TooLarge {

@@ -7,6 +7,7 @@
 
 use crate::control::said;
 use crate::session::{Failure, Role, Session, Why, answer};
+use crate::topology::Topology;
 use crate::{Broker, Error, Job};
 use lapin::options::{BasicPublishOptions, QueueDeclareOptions, QueuePurgeOptions};
 use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
@@ -105,8 +106,9 @@ impl Seat {
 
     async fn sit_down(&self) -> Result<Session, Failure> {
         let (job, seat, sign) = (&self.job, self.job.seat(), self.job.coordinator());
-        let session = Session::open(&self.broker, job, &Role::Control).await?;
-        session.declare(job).await?;
+        let topology = Topology::Job(job.clone());
+        let session = Session::open(&self.broker, &topology, &Role::Control).await?;
+        session.declare_job(job).await?;
         let options = QueueDeclareOptions {
             exclusive: true,
             auto_delete: true,

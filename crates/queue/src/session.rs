@@ -1,14 +1,14 @@
-//! One connection with all that stands on it: a channel, the job's queues, and a subscription or
-//! confirms.
+//! One connection with all that stands on it: a channel, queues or an exchange, and a subscription
+//! or confirms.
 //!
 //! A session is never mended. Whatever goes wrong with it, it is dropped, and `link.rs` makes
 //! another.
 
-use crate::{Broker, Error, Job};
+use crate::topology::Topology;
+use crate::{Broker, Error};
 use futures_lite::StreamExt;
 use lapin::options::{
     BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, ConfirmSelectOptions,
-    QueueDeclareOptions,
 };
 use lapin::protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError};
 use lapin::types::FieldTable;
@@ -31,7 +31,12 @@ const REPLY_SUCCESS: u16 = 200;
 #[derive(Debug, Clone)]
 pub(crate) enum Role {
     Publish,
-    Consume { queue: String, prefetch: u16 },
+    Consume {
+        queue: String,
+        prefetch: u16,
+        /// What the broker calls this consumer; chosen by the broker if it is empty.
+        tag: String,
+    },
     Control,
 }
 
@@ -82,15 +87,21 @@ pub(crate) struct Session {
     pub(crate) connection: Connection,
     pub(crate) channel: Channel,
     deliveries: Option<Consumer>,
+    /// The queue was not there and was made: what was published before is not in it.
+    pub(crate) is_queue_new: bool,
     /// The task that listens to what the broker says about the connection; ends with the session.
     pub(crate) listener: Option<AbortHandle>,
 }
 
 impl Session {
-    /// One try: connects, declares the job's queues, and sets up what the role needs.
-    pub(crate) async fn open(broker: &Broker, job: &Job, role: &Role) -> Result<Session, Failure> {
+    /// One try: connects, declares what must be there, and sets up what the role needs.
+    pub(crate) async fn open(
+        broker: &Broker,
+        topology: &Topology,
+        role: &Role,
+    ) -> Result<Session, Failure> {
         let connection = broker
-            .connect(&format!("{} {}", job.name(), role.word()))
+            .connect(&format!("{} {}", topology.name(), role.word()))
             .await?;
         let channel = answer(connection.create_channel())
             .await
@@ -99,12 +110,13 @@ impl Session {
             connection,
             channel,
             deliveries: None,
+            is_queue_new: false,
             listener: None,
         };
         match role {
             Role::Control => {}
             Role::Publish => {
-                session.declare(job).await?;
+                session.declare(topology).await?;
                 let confirms = session
                     .channel
                     .confirm_select(ConfirmSelectOptions::default());
@@ -112,40 +124,26 @@ impl Session {
                     .await
                     .map_err(|why| Failure::passing(broker.lost(why)))?;
             }
-            Role::Consume { queue, prefetch } => {
-                session.declare(job).await?;
-                session.deliveries = Some(session.subscribe(queue, *prefetch).await?);
+            Role::Consume {
+                queue,
+                prefetch,
+                tag,
+            } => {
+                session.declare(topology).await?;
+                session.deliveries = Some(session.subscribe(queue, *prefetch, tag).await?);
             }
         }
         Ok(session)
     }
 
-    /// Declares all queues of a job; it makes no difference if they are there.
-    pub(crate) async fn declare(&self, job: &Job) -> Result<(), Failure> {
-        for queue in job.queues() {
-            let options = QueueDeclareOptions {
-                durable: true,
-                ..QueueDeclareOptions::default()
-            };
-            let declared = answer(self.channel.queue_declare(
-                queue.as_str().into(),
-                options,
-                job.arguments(&queue),
-            ))
-            .await;
-            declared.map_err(|why| why.at(&queue))?;
-        }
-        Ok(())
-    }
-
-    async fn subscribe(&self, queue: &str, prefetch: u16) -> Result<Consumer, Failure> {
+    async fn subscribe(&self, queue: &str, prefetch: u16, tag: &str) -> Result<Consumer, Failure> {
         answer(self.channel.basic_qos(prefetch, BasicQosOptions::default()))
             .await
             .map_err(|why| why.at(queue))?;
         let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
         answer(
             self.channel
-                .basic_consume(queue.into(), "".into(), options, arguments),
+                .basic_consume(queue.into(), tag.into(), options, arguments),
         )
         .await
         .map_err(|why| why.at(queue))
@@ -222,6 +220,13 @@ impl Why {
                 ..Failure::passing(error)
             },
         }
+    }
+
+    /// Whether the broker has nothing of this name.
+    pub(crate) fn is_not_found(&self) -> bool {
+        let Why::Said(error) = self else { return false };
+        matches!(error.kind(), ErrorKind::ProtocolError(error)
+            if matches!(error.kind(), AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND)))
     }
 
     /// Whether there was no answer because the connection has ended, or is half dead.

@@ -5,9 +5,10 @@
 //! or output here.
 
 use crate::headers::Headers;
+use lapin::BasicProperties;
 use std::collections::VecDeque;
 
-/// Most messages that wait for their confirms.
+/// Most messages that wait for their confirms, where nobody asks for another number.
 pub(crate) const WINDOW_MESSAGES_MAX: usize = 256;
 /// Most bytes that wait for their confirms; a message that is longer than all of it does not exist.
 pub(crate) const WINDOW_BYTES_MAX: usize = 16 << 20;
@@ -15,9 +16,24 @@ pub(crate) const WINDOW_BYTES_MAX: usize = 16 << 20;
 /// A message to be sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Message {
-    pub(crate) queue: String,
+    /// Empty for the one by which every queue is reached by its name (AMQP 0.9.1, 3.1.3.1).
+    pub(crate) exchange: String,
+    /// The routing key: the name of the queue, or a topic.
+    pub(crate) key: String,
     pub(crate) body: Vec<u8>,
-    pub(crate) headers: Headers,
+    pub(crate) properties: BasicProperties,
+}
+
+impl Message {
+    /// For one queue.
+    pub(crate) fn to_queue(queue: &str, body: Vec<u8>, headers: &Headers) -> Message {
+        Message {
+            exchange: String::new(),
+            key: queue.to_owned(),
+            body,
+            properties: headers.properties(),
+        }
+    }
 }
 
 /// How far a message has come. `S` is what waits for its confirm.
@@ -42,14 +58,16 @@ pub(crate) struct Outstanding<S> {
 #[derive(Debug)]
 pub(crate) struct Window<S> {
     waiting: VecDeque<Outstanding<S>>,
+    messages_max: usize,
     bytes: usize,
     next: u64,
 }
 
 impl<S> Window<S> {
-    pub(crate) fn new() -> Window<S> {
+    pub(crate) fn new(messages_max: usize) -> Window<S> {
         Window {
             waiting: VecDeque::new(),
+            messages_max,
             bytes: 0,
             next: 0,
         }
@@ -57,7 +75,7 @@ impl<S> Window<S> {
 
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.waiting.is_empty()
-            || (self.waiting.len() < WINDOW_MESSAGES_MAX && self.bytes + bytes <= WINDOW_BYTES_MAX)
+            || (self.waiting.len() < self.messages_max && self.bytes + bytes <= WINDOW_BYTES_MAX)
     }
 
     /// Accepts a message and numbers it.
@@ -123,11 +141,7 @@ mod tests {
     use super::*;
 
     fn message(bytes: usize) -> Message {
-        Message {
-            queue: "q".to_owned(),
-            body: vec![0; bytes],
-            headers: Headers::default(),
-        }
+        Message::to_queue("q", vec![0; bytes], &Headers::default())
     }
 
     fn save(window: &mut Window<()>, number: u64) {
@@ -137,7 +151,7 @@ mod tests {
 
     #[test]
     fn the_mark_stays_below_the_oldest_message_that_is_not_confirmed() {
-        let mut window = Window::new();
+        let mut window = Window::new(WINDOW_MESSAGES_MAX);
         assert_eq!([0, 1, 2].map(|_| window.push(message(1))), [0, 1, 2]);
         save(&mut window, 1);
         assert_eq!((window.confirmed(), window.len()), (0, 3));
@@ -153,11 +167,11 @@ mod tests {
 
     #[test]
     fn the_window_is_bounded_in_messages_and_bytes() {
-        let mut window = Window::<()>::new();
+        let mut window = Window::<()>::new(WINDOW_MESSAGES_MAX);
         assert!(window.has_room(WINDOW_BYTES_MAX));
         window.push(message(WINDOW_BYTES_MAX - 1));
         assert!(window.has_room(1) && !window.has_room(2));
-        let mut window = Window::<()>::new();
+        let mut window = Window::<()>::new(WINDOW_MESSAGES_MAX);
         (0..WINDOW_MESSAGES_MAX)
             .for_each(|_| assert!(window.has_room(1) && window.push(message(1)) < 256));
         assert!(!window.has_room(0));
@@ -165,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_lost_connection_sends_again_what_is_not_safe() {
-        let mut window = Window::new();
+        let mut window = Window::new(WINDOW_MESSAGES_MAX);
         for stage in [Stage::Sent(()), Stage::Acked, Stage::Safe] {
             let number = window.push(message(1));
             window.find(number).expect("it waits").stage = stage;
