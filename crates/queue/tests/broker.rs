@@ -520,7 +520,7 @@ fn queues_are_counted_emptied_and_deleted() {
         .collect();
     assert_eq!(consumers, [0, 1, 0, 0, 0]);
     drop(consumer);
-    let purged = control.purge_queue(&job.results()).expect("purged");
+    let purged = control.purge_queue(&small(&job)).expect("purged");
     assert_eq!(purged, 2);
     wait_for_ready(&mut control, 0);
     control.delete().expect("deleted");
