@@ -177,6 +177,11 @@ impl Waker {
         self.is_stopping.load(Relaxed)
     }
 
+    /// Whether somebody woke it since this was last asked, or since it last waited.
+    pub fn was_woken(&self) -> bool {
+        read(&self.event, &mut [0; 8]).is_ok()
+    }
+
     /// Waits until there is something to read, until somebody wakes it, or for so long.
     ///
     /// # Errors

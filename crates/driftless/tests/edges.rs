@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A crate and the crates of this workspace that it may use; the last list is for its tests only.
-const EDGES: [(&str, &[&str], &[&str]); 22] = [
+const EDGES: [(&str, &[&str], &[&str]); 23] = [
     ("lock", &[], &[]),
     ("model", &[], &[]),
     ("tree", &["lock", "model"], &[]),
@@ -80,6 +80,8 @@ const EDGES: [(&str, &[&str], &[&str]); 22] = [
             "mirror",
             "spool",
             "watch",
+            "sarracenia",
+            "announce",
         ],
         &["testkit"],
     ),
@@ -96,6 +98,11 @@ const EDGES: [(&str, &[&str], &[&str]); 22] = [
     ("shim", &[], &[]),
     ("spool", &["model", "detect"], &[]),
     ("watch", &["lock", "model", "state", "detect", "spool"], &[]),
+    (
+        "announce",
+        &["lock", "model", "detect", "queue", "sarracenia"],
+        &["testkit"],
+    ),
     ("testkit", &[], &[]),
 ];
 

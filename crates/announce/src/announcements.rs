@@ -1,0 +1,198 @@
+//! Hears announcements of a broker, for a mirror.
+//!
+//! The broker keeps what was not acknowledged, so nothing is lost while the mirror or the broker is
+//! away. But it keeps it for a queue, not for a replica: a queue that was made anew has nothing of
+//! what was announced before, and that is told as missed. One thread hears and waits, in short
+//! turns, so that it can be woken; a message ends a turn at once.
+
+use crate::seen::seen_of;
+use driftless_detect::{Deaf, Detector, Heard, Waker};
+use driftless_queue::{Acknowledger, Broker, Subscription, TopicConsumer, TopicDelivery};
+use driftless_sarracenia::{BaseUrl, Headers, Message, Refused, parse};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Messages that are handed out before one is acknowledged. A mirror acknowledges what is durable
+/// on the replica, about every second: this bounds how many it takes in a second.
+const PREFETCH: u16 = 20_000;
+/// Messages that are told at once.
+const MESSAGES_AT_ONCE: usize = 1000;
+/// A turn of waiting: how long somebody who wakes it may wait for it.
+const TURN: Duration = Duration::from_millis(25);
+/// How long a connection may take before nothing is said to be heard.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long the broker may take for an answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
+
+const MADE_ANEW: &str =
+    "the queue of announcements was not there and was made: what was announced before is not known";
+
+/// The announcements of a queue, of one tree.
+pub struct Announcements {
+    name: String,
+    /// The broker and the queue, for people.
+    place: String,
+    base: BaseUrl,
+    consumer: TopicConsumer,
+    acknowledger: Acknowledger,
+    waker: Arc<Waker>,
+    /// What was heard while it waited.
+    first: Option<TopicDelivery>,
+    /// The queue was made, and that was not told yet.
+    is_queue_new: bool,
+}
+
+impl Announcements {
+    /// Those of a queue, about the tree that messages call `base`. Connects when it first hears.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn new(
+        broker: &Broker,
+        subscription: &Subscription,
+        base: BaseUrl,
+    ) -> Result<Announcements, Deaf> {
+        let place = format!("{}, queue {}", broker.url(), subscription.queue());
+        let waker = Waker::new().map_err(|errno| Deaf::for_now(format!("{place}: {errno}")))?;
+        let consumer = TopicConsumer::new(broker, subscription, PREFETCH);
+        Ok(Announcements {
+            name: format!("announcements of {}", subscription.exchange().name()),
+            place,
+            base,
+            acknowledger: consumer.acknowledger(),
+            consumer,
+            waker,
+            first: None,
+            is_queue_new: false,
+        })
+    }
+
+    /// Waits until the connection stands, in turns.
+    fn connect(&mut self) -> Result<(), Deaf> {
+        let begun = Instant::now();
+        while !self.consumer.is_connected() {
+            if self.waker.is_stopping() || begun.elapsed() >= CONNECT_TIME_MAX {
+                return Err(self.deaf(&self.consumer.last_failure()));
+            }
+            self.first = self.next(TURN)?;
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, limit: Duration) -> Result<Option<TopicDelivery>, Deaf> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
+        let heard = self.consumer.next(limit);
+        self.is_queue_new |= self.consumer.was_queue_made();
+        heard.map_err(|error| self.deaf(&error.to_string()))
+    }
+
+    /// What is here by now.
+    fn here(&mut self) -> Result<Vec<TopicDelivery>, Deaf> {
+        let mut here = Vec::new();
+        while here.len() < MESSAGES_AT_ONCE
+            && let Some(delivery) = self.next(Duration::ZERO)?
+        {
+            here.push(delivery);
+        }
+        Ok(here)
+    }
+
+    /// What is here when all that the broker had has come; the second value says whether that is
+    /// so.
+    fn rest(&mut self) -> Result<(Vec<TopicDelivery>, bool), Deaf> {
+        let waits = self.count()?;
+        // The broker may have answered before it sent what it had handed out by then. What it
+        // answers afterwards comes behind that.
+        self.count()?;
+        let here = self.here()?;
+        let is_all = waits == 0 && here.len() < MESSAGES_AT_ONCE;
+        Ok((here, is_all))
+    }
+
+    fn count(&mut self) -> Result<u32, Deaf> {
+        let count = self.consumer.count(ANSWER_TIME_MAX);
+        let count = count.map(|count| count.ready);
+        count.ok_or_else(|| self.deaf("the broker does not answer"))
+    }
+
+    /// What the messages say, with what is to be known beside.
+    fn told(&mut self, messages: &[TopicDelivery]) -> Heard {
+        let mut heard = Heard {
+            events: messages.len(),
+            position: messages.last().map(|last| last.number + 1),
+            missed: std::mem::take(&mut self.is_queue_new).then_some(MADE_ANEW),
+            ..Heard::default()
+        };
+        for delivery in messages {
+            match read(delivery) {
+                Ok(message) => heard.seen.extend(seen_of(&message, &self.base)),
+                Err(why) => {
+                    tracing::warn!("{}: a message cannot be used: {why}", self.place);
+                    heard.unread += 1;
+                }
+            }
+        }
+        // A listener takes what has no events for nothing.
+        heard.events = heard.events.max(usize::from(heard.missed.is_some()));
+        heard
+    }
+
+    fn deaf(&self, why: &str) -> Deaf {
+        Deaf::for_now(format!("{}: cannot hear announcements: {why}", self.place))
+    }
+}
+
+impl Detector for Announcements {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn hear(&mut self) -> Result<Heard, Deaf> {
+        self.connect()?;
+        let mut here = self.here()?;
+        let mut is_all = false;
+        if here.is_empty() {
+            (here, is_all) = self.rest()?;
+        }
+        if here.is_empty() && !is_all {
+            // There is more, and it comes when something was acknowledged.
+            here.extend(self.next(TURN)?);
+        }
+        let mut heard = self.told(&here);
+        heard.events = heard.events.max(usize::from(!is_all));
+        Ok(heard)
+    }
+
+    fn wait(&mut self) -> Result<(), Deaf> {
+        while self.first.is_none() && !self.waker.was_woken() {
+            self.first = self.next(TURN)?;
+            if self.is_queue_new || !self.consumer.is_connected() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn waker(&self) -> Arc<Waker> {
+        self.waker.clone()
+    }
+
+    fn acknowledge(&mut self, position: u64) -> Result<(), Deaf> {
+        let Some(last) = position.checked_sub(1) else {
+            return Ok(());
+        };
+        if let Err(error) = self.acknowledger.acknowledge(last) {
+            // What came by a connection that is lost comes again, and is acknowledged then.
+            tracing::debug!("{}: {error}", self.place);
+        }
+        Ok(())
+    }
+}
+
+fn read(delivery: &TopicDelivery) -> Result<Message, Refused> {
+    let kind = Some(delivery.content_type.as_str()).filter(|kind| !kind.is_empty());
+    let headers: Headers = delivery.headers.iter().cloned().collect();
+    parse(&delivery.body, kind, &headers)
+}
