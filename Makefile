@@ -9,7 +9,11 @@
 
 PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \
 	openssh-server openssh-client iproute2 rabbitmq-server openssl sqlite3 \
-	bash dash ksh tcsh git perl python3 openmpi-bin libopenmpi-dev
+	bash dash ksh tcsh git perl python3 python3-venv openmpi-bin libopenmpi-dev
+
+# What MetPX-Sarracenia of Python is tested against, in a folder of its own.
+SR3 = $(or $(CARGO_TARGET_DIR),target)/sr3
+SR3_VERSION = 3.3.1
 
 FUZZ_SECONDS = 60
 CAMPAIGN_SEEDS = 5
@@ -46,6 +50,8 @@ packages:
 	if [ -n "$$missing" ]; then policy=/usr/sbin/policy-rc.d; \
 	if [ ! -e $$policy ]; then trap "rm -f $$policy" EXIT INT TERM; printf '#!/bin/sh\nexit 101\n' >$$policy; chmod 755 $$policy; fi; \
 	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy $$missing; fi
+	@if [ ! -e $(SR3)/version-$(SR3_VERSION) ]; then rm -rf $(SR3) && python3 -m venv $(SR3) && \
+	$(SR3)/bin/pip install -q 'metpx-sr3[amqp]==$(SR3_VERSION)' && touch $(SR3)/version-$(SR3_VERSION); fi
 
 # What holds for two trees on one machine holds for them over ssh. The first of these suites go all ways, the next are pushed by root;
 # those that take long are left to make campaign, which has all of them pushed and pulled.

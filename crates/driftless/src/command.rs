@@ -3,6 +3,7 @@
 
 pub mod agent;
 pub mod audit;
+pub mod broker;
 pub mod config;
 pub mod generate;
 pub mod job;

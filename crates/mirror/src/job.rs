@@ -6,6 +6,7 @@
 //! behind it asks again whether a job can be meant. `docs/mirror.md` describes every key of
 //! [`KEYS`], and a test holds the two against each other.
 
+mod announcements;
 mod check;
 mod document;
 mod error;
@@ -22,6 +23,6 @@ pub use keys::KEYS;
 pub use quiet::{Quiet, Weekday};
 pub use read::{JOB_BYTES_MAX, parse};
 pub use values::{
-    Cycle, Deploy, Detect, Fanotify, Gpfs, Job, Limits, ListFormat, ListSource, Live, Lustre,
-    Metrics, Movers, QueueOfMovers, Reach, Route, SnapshotCommands, Trash, Walk,
+    Announcements, Cycle, Deploy, Detect, Fanotify, Gpfs, Job, Limits, ListFormat, ListSource,
+    Live, Lustre, Metrics, Movers, QueueOfMovers, Reach, Route, SnapshotCommands, Trash, Walk,
 };

@@ -1,6 +1,7 @@
 //! Runs that many hosts share: `sync --queue` and `sync --hosts`, and the command `mover`.
 
 use crate::args::{MoverArgs, MoversArgs, QueueArgs, SyncArgs};
+use crate::command::broker;
 use crate::command::reach::{self, Watching};
 use crate::command::record;
 use crate::command::run::Ended;
@@ -13,16 +14,13 @@ use driftless_fleet::{
     BrokerExchange, Executor, HostsExchange, MoverError, PATIENCE, Seat, Shared, Starting, Ways,
 };
 use driftless_pool::Concurrency;
-use driftless_queue::{Broker, Credentials, Error, Url};
+use driftless_queue::{Broker, Error};
 use driftless_session::Connections;
 use driftless_state::{Found, Record};
 use driftless_tree::Endpoint;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-
-/// Where the broker's password may stand.
-const PASSWORD: &str = "DRIFTLESS_QUEUE_PASSWORD";
 
 /// Whether others share the work.
 pub fn are_wanted(args: &MoversArgs) -> bool {
@@ -229,29 +227,10 @@ fn run(
 
 /// The broker that is meant, or what is wrong with the arguments.
 fn broker(args: &QueueArgs) -> Result<Broker, Error> {
-    let url: Url = args.queue.as_deref().unwrap_or_default().parse()?;
-    let credentials = match (&args.queue_credentials, std::env::var(PASSWORD)) {
-        (Some(path), _) => Credentials::from_file(path)?,
-        (None, Ok(password)) => Credentials::from_value(password),
-        (None, Err(_)) => return Err(Error::NoPassword),
-    };
-    let broker = Broker::new(url, credentials)?.with_patience(PATIENCE);
-    Ok(match &args.queue_ca {
-        Some(path) => broker.with_certificates(certificates(path)?),
-        None => broker,
-    })
-}
-
-/// The user's own file of certificates.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "our own file, no part of a replicated tree"
-)]
-fn certificates(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|error| Error::Credentials {
-        path: path.to_owned(),
-        why: driftless_model::cause(&error),
-    })
+    let url = args.queue.as_deref().unwrap_or_default();
+    let (credentials, ca) = (args.queue_credentials.as_deref(), args.queue_ca.as_deref());
+    let broker = broker::of(url, credentials, ca)?;
+    Ok(broker.with_patience(PATIENCE))
 }
 
 /// The exit code and the words for an error of the queue.

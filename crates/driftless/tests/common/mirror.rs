@@ -88,6 +88,11 @@ impl Mirror {
         mirror
     }
 
+    /// One that has not been started.
+    pub fn idle(source: &Path, keys: &str) -> Mirror {
+        Mirror::not_started(source, keys)
+    }
+
     fn not_started(source: &Path, keys: &str) -> Mirror {
         let typed = |path: &Path| path.to_str().expect("text").to_owned();
         Mirror::with(source, &typed, keys)

@@ -18,6 +18,7 @@ pub mod pages;
 pub mod places;
 pub mod programs;
 pub mod relayed;
+pub mod sr3;
 pub mod victim;
 pub mod world;
 

@@ -110,6 +110,7 @@ fn tables(from: &mut Document, job: &Job) {
         ("command", Detect::Command),
         ("list", Detect::List),
         ("lustre", Detect::Lustre),
+        ("announcements", Detect::Announcements),
     ] {
         if from.has_table(table) && !job.detects_by(detect) {
             from.wrong_table(table, format!("\"{table}\" is not in detect"));
@@ -147,6 +148,23 @@ fn tables(from: &mut Document, job: &Job) {
                 let what = format!("it is missing: detect has \"{}\"", detect.name());
                 from.wrong(key, what);
             }
+        }
+    }
+    announcements(from, job);
+}
+
+/// Programs of this host are heard without a table; a broker has to be named whole.
+fn announcements(from: &mut Document, job: &Job) {
+    if !from.has_table("announcements") || !job.detects_by(Detect::Announcements) {
+        return;
+    }
+    for (key, example) in [
+        ("announcements.broker", "\"amqps://USER@HOST/VHOST\""),
+        ("announcements.exchange", "\"xs_USER\""),
+        ("announcements.queue", "\"q_USER.driftless.NAME\""),
+    ] {
+        if !from.has(key) {
+            from.wrong(key, format!("it is missing, such as {example}"));
         }
     }
 }

@@ -43,6 +43,22 @@ pub(super) fn text(value: &DeValue) -> Result<String, String> {
     text_of(value, "text in quotes").map(str::to_owned)
 }
 
+/// The address of a broker. What is wrong with it is told without the address, which may hold a
+/// password.
+pub(super) fn broker_url(value: &DeValue) -> Result<String, String> {
+    let url = text(value)?;
+    let rest = url
+        .strip_prefix("amqp://")
+        .or_else(|| url.strip_prefix("amqps://"))
+        .ok_or("amqp://USER@HOST[:PORT]/VHOST or amqps://... is expected")?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    if user.contains(':') {
+        return Err("it has a password in it: name the file that holds it in credentials".into());
+    }
+    Ok(url)
+}
+
 pub(super) fn flag(value: &DeValue) -> Result<bool, String> {
     value
         .as_bool()

@@ -2,7 +2,7 @@
 //! (a bug otherwise).
 
 /// All keys: those of a table with its name before a dot. `trash` is a key or a table.
-pub const KEYS: [&str; 70] = [
+pub const KEYS: [&str; 78] = [
     "name",
     "source",
     "replica",
@@ -41,6 +41,14 @@ pub const KEYS: [&str; 70] = [
     "list.format",
     "lustre.mdt",
     "lustre.user",
+    "announcements.broker",
+    "announcements.credentials",
+    "announcements.ca",
+    "announcements.exchange",
+    "announcements.topic_prefix",
+    "announcements.subtopics",
+    "announcements.queue",
+    "announcements.base_url",
     "keep.mode",
     "keep.owner",
     "keep.group",

@@ -10,7 +10,7 @@ use super::values::{
     Cycle, Deploy, Detect, Fanotify, Gpfs, Job, Limits, ListFormat, ListSource, Live, Lustre,
     Metrics, Movers, QueueOfMovers, Reach, Route, SnapshotCommands, Trash, Walk,
 };
-use super::{check, forms, policy};
+use super::{announcements, check, forms, policy};
 use driftless_model::{escape, units};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -108,6 +108,7 @@ fn read(from: &mut Document, place: &Path) -> Job {
         command: commands(from),
         list: list(from),
         lustre: lustre(from),
+        announcements: announcements::read(from),
         limits: limits(from),
         movers: movers(from),
         reach: reach(from),
@@ -271,7 +272,7 @@ fn limits(from: &mut Document) -> Limits {
 fn movers(from: &mut Document) -> Movers {
     let hosts = from.take_list("movers.hosts", forms::text);
     not_empty(from, "movers.hosts", &hosts);
-    let url = from.take("movers.queue", queue_url);
+    let url = from.take("movers.queue", forms::broker_url);
     let credentials = from.take("movers.credentials", forms::text);
     let ca = from.take("movers.ca", forms::text);
     let routes = from.take_list("movers.routes", route).unwrap_or_default();
@@ -285,22 +286,6 @@ fn movers(from: &mut Document) -> Movers {
         (Some(hosts), None) => Movers::Hosts(hosts),
         (None, None) => Movers::Own,
     }
-}
-
-/// The address of a broker. What is wrong with it is told without the address, which may hold a
-/// password.
-fn queue_url(value: &DeValue) -> Result<String, String> {
-    let url = forms::text(value)?;
-    let rest = url
-        .strip_prefix("amqp://")
-        .or_else(|| url.strip_prefix("amqps://"))
-        .ok_or("amqp://USER@HOST[:PORT]/VHOST or amqps://... is expected")?;
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
-    if user.contains(':') {
-        return Err("it has a password in it: name the file that holds it in credentials".into());
-    }
-    Ok(url)
 }
 
 fn route(value: &DeValue) -> Result<Route, String> {

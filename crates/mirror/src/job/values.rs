@@ -50,6 +50,9 @@ pub struct Job {
     pub list: Option<ListSource>,
     /// Which changelog is read: there for [`Detect::Lustre`] alone.
     pub lustre: Option<Lustre>,
+    /// Which announcements of a broker are heard beside those of this host: never there without
+    /// [`Detect::Announcements`].
+    pub announcements: Option<Announcements>,
     /// How hard it is worked.
     pub limits: Limits,
     /// Who carries the work out.
@@ -131,7 +134,7 @@ pub enum Detect {
     Lustre,
     /// Another program lists paths.
     List,
-    /// Jobs name their own files.
+    /// Programs name their own files, on this host or through a broker.
     Announcements,
 }
 
@@ -273,6 +276,27 @@ pub struct Lustre {
     pub mdt: String,
     /// The reader that was registered there, such as `cl1`.
     pub user: String,
+}
+
+/// Where announcements of a broker come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announcements {
+    /// The broker, without a password.
+    pub broker: String,
+    /// The file with the password.
+    pub credentials: Option<PathBuf>,
+    /// A file of further certificates that are trusted.
+    pub ca: Option<PathBuf>,
+    /// Where they are published.
+    pub exchange: String,
+    /// How their topics begin.
+    pub topic_prefix: String,
+    /// How the topics that are wanted go on: 1 to 100.
+    pub subtopics: Vec<String>,
+    /// The queue that keeps them for this job.
+    pub queue: String,
+    /// What messages call the source; else it is `file:` and the path of that.
+    pub base_url: Option<String>,
 }
 
 /// How hard it is worked.

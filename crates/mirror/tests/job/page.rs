@@ -86,6 +86,12 @@ fn around(key: &str) -> String {
                 "lustre.mdt = \"x\"",
                 "lustre.user = \"y\"",
             ],
+            ("announcements", _) => vec![
+                "detect = [\"announcements\"]",
+                "announcements.broker = \"amqp://u@h\"",
+                "announcements.exchange = \"x\"",
+                "announcements.queue = \"y\"",
+            ],
             ("trash" | "max_delete" | "delete_excluded" | "delete_unlike", _) => {
                 vec!["delete = true"]
             }

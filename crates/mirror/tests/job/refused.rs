@@ -368,6 +368,7 @@ fn what_contradicts_itself_is_told_of_the_line_that_would_change() {
             "3:2: lustre: ",
             "not in detect",
         ),
+        ("[announcements]", "3:2: announcements: ", "not in detect"),
         ("[command]", "3:2: command: ", "not in detect"),
         (
             "[cycle]\nkeep = 3",
@@ -387,6 +388,11 @@ fn what_contradicts_itself_is_told_of_the_line_that_would_change() {
         (
             "detect = [\"lustre\"]\n[lustre]\nmdt = \"x\"",
             "4:2: lustre.user: ",
+            "it is missing",
+        ),
+        (
+            "detect = [\"announcements\"]\n[announcements]\nbroker = \"amqp://u@h\"\nqueue = \"q\"",
+            "4:2: announcements.exchange: ",
             "it is missing",
         ),
         (

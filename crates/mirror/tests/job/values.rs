@@ -1,7 +1,7 @@
 //! What each key becomes, and what is there without it.
 
 use super::{TREES, errors, job, read, seconds};
-use driftless_mirror::job::{Deploy, Detect, ListFormat, Movers, Weekday, parse};
+use driftless_mirror::job::{Announcements, Deploy, Detect, ListFormat, Movers, Weekday, parse};
 use driftless_model::{Cache, DeleteLimit, Durability, Keep, Level, Policy};
 use std::path::Path;
 use std::time::Duration;
@@ -180,11 +180,41 @@ fn detectors_have_their_tables() {
     let one =
         job("detect = [\"lustre\"]\nlustre.mdt = \"scratch-MDT0000\"\nlustre.user = \"cl1\"\n");
     assert_eq!(one.lustre.unwrap().user, "cl1");
+    let one = job("detect = [\"announcements\"]\n");
+    assert_eq!(one.announcements, None);
     assert_eq!(
         job("detect = [\"list\"]\nlist.path = \"x\"\n").rpo,
         seconds(300)
     );
     assert_eq!(job("detect = [\"zfs\", \"walk\"]\n").rpo, seconds(4 * 3600));
+}
+
+#[test]
+fn announcements_of_a_broker_have_their_table() {
+    let must = "detect = [\"announcements\"]\n[announcements]\nbroker = \"amqps://u@h/v\"\n\
+                exchange = \"xs_u\"\nqueue = \"q_u.x\"\n";
+    let expected = Announcements {
+        broker: "amqps://u@h/v".into(),
+        credentials: None,
+        ca: None,
+        exchange: "xs_u".into(),
+        topic_prefix: "v03".into(),
+        subtopics: vec!["#".into()],
+        queue: "q_u.x".into(),
+        base_url: None,
+    };
+    assert_eq!(job(must).announcements, Some(expected.clone()));
+    let more = "credentials = \"/c\"\nca = \"/a\"\ntopic_prefix = \"v03.post\"\n\
+                subtopics = [\"a.#\", \"b\"]\nbase_url = \"sftp://me@h/s\"\n";
+    let expected = Announcements {
+        credentials: Some("/c".into()),
+        ca: Some("/a".into()),
+        topic_prefix: "v03.post".into(),
+        subtopics: vec!["a.#".into(), "b".into()],
+        base_url: Some("sftp://me@h/s".into()),
+        ..expected
+    };
+    assert_eq!(job(&format!("{must}{more}")).announcements, Some(expected));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! How a job finds out what has changed: what watches its source, who makes its snapshots, and what
 //! it asks for that is not there.
 
-use super::Failure;
+use super::{Failure, announcements};
 use crate::command::post;
 use crate::exit::Exit;
 use driftless_detect::changelog::lustre::Changelog;
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 /// Whether what a job asks for can be done; begins nothing that a mirror at work would notice.
 pub fn check(job: &Job) -> Result<(), Failure> {
     refuse_unbuilt(job)?;
-    if job.detects_by(Detect::Announcements) {
+    if takes_posts(job)? {
         source_of(job, Detect::Announcements)?;
         post::check(&job.name).map_err(|why| refusal(job, why))?;
     }
@@ -33,6 +33,7 @@ pub fn check(job: &Job) -> Result<(), Failure> {
         source_of(job, Detect::List)?;
         list::check(&from.path).map_err(|deaf| refusal(job, deaf))?;
     }
+    let _not_connected = announced(job)?;
     watch(job).map(drop)
 }
 
@@ -47,6 +48,7 @@ pub fn begin(job: &Job) -> Result<Vec<Box<dyn Detector>>, Failure> {
     all.extend(lustre(job)?);
     all.extend(list(job)?);
     all.extend(posts(job)?);
+    all.extend(announced(job)?);
     Ok(all)
 }
 
@@ -79,7 +81,7 @@ fn list(job: &Job) -> Result<Option<Box<dyn Detector>>, Failure> {
 
 /// Where programs say what they have changed, where the job wants that.
 fn posts(job: &Job) -> Result<Option<Box<dyn Detector>>, Failure> {
-    if !job.detects_by(Detect::Announcements) {
+    if !takes_posts(job)? {
         return Ok(None);
     }
     let source = source_of(job, Detect::Announcements)?;
@@ -87,6 +89,25 @@ fn posts(job: &Job) -> Result<Option<Box<dyn Detector>>, Failure> {
     let posts = Posts::listen(&socket, &job.name, &source);
     let posts = posts.map_err(|deaf| refusal(job, deaf))?;
     Ok(Some(Box::new(posts)))
+}
+
+/// Whether programs of this host post here. Those of another one cannot; a broker carries what they
+/// announce.
+fn takes_posts(job: &Job) -> Result<bool, Failure> {
+    let is_far = own_path(job, &job.source)?.is_none();
+    let has_broker = job.announcements.is_some();
+    Ok(job.detects_by(Detect::Announcements) && !(has_broker && is_far))
+}
+
+/// What is announced through a broker, where the job names one.
+fn announced(job: &Job) -> Result<Option<Box<dyn Detector>>, Failure> {
+    let Some(from) = &job.announcements else {
+        return Ok(None);
+    };
+    let is_here = own_path(job, &job.source)?.is_some();
+    let source = is_here.then(|| source_of(job, Detect::Announcements));
+    let source = source.transpose()?;
+    announcements::detector(job, from, source.as_deref()).map(Some)
 }
 
 /// The source of this host, absolute and without symbolic links where it is there now.

@@ -1,0 +1,77 @@
+//! The announcements of a broker that a job asks for.
+
+use super::Failure;
+use crate::command::broker;
+use crate::exit::Exit;
+use driftless_announce::Announcements;
+use driftless_detect::Detector;
+use driftless_mirror::job::{self, Job};
+use driftless_model::escape;
+use driftless_queue::{Broker, Error, Exchange, Subscription};
+use driftless_sarracenia::{BaseUrl, binding};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// What hears them. `source` is the path of the source on this host, if it is here. Connects later.
+pub fn detector(
+    job: &Job,
+    from: &job::Announcements,
+    source: Option<&Path>,
+) -> Result<Box<dyn Detector>, Failure> {
+    let base = base(job, from, source)?;
+    let of_queue = |error: Error| queue_failure(job, &error);
+    let broker = broker(from).map_err(of_queue)?;
+    let subscription = subscription(from).map_err(of_queue)?;
+    let heard = Announcements::new(&broker, &subscription, base);
+    let heard = heard.map_err(|deaf| (Exit::CouldNotRun, format!("{}: {deaf}", job.name)))?;
+    Ok(Box::new(heard))
+}
+
+fn broker(from: &job::Announcements) -> Result<Broker, Error> {
+    broker::of(
+        &from.broker,
+        from.credentials.as_deref(),
+        from.ca.as_deref(),
+    )
+}
+
+fn subscription(from: &job::Announcements) -> Result<Subscription, Error> {
+    let exchange = Exchange::new(&from.exchange)?;
+    let bind = |subtopic: &String| binding(&from.topic_prefix, subtopic);
+    let bindings: Vec<String> = from.subtopics.iter().map(bind).collect();
+    Subscription::new(&from.queue, exchange, &bindings)
+}
+
+/// What messages call the source.
+fn base(job: &Job, from: &job::Announcements, source: Option<&Path>) -> Result<BaseUrl, Failure> {
+    let refuse = |why: String| (Exit::Usage, format!("{}: announcements.{why}", job.name));
+    let url = match (&from.base_url, source) {
+        (Some(url), _) => url.clone(),
+        (None, Some(source)) => {
+            let text = source.to_str().ok_or_else(|| {
+                let shown = escape(source.as_os_str().as_bytes());
+                refuse(format!(
+                    "base_url: it is missing: the path of the source is no text (\"{shown}\")"
+                ))
+            })?;
+            format!("file:{text}")
+        }
+        (None, None) => {
+            let why = "base_url: it is missing: the source is on another host, and messages have a name of their own for it";
+            return Err(refuse(why.into()));
+        }
+    };
+    BaseUrl::parse(&url).map_err(|why| refuse(format!("base_url: {why}")))
+}
+
+/// In a job, a password is given otherwise than on the command line.
+fn queue_failure(job: &Job, error: &Error) -> Failure {
+    let why = match error {
+        Error::NoPassword => "announcements.credentials: it is missing, and so is \
+                              DRIFTLESS_QUEUE_PASSWORD in the environment: there is no password \
+                              for the broker"
+            .to_owned(),
+        error => error.to_string(),
+    };
+    (Exit::of_queue(error), format!("{}: {why}", job.name))
+}
