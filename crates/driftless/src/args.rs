@@ -29,7 +29,8 @@ pub use generate::Document;
 pub use guard::GuardArgs;
 pub use keep::KeepArgs;
 pub use mirror::{
-    FailbackArgs, FailoverArgs, FailoverTo, JobArgs, MirrorArgs, MirrorCommand, TrashCommand,
+    FailbackArgs, FailoverArgs, FailoverTo, ImportSr3Args, JobArgs, MirrorArgs, MirrorCommand,
+    TrashCommand,
 };
 pub use mover::{MoverArgs, MoversArgs, QueueArgs};
 pub use output::{LogArgs, LogFormat, OutputArgs};

@@ -20,6 +20,18 @@ pub struct JobArgs {
     pub job: PathBuf,
 }
 
+/// Which configuration becomes a job.
+#[derive(Debug, Args)]
+pub struct ImportSr3Args {
+    /// The configuration, such as ~/.config/sr3/subscribe/hubs.conf
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// What it configures: cpost, post, watch, subscribe or sarra [default: the name of the folder
+    /// that it is in]
+    #[arg(long, value_name = "NAME")]
+    pub component: Option<String>,
+}
+
 /// Which replica becomes the active side, and what it is then.
 #[derive(Debug, Args)]
 pub struct FailoverArgs {
@@ -162,6 +174,10 @@ pub enum MirrorCommand {
         #[command(subcommand)]
         command: Option<TrashCommand>,
     },
+    /// Print a job that does what a configuration of MetPX-Sarracenia (sr3) does, and say on
+    /// standard error what of that is not in it
+    #[command(name = "import-sr3")]
+    ImportSr3(ImportSr3Args),
     /// Try paths that have a problem at once
     Retry {
         #[command(flatten)]

@@ -4,6 +4,7 @@ mod announcements;
 mod asking;
 mod back;
 mod detectors;
+mod import_sr3;
 mod keep_equal;
 mod kept;
 mod over;
@@ -51,6 +52,7 @@ pub fn run(args: &MirrorArgs) -> Exit {
         MirrorCommand::Promote { over, dry_run } => over::fail_over(over, *dry_run),
         MirrorCommand::Failback(args) => back::fail_back(args),
         MirrorCommand::Trash { job, command } => trash::run(job, command.as_ref()),
+        MirrorCommand::ImportSr3(args) => import_sr3::run(args),
         MirrorCommand::Retry { job, path } => {
             let path = path
                 .as_ref()

@@ -1,0 +1,79 @@
+//! Jobs from configurations of `sr3`: what is printed where, and how it ends.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::driftless;
+use common::mirror::Mirror;
+use driftless_testkit::Outcome;
+use driftless_testkit::scratch::scratch_folder;
+use std::fs;
+use std::path::Path;
+
+const CONFIGURATION: &str = "\
+broker amqp://feed:hidden@broker/site
+exchange xs_feed
+batch 25
+mirror True
+baseDir /src/two\twords
+directory /dst/grün
+accept .*
+";
+
+fn import(file: &Path, more: &[&str]) -> Outcome {
+    let import = driftless().arg("mirror").arg("import-sr3").arg(file);
+    more.iter()
+        .fold(import, |import, one| import.arg(one))
+        .run()
+}
+
+#[test]
+fn a_configuration_becomes_a_job_and_what_is_left_out_is_told() {
+    let folder = scratch_folder();
+    let subscribe = folder.path().join("subscribe");
+    fs::create_dir(&subscribe).expect("a folder");
+    let file = subscribe.join("hubs.conf");
+    fs::write(&file, CONFIGURATION).expect("a file");
+    let imported = import(&file, &[]).expect(0);
+    let (job, left) = (imported.stdout_text(), imported.stderr_text());
+    assert!(left.contains("hubs.conf:3: batch: "), "{left}");
+    assert!(left.contains("hubs.conf:1: broker: "), "{left}");
+    assert!(
+        !left.contains("hidden") && !job.contains("hidden"),
+        "{job}{left}"
+    );
+    let written = folder.path().join("hubs.toml");
+    fs::write(&written, &job).expect("a file");
+    // The job can be run as it is, but for the password.
+    let mirror = Mirror::idle(folder.path(), "");
+    let check = mirror.command_of("check", &written).run().expect(2);
+    let why = check.stderr_text();
+    assert!(
+        why.contains("announcements.credentials: it is missing"),
+        "{why}"
+    );
+}
+
+#[test]
+fn the_component_is_that_of_the_folder_unless_it_is_named() {
+    let folder = scratch_folder();
+    let file = folder.path().join("hubs.conf");
+    fs::write(&file, CONFIGURATION).expect("a file");
+    let refused = import(&file, &[]).expect(2).stderr_text();
+    assert!(refused.contains("--component"), "{refused}");
+    let named = import(&file, &["--component", "subscribe"]).expect(0);
+    assert!(named.stdout_text().contains("name = \"hubs\"\n"));
+    let refused = import(&file, &["--component", "poll"]).expect(2);
+    assert!(refused.stderr_text().contains("\"poll\" is none of"));
+}
+
+#[test]
+fn what_cannot_be_read_is_refused() {
+    let folder = scratch_folder();
+    let file = folder.path().join("bytes.conf");
+    fs::write(&file, b"broker \xff\n").expect("a file");
+    for path in [&*file, folder.path(), Path::new("/nonexistent.conf")] {
+        let refused = import(path, &["--component", "watch"]).expect(2);
+        assert_eq!(refused.stdout_text(), "", "{path:?}");
+    }
+}
