@@ -24,6 +24,10 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long the broker may take for an answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
 
+/// How long somebody else may be subscribed to the queue before it is told: the broker takes as
+/// long to notice that an earlier connection of this mirror is gone.
+const SHARED_TIME_MAX: Duration = Duration::from_secs(60);
+
 const MADE_ANEW: &str =
     "the queue of announcements was not there and was made: what was announced before is not known";
 
@@ -40,6 +44,8 @@ pub struct Announcements {
     first: Option<TopicDelivery>,
     /// The queue was made, and that was not told yet.
     is_queue_new: bool,
+    /// Since when somebody else is subscribed to the queue, and whether that was told.
+    shared: Option<(Instant, bool)>,
 }
 
 impl Announcements {
@@ -64,6 +70,7 @@ impl Announcements {
             waker,
             first: None,
             is_queue_new: false,
+            shared: None,
         })
     }
 
@@ -112,9 +119,29 @@ impl Announcements {
     }
 
     fn count(&mut self) -> Result<u32, Deaf> {
-        let count = self.consumer.count(ANSWER_TIME_MAX);
-        let count = count.map(|count| count.ready);
-        count.ok_or_else(|| self.deaf("the broker does not answer"))
+        let Some(count) = self.consumer.count(ANSWER_TIME_MAX) else {
+            return Err(self.deaf("the broker does not answer"));
+        };
+        self.note_consumers(count.consumers);
+        Ok(count.ready)
+    }
+
+    /// Each message comes to one of those who are subscribed; a mirror that shares its queue by
+    /// mistake hears a part.
+    fn note_consumers(&mut self, consumers: u32) {
+        if consumers <= 1 {
+            self.shared = None;
+            return;
+        }
+        let (since, is_told) = self.shared.unwrap_or_else(|| (Instant::now(), false));
+        let is_long = since.elapsed() >= SHARED_TIME_MAX;
+        if is_long && !is_told {
+            tracing::warn!(
+                "{}: {consumers} hear this queue: what comes to others is not heard here",
+                self.place
+            );
+        }
+        self.shared = Some((since, is_told || is_long));
     }
 
     /// What the messages say, with what is to be known beside.

@@ -6,6 +6,7 @@
 mod common;
 
 use common::driftless;
+use common::far::{Far, agent};
 use common::mirror::Mirror;
 use common::sr3::{Component, Sr3, USER};
 use driftless_announce::Publisher;
@@ -262,6 +263,66 @@ fn what_was_announced_while_the_mirror_was_killed_is_followed() {
     mirror.start();
     mirror.check_equal("killed");
     wait_until("the broker lets go", || stage.unacknowledged() == 0);
+}
+
+#[test]
+fn a_broker_with_tls_is_followed_if_its_certificate_is_trusted() {
+    let stage = Stage::new();
+    let publisher = stage.publisher();
+    let url = stage.rabbit.url_encrypted("127.0.0.1");
+    let url = url.replace(Rabbit::USER, USER);
+    let encrypted = stage.keys().replace(stage.sr3.url(), &url);
+    let stranger = Mirror::of(&stage.source, &encrypted);
+    wait_until("it is told", || stranger.status()["deaf"].is_string());
+    drop(stranger);
+    let authority = stage.folder.path().join("authority.pem");
+    fs::write(&authority, stage.rabbit.authority()).expect("a file");
+    let mirror = Mirror::of(&stage.source, &format!("{encrypted}ca = {authority:?}\n"));
+    mirror.barrier();
+    assert!(mirror.status()["deaf"].is_null());
+    fs::write(stage.source.join("file"), "1").expect("a file");
+    announce(&publisher, &stage.source, b"file");
+    publisher.flush(LIMIT).expect("confirmed");
+    mirror.check_equal("TLS");
+}
+
+#[test]
+fn a_source_on_another_host_is_followed_by_its_name_in_messages() {
+    let stage = Stage::new();
+    let (publisher, far) = (stage.publisher(), Far::own());
+    let mut mirror = Mirror::idle(&stage.source, "");
+    mirror.source = far.path(&stage.source).into();
+    mirror.change(&stage.keys());
+    let refused = mirror.command("check").run().expect(2).stderr_text();
+    assert!(
+        refused.contains("announcements.base_url: it is missing"),
+        "{refused}"
+    );
+    let base = stage.base();
+    let reach = format!(
+        "[reach]\nssh = {:?}\nagent_path = {:?}\n",
+        far.words(),
+        agent()
+    );
+    mirror.change(&format!(
+        "{}base_url = \"{}\"\n{reach}",
+        stage.keys(),
+        base.as_str()
+    ));
+    mirror.start();
+    mirror.source.clone_from(&stage.source);
+    mirror.barrier();
+    fs::create_dir(stage.source.join("dir")).expect("a directory");
+    fs::write(stage.source.join("dir/file"), "1").expect("a file");
+    fs::write(stage.source.join("not told"), "1").expect("a file");
+    announce(&publisher, &stage.source, b"dir");
+    announce(&publisher, &stage.source, b"dir/file");
+    publisher.flush(LIMIT).expect("confirmed");
+    mirror.barrier();
+    assert!(mirror.replica.join("dir/file").exists() && !mirror.replica.join("not told").exists());
+    announce(&publisher, &stage.source, b"not told");
+    publisher.flush(LIMIT).expect("confirmed");
+    mirror.check_equal("a source on another host");
 }
 
 #[test]
