@@ -223,6 +223,30 @@ fn a_broker_that_goes_away_is_told_and_followed_when_it_is_back() {
 }
 
 #[test]
+fn connections_that_are_cut_in_a_burst_lose_nothing() {
+    let stage = Stage::new();
+    let publisher = stage.publisher();
+    let mirror = Mirror::of(&stage.source, &stage.keys());
+    mirror.barrier();
+    for number in 0..2000 {
+        let name = format!("f{number}");
+        fs::write(stage.source.join(&name), &name).expect("a file");
+        announce(&publisher, &stage.source, name.as_bytes());
+        if number % 700 == 350 {
+            stage.rabbit.close_connections();
+        }
+    }
+    publisher.flush(LIMIT).expect("confirmed");
+    assert_eq!(publisher.confirmed(), 2000);
+    wait_until("it hears", || mirror.status()["deaf"].is_null());
+    // Nothing else is compared: what was announced is all that is looked at.
+    let gaps = mirror.status()["gaps"].clone();
+    mirror.check_equal("cut");
+    assert_eq!(mirror.status()["gaps"], gaps);
+    wait_until("the broker lets go", || stage.unacknowledged() == 0);
+}
+
+#[test]
 fn a_mirror_begins_without_its_broker_and_follows_programs_of_its_host() {
     let mut stage = Stage::new();
     let publisher = stage.publisher();
