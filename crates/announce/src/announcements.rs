@@ -6,7 +6,7 @@
 //! turns, so that it can be woken; a message ends a turn at once.
 
 use crate::seen::seen_of;
-use driftless_detect::{Deaf, Detector, Heard, Waker};
+use driftless_detect::{Deaf, Detector, Heard, Queue, Waker};
 use driftless_queue::{Acknowledger, Broker, Subscription, TopicConsumer, TopicDelivery};
 use driftless_sarracenia::{BaseUrl, Headers, Message, Refused, parse};
 use std::sync::Arc;
@@ -21,6 +21,8 @@ const MESSAGES_AT_ONCE: usize = 1000;
 const TURN: Duration = Duration::from_millis(25);
 /// How long a connection may take before nothing is said to be heard.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+/// How old what is said of the queue may be.
+const COUNT_EVERY: Duration = Duration::from_secs(10);
 /// How long the broker may take for an answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
 
@@ -44,6 +46,8 @@ pub struct Announcements {
     first: Option<TopicDelivery>,
     /// The queue was made, and that was not told yet.
     is_queue_new: bool,
+    /// How the queue stood, and when that was asked.
+    queue: Option<(Queue, Instant)>,
     /// Since when somebody else is subscribed to the queue, and whether that was told.
     shared: Option<(Instant, bool)>,
 }
@@ -70,6 +74,7 @@ impl Announcements {
             waker,
             first: None,
             is_queue_new: false,
+            queue: None,
             shared: None,
         })
     }
@@ -122,8 +127,18 @@ impl Announcements {
         let Some(count) = self.consumer.count(ANSWER_TIME_MAX) else {
             return Err(self.deaf("the broker does not answer"));
         };
+        let queue = Queue {
+            waiting: count.ready.into(),
+            consumers: count.consumers.into(),
+        };
+        self.queue = Some((queue, Instant::now()));
         self.note_consumers(count.consumers);
         Ok(count.ready)
+    }
+
+    fn is_count_old(&self) -> bool {
+        self.queue
+            .is_none_or(|(_, asked)| asked.elapsed() >= COUNT_EVERY)
     }
 
     /// Each message comes to one of those who are subscribed; a mirror that shares its queue by
@@ -149,6 +164,7 @@ impl Announcements {
         let mut heard = Heard {
             events: messages.len(),
             position: messages.last().map(|last| last.number + 1),
+            queue: self.queue.map(|(queue, _)| queue),
             missed: std::mem::take(&mut self.is_queue_new).then_some(MADE_ANEW),
             ..Heard::default()
         };
@@ -182,6 +198,8 @@ impl Detector for Announcements {
         let mut is_all = false;
         if here.is_empty() {
             (here, is_all) = self.rest()?;
+        } else if self.is_count_old() {
+            self.count()?;
         }
         if here.is_empty() && !is_all {
             // There is more, and it comes when something was acknowledged.
@@ -195,7 +213,7 @@ impl Detector for Announcements {
     fn wait(&mut self) -> Result<(), Deaf> {
         while self.first.is_none() && !self.waker.was_woken() {
             self.first = self.next(TURN)?;
-            if self.is_queue_new || !self.consumer.is_connected() {
+            if self.is_queue_new || self.is_count_old() || !self.consumer.is_connected() {
                 break;
             }
         }

@@ -75,6 +75,17 @@ pub struct Heard {
     pub unread: u64,
     /// What was told until now stands before this position.
     pub position: Option<u64>,
+    /// What is known of the queue that it hears, where there is one.
+    pub queue: Option<Queue>,
+}
+
+/// A queue, of which others may hear a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queue {
+    /// What waits there and was handed out to nobody.
+    pub waiting: u64,
+    /// How many are subscribed to it, the detector counted.
+    pub consumers: u64,
 }
 
 impl Heard {

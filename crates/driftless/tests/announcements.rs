@@ -207,6 +207,7 @@ fn a_broker_that_goes_away_is_told_and_followed_when_it_is_back() {
     stage.rabbit.stop();
     wait_until("it is told", || mirror.status()["deaf"].is_string());
     let why = mirror.status()["deaf"].to_string();
+    assert!(why.contains("tried again by itself"), "{why}");
     assert!(
         why.contains("announcements") && !why.contains("hidden"),
         "{why}"
@@ -220,6 +221,23 @@ fn a_broker_that_goes_away_is_told_and_followed_when_it_is_back() {
     publisher.flush(LIMIT).expect("confirmed");
     wait_until("it hears again", || mirror.status()["deaf"].is_null());
     mirror.check_equal("a broker that was away");
+}
+
+#[test]
+fn how_the_queue_stands_and_who_shares_it_is_told() {
+    let stage = Stage::new();
+    let _the_exchange_is_there = stage.publisher();
+    let mirror = Mirror::of(&stage.source, &stage.keys());
+    mirror.barrier();
+    let queue = || mirror.status()["queue"].clone();
+    assert_eq!(queue(), serde_json::json!({"waiting": 0, "consumers": 1}));
+    let told = || mirror.command("status").run().expect(0).stdout_text();
+    assert!(told().contains("0 announcements wait\n"), "{}", told());
+    let other = Mirror::of(&stage.source, &stage.keys());
+    wait_until("the other is counted", || queue()["consumers"] == 2);
+    assert!(told().contains("SHARED with 1 other"), "{}", told());
+    drop(other);
+    wait_until("it has gone", || queue()["consumers"] == 1);
 }
 
 #[test]

@@ -70,7 +70,11 @@ impl Listener {
             Some(deaf) => tracing::error!("{deaf}: it is tried again"),
             None => tracing::info!("{}: changes are heard of again", self.detector.name()),
         }
-        let (from, why) = (self.number, deaf.map(Deaf::to_string));
+        let what_now = |deaf: &Deaf| match deaf.is_final {
+            true => format!("{deaf}; start the mirror again"),
+            false => format!("{deaf}; it is tried again by itself"),
+        };
+        let (from, why) = (self.number, deaf.map(what_now));
         let why = || why.clone();
         self.inboxes.send(|| Message::Deaf { from, why: why() });
     }
@@ -92,6 +96,9 @@ impl Listener {
         let before = now();
         let heard = self.detector.hear()?;
         let from = self.number;
+        if let Some(queue) = heard.queue {
+            self.inboxes.send(|| Message::Queue(queue));
+        }
         if heard.is_nothing() {
             let moment = before;
             let is_heard = self.inboxes.send(|| Message::HeardUntil { from, moment });

@@ -347,6 +347,7 @@ impl Live {
                 self.waits.heard_until(moment, now);
                 self.dirty.heard_until(moment);
             }
+            Message::Queue(queue) => self.status.queue = Some(queue.into()),
             Message::Missed => {
                 self.status.missed();
                 self.take_gap(now);

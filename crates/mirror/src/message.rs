@@ -4,7 +4,7 @@ use crate::ask::{Answer, Ask, Asked, Reply};
 use crate::hands::Outcome;
 use crate::snapshots::Told;
 use crossbeam_channel::{Receiver, Sender};
-use driftless_detect::Seen;
+use driftless_detect::{Queue, Seen};
 use std::time::Duration;
 
 /// What is heard.
@@ -27,6 +27,8 @@ pub enum Message {
         /// The moment.
         moment: Duration,
     },
+    /// How the queue stands that a detector hears.
+    Queue(Queue),
     /// A detector has missed something.
     Missed,
     /// A detector hears nothing any more, or hears again.

@@ -61,6 +61,9 @@ pub struct Status {
     pub away: Option<String>,
     /// Why changes are not heard of any more.
     pub deaf: Option<String>,
+    /// The queue of announcements, as far as that is known.
+    #[serde(default)]
+    pub queue: Option<QueueNow>,
     /// Events that were heard.
     pub events: u64,
     /// Lines, posts and lists that detectors could not use.
@@ -93,6 +96,24 @@ pub struct Status {
     pub forgets: Option<String>,
     #[serde(skip)]
     pub(crate) lags: [Hour; 2],
+}
+
+/// A queue of announcements.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueNow {
+    /// What waits there and was handed out to nobody.
+    pub waiting: u64,
+    /// How many are subscribed to it, this mirror counted.
+    pub consumers: u64,
+}
+
+impl From<driftless_detect::Queue> for QueueNow {
+    fn from(queue: driftless_detect::Queue) -> QueueNow {
+        QueueNow {
+            waiting: queue.waiting,
+            consumers: queue.consumers,
+        }
+    }
 }
 
 /// What is in the trash.

@@ -127,6 +127,10 @@ fn json_of_work(status: &Status) -> serde_json::Value {
         "narrowed": status.narrowed,
         "narrowed_seen": status.narrowed_seen,
         "unread": status.unread,
+        "queue": status.queue.map(|queue| serde_json::json!({
+            "waiting": queue.waiting,
+            "consumers": queue.consumers,
+        })),
         "changed": status.changed,
         "deleted": status.deleted,
         "bytes_copied": status.bytes_copied,

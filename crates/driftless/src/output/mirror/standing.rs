@@ -2,7 +2,7 @@
 //! do next where something is wrong.
 
 use crate::units::{show_bytes, show_count, show_counted, show_entries};
-use driftless_mirror::status::{CycleNow, Status};
+use driftless_mirror::status::{CycleNow, QueueNow, Status};
 use driftless_mirror::worded::for_job;
 use driftless_model::moment;
 use std::time::Duration;
@@ -17,6 +17,9 @@ pub fn lines(status: &Status, named: &str) -> Vec<String> {
     ];
     if let Some(cycle) = &status.cycle {
         rows.push(("cycle", cycle_now(cycle)));
+    }
+    if let Some(queue) = status.queue.filter(|_| status.is_running()) {
+        rows.push(("queue", queue_now(queue)));
     }
     rows.push(("compared", walks(status)));
     if status.is_running() {
@@ -162,6 +165,18 @@ pub fn in_the_way(status: &Status, named: &str) -> Option<String> {
     }
 }
 
+fn queue_now(queue: QueueNow) -> String {
+    let waiting = show_counted(queue.waiting, "announcement waits", "announcements wait");
+    let others = queue.consumers.saturating_sub(1);
+    match others {
+        0 => waiting,
+        _ => format!(
+            "{waiting}; SHARED with {}, which hear what this mirror does not",
+            show_counted(others, "other", "others")
+        ),
+    }
+}
+
 fn not_equal(job: &str) -> String {
     format!("some paths are not equal; which, tells: driftless mirror problems {job}")
 }
@@ -188,8 +203,9 @@ fn wrong(status: &Status, job: &str) -> Vec<String> {
     }
     all.extend(status.away.as_deref().map(out_of_reach));
     if let Some(why) = &status.deaf {
-        let now = "only comparisons find what changes; start the mirror again";
-        all.push(format!("hears nothing any more: {why}; {now}"));
+        all.push(format!(
+            "changes are not heard of, and only comparisons find them: {why}"
+        ));
     }
     if let Some(why) = &status.forgets {
         all.push(format!("nothing is kept for later: {why}"));
