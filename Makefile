@@ -61,8 +61,8 @@ OVER_SSH = removal displaced guards verify unkept folding spelling inplace locks
 OVER_SSH_LONG = closed grain links signals output audit misbehaving matrix nth_call anytree filesystems property kill races power
 suites = $(foreach suite,$(1),--test $(suite))
 
-# Tests wait for servers, clocks and disks more than they compute: two at a time on each of two cores.
-export RUST_TEST_THREADS ?= 4
+# Tests wait for servers, clocks and disks more than they compute: three at a time on each of two cores.
+export RUST_TEST_THREADS ?= 6
 
 # All in one set of packages: for another one cargo would build the libraries anew, with other features.
 TEST = cargo test --workspace --exclude driftless-queue

@@ -43,7 +43,8 @@ fn a_configuration_becomes_a_job_and_what_is_left_out_is_told() {
         "{job}{left}"
     );
     let written = folder.path().join("hubs.toml");
-    fs::write(&written, &job).expect("a file");
+    let here = folder.path().to_str().expect("text");
+    fs::write(&written, job.replace("/dst", here)).expect("a file");
     // The job can be run as it is, but for the password.
     let mirror = Mirror::idle(folder.path(), "");
     let check = mirror.command_of("check", &written).run().expect(2);

@@ -127,6 +127,7 @@ fn whoever_waits_is_told_of_paths_that_find_no_room() {
 /// Has the replica be away until the mirror tries it only every eight seconds.
 fn be_away(mirror: &Mirror, aside: &Path) {
     fs::rename(&mirror.replica, aside).expect("renamed");
+    fs::write(mirror.source.join("meanwhile"), "content").expect("a file");
     let late = mirror.command("barrier").arg("--timeout=8s").run();
     let _late = late.expect(6);
     fs::rename(aside, &mirror.replica).expect("renamed");

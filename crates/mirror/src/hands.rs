@@ -2,6 +2,7 @@
 //! it is given. When they are out of reach it says why, and opens them anew when it is asked again.
 
 mod chosen;
+mod closed;
 mod last_replica;
 mod snapshot;
 
@@ -193,27 +194,6 @@ impl Hands {
             keeper: None,
             closes: false,
         }
-    }
-
-    /// The same with somebody who opens the replica and, if it `closes`, closes it to others while
-    /// nothing is done there.
-    #[must_use]
-    pub fn kept_by(mut self, keeper: Option<Box<dyn Provider>>, closes: bool) -> Hands {
-        self.keeper = keeper.map(Mutex::new);
-        self.closes = closes;
-        self
-    }
-
-    /// Closes the replica to others, or opens it.
-    ///
-    /// # Errors
-    /// Why not, for a person.
-    pub fn close_replica(&self, is_closed: bool) -> Result<(), String> {
-        let Some(keeper) = self.keeper.as_ref().filter(|_| self.closes || !is_closed) else {
-            return Ok(());
-        };
-        let done = keeper.lock().set_read_only(is_closed);
-        done.map_err(|error| error.to_string())
     }
 
     /// Closes both trees, and the replica to others. Nothing may be in work.
