@@ -137,6 +137,8 @@ fn be_away(mirror: &Mirror, aside: &Path) {
 fn trees_that_are_out_of_reach_are_tried_when_somebody_asks_for_it() {
     let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
     let (source, replica) = (scratch.dir("src"), scratch.dir("replica"));
+    // One that was never filled would be made anew.
+    fs::write(source.join("first"), "content").expect("a file");
     let mirror = Mirror::between(&source, &replica, KEYS);
     mirror.barrier();
     for (command, words) in [("retry", "out of reach are tried again"), ("sync-now", "")] {
