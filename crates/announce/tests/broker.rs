@@ -7,26 +7,11 @@ use driftless_model::{Change, RelPath, Scope, Stamp};
 use driftless_queue::{Broker, Credentials, Exchange, Subscription, TopicMessage, TopicPublisher};
 use driftless_sarracenia::{Announced, BaseUrl, Became};
 use driftless_testkit::Rabbit;
-use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use driftless_testkit::rabbit::{alone, calm};
 use std::time::{Duration, Instant};
 
 /// The longest that anything may take that is expected to happen.
 const LIMIT: Duration = Duration::from_secs(300);
-
-fn rabbit() -> &'static RwLock<Rabbit> {
-    static RABBIT: OnceLock<RwLock<Rabbit>> = OnceLock::new();
-    RABBIT.get_or_init(|| RwLock::new(Rabbit::start()))
-}
-
-/// The broker, while nobody disturbs it.
-fn calm() -> RwLockReadGuard<'static, Rabbit> {
-    rabbit().read().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The broker, for one test alone.
-fn alone() -> RwLockWriteGuard<'static, Rabbit> {
-    rabbit().write().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn broker(rabbit: &Rabbit) -> Broker {
     let credentials = Credentials::from_value(Rabbit::PASSWORD);

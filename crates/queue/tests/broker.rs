@@ -6,10 +6,10 @@
 use driftless_queue::{
     Broker, Consumer, Control, Credentials, Delivery, Error, Job, Publisher, Seat, Url,
 };
+use driftless_testkit::rabbit::{alone, calm};
 use driftless_testkit::{Rabbit, Relay};
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 /// The longest that anything may take that is expected to happen; a broker restarts in half a
@@ -17,21 +17,6 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(400);
 /// How long a test waits for what must not happen.
 const NOTHING: Duration = Duration::from_millis(300);
-
-fn rabbit() -> &'static RwLock<Rabbit> {
-    static RABBIT: OnceLock<RwLock<Rabbit>> = OnceLock::new();
-    RABBIT.get_or_init(|| RwLock::new(Rabbit::start()))
-}
-
-/// The broker, while nobody disturbs it.
-fn calm() -> RwLockReadGuard<'static, Rabbit> {
-    rabbit().read().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The broker, for one test alone.
-fn alone() -> RwLockWriteGuard<'static, Rabbit> {
-    rabbit().write().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn broker(rabbit: &Rabbit) -> Broker {
     connect_to(&rabbit.url(), Rabbit::PASSWORD).with_patience(LIMIT)

@@ -8,9 +8,9 @@ use driftless_queue::{
     Broker, Credentials, Error, Exchange, Subscription, TopicConsumer, TopicDelivery, TopicMessage,
     TopicPublisher, Url,
 };
+use driftless_testkit::rabbit::{alone, calm};
 use driftless_testkit::{Rabbit, Relay};
 use std::collections::BTreeSet;
-use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 /// The longest that anything may take that is expected to happen.
@@ -19,21 +19,6 @@ const LIMIT: Duration = Duration::from_secs(400);
 const NOTHING: Duration = Duration::from_millis(300);
 /// Messages that may be on their way, and handed out.
 const WINDOW: u16 = 1000;
-
-fn rabbit() -> &'static RwLock<Rabbit> {
-    static RABBIT: OnceLock<RwLock<Rabbit>> = OnceLock::new();
-    RABBIT.get_or_init(|| RwLock::new(Rabbit::start()))
-}
-
-/// The broker, while nobody disturbs it.
-fn calm() -> RwLockReadGuard<'static, Rabbit> {
-    rabbit().read().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The broker, for one test alone.
-fn alone() -> RwLockWriteGuard<'static, Rabbit> {
-    rabbit().write().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn broker_as(url: &str, password: &str) -> Broker {
     let url: Url = url.parse().expect("a URL");

@@ -16,6 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 /// Where Debian has the programs themselves; those in `/usr/sbin` change the user and the
@@ -423,6 +424,22 @@ fn answers(place: &Place, port: u16) -> bool {
         .stdin(Stdio::null())
         .stderr(Stdio::null());
     command.output().is_ok_and(|output| output.stdout == [1])
+}
+
+/// The one broker of a test program.
+fn shared() -> &'static RwLock<Rabbit> {
+    static RABBIT: OnceLock<RwLock<Rabbit>> = OnceLock::new();
+    RABBIT.get_or_init(|| RwLock::new(Rabbit::start()))
+}
+
+/// The broker that all tests of a program share, while nobody disturbs it.
+pub fn calm() -> RwLockReadGuard<'static, Rabbit> {
+    shared().read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same, for one test alone.
+pub fn alone() -> RwLockWriteGuard<'static, Rabbit> {
+    shared().write().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn pid(child: &Child) -> Pid {
