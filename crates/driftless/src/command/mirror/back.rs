@@ -5,7 +5,7 @@
 
 use super::detectors::{of_replica, own_path};
 use super::keep_equal::{options_now, reach};
-use super::over::{agree, connected, failed, keep, not_done, refuse_other, take_role};
+use super::over::{agree, connected, failed, keep_aside, not_done, refuse_other, take_role};
 use crate::args::FailbackArgs;
 use crate::command::{job, record};
 use crate::exit::Exit;
@@ -17,7 +17,6 @@ use driftless_engine::{Counts, End, Options, declare_active, look_alone};
 use driftless_mirror::clock::now;
 use driftless_mirror::job::Job;
 use driftless_mirror::recovery::{Loss, Rehearsal, carry_out, rehearse, reversed};
-use driftless_mirror::snapshots::KEPT;
 use driftless_model::Problem;
 use driftless_remote::Reach;
 use driftless_state::mirror::{Cursor, EqualUntil, MirrorState, Role, Saved};
@@ -259,8 +258,7 @@ impl Failback<'_> {
     /// What the source has stays in a snapshot, where that can be.
     fn keep(&self) -> Result<Option<String>, Failure> {
         let provider = own_path(self.job, &self.job.source)?.and_then(|path| of_replica(&path));
-        let beginning = format!("{}{KEPT}", self.job.own_name());
-        keep(self.job, provider.as_deref(), &beginning)
+        keep_aside(self.job, provider.as_deref())
     }
 }
 

@@ -384,8 +384,7 @@ impl Failover<'_> {
 
     /// Makes the replica its own snapshot again. What it had until now stays in another one.
     fn go_back(&self, path: &std::path::Path) -> Result<(), Failure> {
-        let beginning = format!("{}{KEPT}", self.job.own_name());
-        let _kept = keep(self.job, self.provider.as_deref(), &beginning)?;
+        let _kept = keep_aside(self.job, self.provider.as_deref())?;
         let options = go_back(&self.options, path);
         let (summary, problems) = carry_out(&options, &self.reach, self.stop)
             .map_err(|error| failed(self.job, &error))?;
@@ -403,8 +402,13 @@ impl Failover<'_> {
     }
 }
 
+/// Makes a snapshot of what one of a job's trees has before it becomes another, where that can be.
+pub fn keep_aside(job: &Job, provider: Option<&dyn Provider>) -> Result<Option<String>, Failure> {
+    keep(job, provider, &format!("{}{KEPT}", job.own_name()))
+}
+
 /// Makes a snapshot of one of a job's trees, where that can be.
-pub fn keep(
+fn keep(
     job: &Job,
     provider: Option<&dyn Provider>,
     beginning: &str,

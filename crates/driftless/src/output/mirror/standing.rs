@@ -150,18 +150,13 @@ fn walks(status: &Status) -> String {
 /// What keeps a mirror that runs from copying anything.
 pub fn in_the_way(status: &Status, named: &str) -> Option<String> {
     let away = status.away.as_ref().map(|why| out_of_reach(why));
-    let failed = status
-        .cycle
-        .as_ref()
-        .and_then(|cycle| cycle.failed.as_ref());
     if status.is_paused {
         Some(paused(named))
     } else if status.is_quiet {
         Some("these are quiet hours of the job".to_owned())
     } else {
         let problems = || (status.problems > 0).then(|| not_equal(named));
-        away.or_else(|| failed.map(|why| no_snapshot(why)))
-            .or_else(problems)
+        away.or_else(|| no_snapshot(status)).or_else(problems)
     }
 }
 
@@ -186,8 +181,9 @@ fn out_of_reach(why: &str) -> String {
     format!("out of reach: {why}; it is tried again by itself")
 }
 
-fn no_snapshot(why: &str) -> String {
-    format!("no snapshot: {why}; it is tried again by itself")
+fn no_snapshot(status: &Status) -> Option<String> {
+    let why = status.cycle.as_ref()?.failed.as_ref()?;
+    Some(format!("no snapshot: {why}; it is tried again by itself"))
 }
 
 fn paused(job: &str) -> String {
@@ -210,9 +206,7 @@ fn wrong(status: &Status, job: &str) -> Vec<String> {
     if let Some(why) = &status.forgets {
         all.push(format!("nothing is kept for later: {why}"));
     }
-    let cycle = status.cycle.as_ref();
-    let failed = cycle.and_then(|cycle| cycle.failed.as_deref());
-    all.extend(failed.map(no_snapshot));
+    all.extend(no_snapshot(status));
     if status.problems > 0 {
         all.push(not_equal(job));
     }
