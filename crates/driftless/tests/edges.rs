@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A crate and the crates of this workspace that it may use; the last list is for its tests only.
-const EDGES: [(&str, &[&str], &[&str]); 23] = [
+const EDGES: [(&str, &[&str], &[&str]); 24] = [
     ("lock", &[], &[]),
     ("model", &[], &[]),
     ("tree", &["lock", "model"], &[]),
@@ -90,14 +90,19 @@ const EDGES: [(&str, &[&str], &[&str]); 23] = [
     (
         "mirror",
         &[
-            "lock", "model", "remote", "state", "engine", "session", "detect",
+            "lock", "model", "remote", "state", "engine", "session", "detect", "settings",
         ],
         &[],
     ),
+    ("settings", &["model"], &[]),
     ("sarracenia", &["model"], &[]),
     ("shim", &[], &[]),
     ("spool", &["model", "detect"], &[]),
-    ("watch", &["lock", "model", "state", "detect", "spool"], &[]),
+    (
+        "watch",
+        &["lock", "model", "state", "detect", "settings", "spool"],
+        &[],
+    ),
     (
         "announce",
         &["lock", "model", "detect", "queue", "sarracenia"],

@@ -8,17 +8,13 @@
 
 mod announcements;
 mod check;
-mod document;
-mod error;
 mod forms;
 mod keys;
 mod policy;
 mod quiet;
 mod read;
-mod suggest;
 mod values;
 
-pub use error::{JobError, JobErrors};
 pub use keys::KEYS;
 pub use quiet::{Quiet, Weekday};
 pub use read::{JOB_BYTES_MAX, parse};

@@ -4,15 +4,9 @@
 //! with line and column. `docs/watch.md` describes every key of [`KEYS`], and a test holds the two
 //! against each other.
 
-mod error;
-
+use driftless_settings::{Document, FileErrors, Keys, forms};
 use driftless_spool::Folder;
-pub use error::{ConfigError, ConfigErrors};
-use error::{Errors, kind};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
 
 /// The longest file in bytes. The caller reads no more than that and one byte.
 pub const CONFIG_BYTES_MAX: usize = 1 << 20;
@@ -20,8 +14,6 @@ pub const CONFIG_BYTES_MAX: usize = 1 << 20;
 pub const KEYS: [&str; 5] = ["name", "trees", "detect", "shim.map", "shim.spool"];
 /// Trees of an agent.
 const TREES_MAX: usize = 100;
-/// Bytes of a name, so that it fits into the names of files.
-const NAME_BYTES_MAX: usize = 64;
 /// Where shims look, unless they are told another place.
 pub const MAP: &str = "/run/driftless/shim.map";
 /// Where is written what the agent does not take.
@@ -71,218 +63,115 @@ impl Config {
     }
 }
 
+/// The keys, with nothing that other programs call otherwise.
+const AGENT: Keys = Keys {
+    all: &KEYS,
+    elsewhere: |_| None,
+};
+
 /// Reads the text of the file at `place`.
 ///
 /// # Errors
 /// The text is no TOML, has keys that there are not, lacks some that there must be, or cannot be
 /// meant.
-pub fn parse(text: &str, place: &Path) -> Result<Config, ConfigErrors> {
-    let mut errors = Errors::of(text);
+pub fn parse(text: &str, place: &Path) -> Result<Config, FileErrors> {
     if text.len() > CONFIG_BYTES_MAX {
-        errors.tell(0, "", format!("it has more than {CONFIG_BYTES_MAX} bytes"));
-        return Err(errors.told(place));
+        let bytes = text.len();
+        let what = format!("it has {bytes} bytes, and a configuration at most {CONFIG_BYTES_MAX}");
+        return Err(FileErrors::too_long(place, what));
     }
-    let (root, wrong) = DeTable::parse_recoverable(text);
-    for error in &wrong {
-        let at = error.span().map_or(0, |span| span.start);
-        errors.tell(at, "", error.message().to_owned());
+    let (mut document, is_whole) = Document::parse(text, AGENT);
+    // Behind what is no TOML, what lacks may be there.
+    if is_whole {
+        let config = read(&mut document, place);
+        if document.is_right() {
+            return Ok(config);
+        }
     }
-    if !wrong.is_empty() {
-        return Err(errors.told(place));
-    }
-    let mut keys = Keys::of(root.into_inner(), &mut errors);
+    Err(document.into_errors(place))
+}
+
+/// The values, right or wrong: what is wrong with them has been told to the document.
+fn read(from: &mut Document, place: &Path) -> Config {
+    let path = |from: &mut Document, key, default: &str| {
+        let typed = from.take(key, forms::absolute_path);
+        typed.unwrap_or_else(|| default.into())
+    };
     let config = Config {
-        name: name(&mut keys, place, &mut errors),
-        trees: trees(&mut keys, &mut errors),
-        detect: detect(&mut keys, &mut errors),
+        name: name(from, place),
+        trees: trees(from),
+        detect: detect(from),
         shim: Folder {
-            map: path(&mut keys, "shim.map", MAP, &mut errors),
-            spool: path(&mut keys, "shim.spool", SPOOL, &mut errors),
+            map: path(from, "shim.map", MAP),
+            spool: path(from, "shim.spool", SPOOL),
         },
     };
-    if let Some(at) = keys.shim.filter(|_| !config.has(Detect::Shim)) {
-        errors.tell(at, "shim", "\"shim\" is not in detect".into());
+    if from.has_table("shim") && !config.has(Detect::Shim) {
+        from.wrong_table("shim", "\"shim\" is not in detect");
     }
-    match errors.is_none() {
-        true => Ok(config),
-        false => Err(errors.told(place)),
-    }
-}
-
-/// The keys of a file that are known.
-struct Keys<'t> {
-    found: BTreeMap<&'static str, Spanned<DeValue<'t>>>,
-    /// Where the table begins, in bytes.
-    shim: Option<usize>,
-}
-
-impl<'t> Keys<'t> {
-    fn of(root: DeTable<'t>, errors: &mut Errors) -> Keys<'t> {
-        let mut keys = Keys {
-            found: BTreeMap::new(),
-            shim: None,
-        };
-        for (name, value) in root {
-            let at = name.span().start;
-            if name.get_ref() != "shim" {
-                keys.keep("", name.get_ref(), (at, value), errors);
-                continue;
-            }
-            keys.shim = Some(at);
-            match value.into_inner() {
-                DeValue::Table(table) => {
-                    for (name, value) in table {
-                        let at = name.span().start;
-                        keys.keep("shim.", name.get_ref(), (at, value), errors);
-                    }
-                }
-                other => {
-                    let what = format!("it is a table, not {}: write [shim]", kind(&other));
-                    errors.tell(at, "shim", what);
-                }
-            }
-        }
-        keys
-    }
-
-    fn keep(
-        &mut self,
-        table: &str,
-        name: &str,
-        (at, value): (usize, Spanned<DeValue<'t>>),
-        errors: &mut Errors,
-    ) {
-        let full = format!("{table}{name}");
-        match KEYS.into_iter().find(|key| **key == full) {
-            Some(key) => drop(self.found.insert(key, value)),
-            None => errors.tell_unknown(at, &full),
-        }
-    }
-
-    /// A value, and where it stands.
-    fn take(&mut self, key: &str) -> Option<(usize, DeValue<'t>)> {
-        let value = self.found.remove(key)?;
-        Some((value.span().start, value.into_inner()))
-    }
+    debug_assert!(
+        from.is_all_taken(),
+        "each key has its reader, and each reader its key"
+    );
+    config
 }
 
 /// The name that is written, or that of the file.
-fn name(keys: &mut Keys<'_>, place: &Path, errors: &mut Errors) -> String {
-    let stem = place.file_stem().unwrap_or_default().to_string_lossy();
-    let (at, name) = match keys.take("name") {
-        None => (0, stem.into_owned()),
-        Some((at, DeValue::String(text))) => (at, text.into_owned()),
-        Some((at, other)) => {
-            errors.tell_kind(at, "name", "text in quotes", &other);
-            return String::new();
-        }
-    };
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let is_right = (1..=NAME_BYTES_MAX).contains(&name.len())
-        && name.bytes().all(is_plain)
-        && !name.starts_with(['.', '-']);
-    if !is_right {
-        let what = format!(
-            "letters, digits, \"-\", \"_\" and \".\" are expected, {NAME_BYTES_MAX} at most, the first one a letter, a digit or \"_\""
-        );
-        errors.tell(at, "name", what);
+fn name(from: &mut Document, place: &Path) -> String {
+    if let Some(name) = from.take("name", forms::plain_name) {
+        return name;
     }
-    name
+    let stem = place.file_stem().unwrap_or_default().to_string_lossy();
+    if !from.has("name")
+        && let Err(why) = forms::check_name(&stem)
+    {
+        from.wrong(
+            "name",
+            format!("it is missing, and that of the file does not do: {why}"),
+        );
+    }
+    stem.into_owned()
 }
 
-fn trees(keys: &mut Keys<'_>, errors: &mut Errors) -> Vec<PathBuf> {
-    let Some((at, value)) = keys.take("trees") else {
-        let what =
-            "it is missing: the trees whose changes are heard of, such as trees = [\"/projects\"]";
-        errors.tell(0, "trees", what.into());
+fn trees(from: &mut Document) -> Vec<PathBuf> {
+    const KEY: &str = "trees";
+    let Some(trees) = from.take_list(KEY, forms::absolute_path) else {
+        if !from.has(KEY) {
+            from.wrong(
+                KEY,
+                "it is missing: the trees whose changes are heard of, such as trees = [\"/projects\"]",
+            );
+        }
         return Vec::new();
     };
-    let mut trees = Vec::new();
-    for (at, value) in list(at, "trees", value, errors) {
-        let Some(path) = absolute(at, "trees", value, errors) else {
-            continue;
-        };
-        if trees.contains(&path) {
-            errors.tell(at, "trees", "this tree stands here twice".into());
-        }
-        trees.push(path);
+    if from.is_right_about(KEY) && !(1..=TREES_MAX).contains(&trees.len()) {
+        from.wrong(KEY, format!("1 to {TREES_MAX} trees are expected"));
     }
-    if trees.len() > TREES_MAX {
-        errors.tell(
-            at,
-            "trees",
-            format!("{TREES_MAX} trees at most are expected"),
-        );
-    }
+    refuse_twice(from, KEY, &trees);
     trees
 }
 
-fn detect(keys: &mut Keys<'_>, errors: &mut Errors) -> Vec<Detect> {
-    let Some((at, value)) = keys.take("detect") else {
+fn detect(from: &mut Document) -> Vec<Detect> {
+    const KEY: &str = "detect";
+    let all = Detect::ALL.map(|one| (one.name(), one));
+    let Some(detect) = from.take_list(KEY, |value| forms::choice(value, &all)) else {
         return vec![Detect::Shim];
     };
-    let mut all = Vec::new();
-    for (at, value) in list(at, "detect", value, errors) {
-        let DeValue::String(text) = &value else {
-            errors.tell_kind(at, "detect", "\"shim\", \"fanotify\" or \"posts\"", &value);
-            continue;
-        };
-        match Detect::ALL.into_iter().find(|one| one.name() == text) {
-            Some(one) if all.contains(&one) => {
-                errors.tell(at, "detect", format!("{text} stands here twice"));
-            }
-            Some(one) => all.push(one),
-            None => errors.tell_choice(at, "detect", text, &Detect::ALL.map(Detect::name)),
-        }
+    if from.is_right_about(KEY) && detect.is_empty() {
+        from.wrong(KEY, "it is empty: one at least is expected");
     }
-    all
+    refuse_twice(from, KEY, &detect);
+    detect
 }
 
-/// The elements of a list that is not empty.
-fn list<'t>(
-    at: usize,
-    key: &str,
-    value: DeValue<'t>,
-    errors: &mut Errors,
-) -> Vec<(usize, DeValue<'t>)> {
-    match value {
-        DeValue::Array(elements) if elements.is_empty() => {
-            errors.tell(at, key, "it is empty: one at least is expected".into());
-            Vec::new()
-        }
-        DeValue::Array(elements) => {
-            let elements = elements.into_iter();
-            elements
-                .map(|one| (one.span().start, one.into_inner()))
-                .collect()
-        }
-        other => {
-            errors.tell_kind(at, key, "a list in [ ]", &other);
-            Vec::new()
-        }
+/// Of a list in which nothing stands twice.
+fn refuse_twice<T: PartialEq>(from: &mut Document, key: &'static str, all: &[T]) {
+    // Where an element is wrong, the others have other places.
+    let is_right = from.is_right_about(key);
+    let again = (1..all.len()).filter(|index| all[..*index].contains(&all[*index]));
+    for index in again.filter(|_| is_right) {
+        from.wrong_element(key, index, "it stands here twice".into());
     }
-}
-
-fn path(keys: &mut Keys<'_>, key: &str, default: &str, errors: &mut Errors) -> PathBuf {
-    let typed = keys.take(key);
-    let path = typed.and_then(|(at, value)| absolute(at, key, value, errors));
-    path.unwrap_or_else(|| default.into())
-}
-
-fn absolute(at: usize, key: &str, value: DeValue<'_>, errors: &mut Errors) -> Option<PathBuf> {
-    let text = match value {
-        DeValue::String(text) => text,
-        other => {
-            errors.tell_kind(at, key, "an absolute path in quotes", &other);
-            return None;
-        }
-    };
-    let path = Path::new(&*text);
-    let is_right = path.is_absolute() && !text.contains('\0');
-    if !is_right {
-        errors.tell(at, key, "an absolute path is expected".into());
-    }
-    is_right.then(|| path.components().collect())
 }
 
 #[cfg(test)]
@@ -339,7 +228,7 @@ mod tests {
             ),
             (
                 "trees = []",
-                "1:9: trees: it is empty: one at least is expected",
+                "1:9: trees: 1 to 100 trees are expected",
             ),
             (
                 "trees = [\"a\"]",
@@ -347,7 +236,7 @@ mod tests {
             ),
             (
                 "trees = [\"/a\", \"/a/\"]",
-                "1:16: trees: this tree stands here twice",
+                "1:16: trees: it stands here twice",
             ),
             (
                 "trees = [\"/a\"]\ndetect = [\"fanotfy\"]",
@@ -359,7 +248,7 @@ mod tests {
             ),
             (
                 "trees = [\"/a\"]\nname = \"../x\"",
-                "2:8: name: letters, digits, \"-\", \"_\" and \".\" are expected, 64 at most, the first one a letter, a digit or \"_\"",
+                "2:8: name: \"../x\" is no name: 1 to 64 letters (a to z), digits and -_. are, with no dot or hyphen at first",
             ),
         ] {
             assert_eq!(

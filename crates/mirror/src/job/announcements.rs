@@ -3,9 +3,8 @@
 //! What the broker and the messages allow for names is checked here as far as a key can be told
 //! that would have to change.
 
-use super::document::Document;
-use super::forms;
 use super::values::Announcements;
+use driftless_settings::{Document, forms};
 use std::path::PathBuf;
 use toml::de::DeValue;
 

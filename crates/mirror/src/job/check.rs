@@ -1,9 +1,9 @@
 //! What each value allows for itself and the values together do not: told of the key that would
 //! have to change.
 
-use super::document::Document;
 use super::policy;
 use super::values::{Detect, Job};
+use driftless_settings::Document;
 use std::time::Duration;
 
 /// Tells what of a job cannot be meant.

@@ -1,6 +1,8 @@
 //! The keys that the file of a job may have. What is not here is refused, and what is here is read
 //! (a bug otherwise).
 
+use driftless_settings::Keys;
+
 /// All keys: those of a table with its name before a dot. `trash` is a key or a table.
 pub const KEYS: [&str; 78] = [
     "name",
@@ -83,23 +85,46 @@ pub const KEYS: [&str; 78] = [
     "metrics.public",
 ];
 
-/// The table of a key (empty at the top of the file) and its name there.
-pub(super) fn split(key: &'static str) -> (&'static str, &'static str) {
-    key.split_once('.').unwrap_or(("", key))
-}
+/// The keys, with what else may be written for them.
+pub(super) const JOB: Keys = Keys {
+    all: &KEYS,
+    elsewhere,
+};
 
-/// The key `name` of a table (empty at the top of the file).
-pub(super) fn key_of(table: &str, name: &str) -> Option<&'static str> {
-    KEYS.into_iter().find(|key| split(key) == (table, name))
-}
+/// What `sync` or other programs call something, and how it is written in a job.
+const ELSEWHERE: [(&str, &str); 24] = [
+    ("include", "filters = [\"+ PATTERN\"]"),
+    ("exclude", "filters = [\"- PATTERN\"]"),
+    ("filter", "filters = [\"- PATTERN\"]"),
+    ("filter_from", "filters = [\"- PATTERN\"]"),
+    ("checksum", "level = \"content\""),
+    ("verify", "read_back = \"content\""),
+    ("require", "required = [\"PATH\"]"),
+    ("bwlimit", "bytes_per_second in [limits]"),
+    ("iops_limit", "requests_per_second in [limits]"),
+    ("queue_credentials", "credentials in [movers]"),
+    ("queue_ca", "ca in [movers]"),
+    ("route", "routes in [movers]"),
+    ("job", "name"),
+    ("src", "source"),
+    ("dst", "replica"),
+    ("dest", "replica"),
+    ("destination", "replica"),
+    ("target", "replica"),
+    ("detector", "detect"),
+    ("detectors", "detect"),
+    ("interval", "every in [walk] or [cycle]"),
+    ("schedule", "every in [walk] or [cycle]"),
+    ("settle_time", "settle in [live]"),
+    ("prometheus", "listen in [metrics]"),
+];
 
-/// The table of this name.
-pub(super) fn table(name: &str) -> Option<&'static str> {
-    tables().find(|table| *table == name)
-}
-
-/// The tables, some more than once.
-pub(super) fn tables() -> impl Iterator<Item = &'static str> {
-    let tables = KEYS.into_iter().map(|key| split(key).0);
-    tables.filter(|table| !table.is_empty())
+fn elsewhere(name: &str) -> Option<String> {
+    let kept = name.strip_prefix("no_").map(|kept| JOB.of("keep", kept));
+    if let Some(Some(kept)) = kept {
+        let name = kept.strip_prefix("keep.").unwrap_or(kept);
+        return Some(format!("{name} = false in [keep]"));
+    }
+    let (_, instead) = ELSEWHERE.iter().find(|(other, _)| *other == name)?;
+    Some((*instead).to_owned())
 }

@@ -1,8 +1,8 @@
 //! The part of a job that is a [`Policy`]: the same as the options of `sync`, in other words.
 
-use super::document::Document;
-use super::forms;
+use super::forms::{delete_limit, path_below, rule, window};
 use driftless_model::{Cache, Durability, Filter, Keep, Level, Policy, PolicyError, PolicyNames};
+use driftless_settings::{Document, forms};
 
 /// What a policy's fields are called in a job.
 const NAMES: PolicyNames = PolicyNames {
@@ -43,7 +43,7 @@ pub(super) fn read(from: &mut Document) -> Policy {
         // Metadata is not read back, and is not offered.
         read_back: from.take("read_back", |value| forms::choice(value, &LEVELS[1..])),
         filter: Filter {
-            rules: from.take_list("filters", forms::rule).unwrap_or_default(),
+            rules: from.take_list("filters", rule).unwrap_or_default(),
             size_min: from.take("min_size", forms::size),
             size_max: from.take("max_size", forms::size),
         },
@@ -51,12 +51,10 @@ pub(super) fn read(from: &mut Document) -> Policy {
         delete,
         delete_excluded,
         delete_unlike,
-        delete_limit: from.take("max_delete", forms::delete_limit),
+        delete_limit: from.take("max_delete", delete_limit),
         // It has a table of its own, from which this follows.
         trash: false,
-        required: from
-            .take_list("required", forms::path_below)
-            .unwrap_or_default(),
+        required: from.take_list("required", path_below).unwrap_or_default(),
         cache: from
             .take("cache", |value| forms::choice(value, &CACHES))
             .unwrap_or_default(),
@@ -86,7 +84,7 @@ fn keep(from: &mut Document) -> Keep {
     for (key, kept) in flags {
         *kept = from.take(key, forms::flag).unwrap_or(*kept);
     }
-    keep.modify_window = from.take("keep.modify_window", forms::window).unwrap_or(0);
+    keep.modify_window = from.take("keep.modify_window", window).unwrap_or(0);
     keep
 }
 

@@ -3,15 +3,16 @@
 //! Each key has its form and its default here, and nowhere else. Whether the values can be meant
 //! together is asked at the end, by [`check`](super::check).
 
-use super::document::Document;
-use super::error::{JobError, JobErrors};
+use super::forms::{check_job_name, job_name};
+use super::keys::JOB;
 use super::quiet::Quiet;
 use super::values::{
     Cycle, Deploy, Detect, Fanotify, Gpfs, Job, Limits, ListFormat, ListSource, Live, Lustre,
     Metrics, Movers, QueueOfMovers, Reach, Route, SnapshotCommands, Trash, Walk,
 };
-use super::{announcements, check, forms, policy};
+use super::{announcements, check, policy};
 use driftless_model::{escape, units};
+use driftless_settings::{Document, FileErrors, forms};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,11 +37,13 @@ const COMPRESS_MAX: u64 = 19;
 /// # Errors
 /// Fails if the text is no TOML, has keys that there are not, lacks some that there must be, or
 /// cannot be meant; all that is wrong is told at once, but for what a text that is no TOML hides.
-pub fn parse(text: &str, place: &Path) -> Result<Job, JobErrors> {
+pub fn parse(text: &str, place: &Path) -> Result<Job, FileErrors> {
     if text.len() > JOB_BYTES_MAX {
-        return Err(too_long(text, place));
+        let bytes = text.len();
+        let what = format!("it has {bytes} bytes, and a job at most {JOB_BYTES_MAX}");
+        return Err(FileErrors::too_long(place, what));
     }
-    let (mut document, is_whole) = Document::parse(text);
+    let (mut document, is_whole) = Document::parse(text, JOB);
     // Behind what is no TOML, what lacks may be there.
     if is_whole {
         let job = read(&mut document, place);
@@ -48,22 +51,7 @@ pub fn parse(text: &str, place: &Path) -> Result<Job, JobErrors> {
             return Ok(job);
         }
     }
-    let (told, untold) = document.into_errors();
-    Err(JobErrors::new(place, told, untold))
-}
-
-fn too_long(text: &str, place: &Path) -> JobErrors {
-    let what = format!(
-        "it has {} bytes, and a job at most {JOB_BYTES_MAX}",
-        text.len()
-    );
-    let error = JobError {
-        line: 1,
-        column: 1,
-        key: String::new(),
-        what,
-    };
-    JobErrors::new(place, vec![error], 0)
+    Err(document.into_errors(place))
 }
 
 /// The values, right or wrong: what is wrong with them has been told to the document.
@@ -125,11 +113,11 @@ fn read(from: &mut Document, place: &Path) -> Job {
 /// The name that is written, or that of the file.
 fn name(from: &mut Document, place: &Path) -> Option<String> {
     if from.has("name") {
-        return from.take("name", forms::job_name);
+        return from.take("name", job_name);
     }
-    let _there_is_none = from.take("name", forms::job_name);
+    let _there_is_none = from.take("name", job_name);
     let stem = place.file_stem().unwrap_or_default().to_string_lossy();
-    match forms::check_job_name(&stem) {
+    match check_job_name(&stem) {
         Ok(()) => Some(stem.into_owned()),
         Err(why) => {
             from.wrong(

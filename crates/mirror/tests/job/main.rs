@@ -6,13 +6,14 @@ mod refused;
 mod text;
 mod values;
 
-use driftless_mirror::job::{Job, JobErrors, parse};
+use driftless_mirror::job::{Job, parse};
+use driftless_settings::FileErrors;
 use std::path::Path;
 use std::time::Duration;
 
 const TREES: &str = "source = \"/projects\"\nreplica = \"far:/projects\"\n";
 
-fn read(text: &str) -> Result<Job, JobErrors> {
+fn read(text: &str) -> Result<Job, FileErrors> {
     parse(text, Path::new("jobs/projects.toml"))
 }
 

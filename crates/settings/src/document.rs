@@ -1,12 +1,13 @@
-//! The text of a job as keys with their values and places: what is not TOML, and what is no key of
-//! a job, is told here, so that those who read values see known keys only.
+//! The text of a file as keys with their values and places: what is not TOML, and what is no key,
+//! is told here, so that those who read values see known keys only.
 
-use super::error::{JobError, TOLD_MAX};
-use super::forms::kind;
-use super::keys::{KEYS, key_of, table};
-use super::suggest;
+use crate::error::{FileErrors, KeyError, TOLD_MAX};
+use crate::forms::kind;
+use crate::keys::Keys;
+use crate::suggest;
 use driftless_model::{escape, escape_text};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -17,21 +18,23 @@ const TWICE: &str = "duplicate key";
 const SHOWN_CHARS_MAX: usize = 40;
 
 /// The keys of a file that are known, and what is wrong so far.
-pub(super) struct Document<'t> {
+pub struct Document<'t> {
+    keys: Keys,
     text: &'t str,
     found: BTreeMap<&'static str, Spanned<DeValue<'t>>>,
     /// Where each table begins, in bytes.
     tables: BTreeMap<&'static str, usize>,
     taken: BTreeSet<&'static str>,
-    errors: Vec<JobError>,
+    errors: Vec<KeyError>,
     untold: usize,
 }
 
 impl<'t> Document<'t> {
-    /// Reads TOML. The second value says whether the text is; if not, keys may lack that were
-    /// written.
-    pub(super) fn parse(text: &'t str) -> (Document<'t>, bool) {
+    /// Reads TOML in which the `keys` may stand. The second value says whether the text is TOML; if
+    /// not, keys may lack that were written.
+    pub fn parse(text: &'t str, keys: Keys) -> (Document<'t>, bool) {
         let mut document = Document {
+            keys,
             text,
             found: BTreeMap::new(),
             tables: BTreeMap::new(),
@@ -64,7 +67,7 @@ impl<'t> Document<'t> {
     fn enter(&mut self, in_table: &'static str, entries: DeTable<'t>) {
         for (name, value) in entries {
             let at = name.span().start;
-            match (value.get_ref(), table(name.get_ref())) {
+            match (value.get_ref(), self.keys.table(name.get_ref())) {
                 (DeValue::Table(_), Some(table)) if in_table.is_empty() => {
                     self.tables.insert(table, at);
                     let DeValue::Table(below) = value.into_inner() else {
@@ -84,7 +87,7 @@ impl<'t> Document<'t> {
         value: Spanned<DeValue<'t>>,
     ) {
         let (at, name) = (name.span().start, name.get_ref().as_ref());
-        if let Some(key) = key_of(in_table, name) {
+        if let Some(key) = self.keys.of(in_table, name) {
             self.found.insert(key, value);
             return;
         }
@@ -94,14 +97,14 @@ impl<'t> Document<'t> {
             "" => shown,
             table => format!("{table}.{shown}"),
         };
-        let table = suggest::as_table(name).filter(|_| in_table.is_empty());
-        self.tell(at, &key, || {
-            table.unwrap_or_else(|| format!("no such key; {}", suggest::for_key(in_table, name)))
-        });
+        let table = suggest::as_table(&self.keys, name).filter(|_| in_table.is_empty());
+        let keys = self.keys;
+        let meant = || format!("no such key; {}", suggest::for_key(&keys, in_table, name));
+        self.tell(at, &key, || table.unwrap_or_else(meant));
     }
 
     /// The value of a key, if it is there and `read` can make something of it; else it is told why.
-    pub(super) fn take<T>(
+    pub fn take<T>(
         &mut self,
         key: &'static str,
         read: impl FnOnce(&DeValue<'t>) -> Result<T, String>,
@@ -120,7 +123,7 @@ impl<'t> Document<'t> {
 
     /// The values of a list. What is wrong with one of them is told of its place, and the others
     /// are there.
-    pub(super) fn take_list<T>(
+    pub fn take_list<T>(
         &mut self,
         key: &'static str,
         mut read: impl FnMut(&DeValue<'t>) -> Result<T, String>,
@@ -147,27 +150,27 @@ impl<'t> Document<'t> {
     }
 
     /// Whether a key is there, right or wrong.
-    pub(super) fn has(&self, key: &'static str) -> bool {
+    pub fn has(&self, key: &'static str) -> bool {
         self.found.contains_key(key)
     }
 
     /// Whether a table is there.
-    pub(super) fn has_table(&self, table: &'static str) -> bool {
+    pub fn has_table(&self, table: &'static str) -> bool {
         self.tables.contains_key(table)
     }
 
     /// Whether nothing is wrong so far.
-    pub(super) fn is_right(&self) -> bool {
+    pub fn is_right(&self) -> bool {
         self.errors.is_empty()
     }
 
     /// Whether nothing is wrong with a key so far.
-    pub(super) fn is_right_about(&self, key: &'static str) -> bool {
+    pub fn is_right_about(&self, key: &'static str) -> bool {
         self.errors.iter().all(|error| error.key != key)
     }
 
     /// Says what is wrong with the value of a key, or that the key lacks.
-    pub(super) fn wrong(&mut self, key: &'static str, what: impl Into<String>) {
+    pub fn wrong(&mut self, key: &'static str, what: impl Into<String>) {
         let table = key.split_once('.').map_or("", |(table, _)| table);
         let at = self.found.get(key).map(|value| value.span().start);
         let at = at.or_else(|| self.tables.get(table).copied());
@@ -175,7 +178,7 @@ impl<'t> Document<'t> {
     }
 
     /// Says what is wrong with one element of a list.
-    pub(super) fn wrong_element(&mut self, key: &'static str, index: usize, what: String) {
+    pub fn wrong_element(&mut self, key: &'static str, index: usize, what: String) {
         let value = self.found.get(key).map(Spanned::get_ref);
         let element = value.and_then(|value| value.as_array()?.get(index));
         match element.map(|element| element.span().start) {
@@ -185,7 +188,7 @@ impl<'t> Document<'t> {
     }
 
     /// Says what is wrong with a table being there.
-    pub(super) fn wrong_table(&mut self, table: &'static str, what: impl Into<String>) {
+    pub fn wrong_table(&mut self, table: &'static str, what: impl Into<String>) {
         let at = self.tables.get(table).copied().unwrap_or(0);
         self.tell(at, table, || what.into());
     }
@@ -196,7 +199,7 @@ impl<'t> Document<'t> {
             return;
         }
         let (line, column) = place(self.text, at);
-        self.errors.push(JobError {
+        self.errors.push(KeyError {
             line,
             column,
             key: key.to_owned(),
@@ -204,14 +207,15 @@ impl<'t> Document<'t> {
         });
     }
 
-    /// What is wrong, and how much more there is.
-    pub(super) fn into_errors(self) -> (Vec<JobError>, usize) {
-        (self.errors, self.untold)
+    /// What is wrong with the file, which is at `place`; there is something.
+    pub fn into_errors(self, place: &Path) -> FileErrors {
+        FileErrors::new(place, self.errors, self.untold)
     }
 
     /// Whether all keys that there can be were asked for.
-    pub(super) fn is_all_taken(&self) -> bool {
-        KEYS.iter().all(|key| self.taken.contains(key)) && self.taken.len() == KEYS.len()
+    pub fn is_all_taken(&self) -> bool {
+        let all = self.keys.all;
+        all.iter().all(|key| self.taken.contains(key)) && self.taken.len() == all.len()
     }
 }
 

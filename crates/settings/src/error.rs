@@ -1,4 +1,4 @@
-//! What is wrong with the file of a job: where, which key, what, and what is possible.
+//! What is wrong with a file: where, which key, what, and what is possible.
 
 use driftless_model::{escape, escape_text};
 use std::fmt;
@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// How many errors are told of one file; the rest is counted.
-pub(super) const TOLD_MAX: usize = 50;
+pub(crate) const TOLD_MAX: usize = 50;
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobError {
+pub struct KeyError {
     /// The line, from 1. What is missing at the top of the file is told of line 1, what is missing
     /// in a table of the line where that begins.
     pub line: usize,
@@ -22,7 +22,7 @@ pub struct JobError {
     pub what: String,
 }
 
-impl fmt::Display for JobError {
+impl fmt::Display for KeyError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}:{}: ", self.line, self.column)?;
         if !self.key.is_empty() {
@@ -32,31 +32,42 @@ impl fmt::Display for JobError {
     }
 }
 
-impl std::error::Error for JobError {}
+impl std::error::Error for KeyError {}
 
 /// All that is wrong with a file: one at least. Shown, each is a line that begins with the file's
 /// path, as compilers do it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobErrors {
+pub struct FileErrors {
     place: PathBuf,
-    told: Vec<JobError>,
+    told: Vec<KeyError>,
     untold: usize,
 }
 
-impl JobErrors {
+impl FileErrors {
     /// What is wrong with the file at `place`, in the order of its lines.
-    pub(super) fn new(place: &Path, mut told: Vec<JobError>, untold: usize) -> JobErrors {
-        assert!(!told.is_empty(), "without an error there is a job");
+    pub(crate) fn new(place: &Path, mut told: Vec<KeyError>, untold: usize) -> FileErrors {
+        assert!(!told.is_empty(), "without an error there are values");
         told.sort_by_key(|error| (error.line, error.column));
-        JobErrors {
+        FileErrors {
             place: place.to_owned(),
             told,
             untold,
         }
     }
 
+    /// A file at `place` that has more bytes than the `most`, and is not read.
+    pub fn too_long(place: &Path, what: String) -> FileErrors {
+        let error = KeyError {
+            line: 1,
+            column: 1,
+            key: String::new(),
+            what,
+        };
+        FileErrors::new(place, vec![error], 0)
+    }
+
     /// What is wrong, in the order of the lines; of very many, those that were found first.
-    pub fn told(&self) -> &[JobError] {
+    pub fn told(&self) -> &[KeyError] {
         &self.told
     }
 
@@ -66,7 +77,7 @@ impl JobErrors {
     }
 }
 
-impl fmt::Display for JobErrors {
+impl fmt::Display for FileErrors {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = escape(self.place.as_os_str().as_bytes());
         for (number, error) in self.told.iter().enumerate() {
@@ -80,4 +91,4 @@ impl fmt::Display for JobErrors {
     }
 }
 
-impl std::error::Error for JobErrors {}
+impl std::error::Error for FileErrors {}
