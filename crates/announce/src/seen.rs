@@ -108,6 +108,22 @@ mod tests {
     }
 
     #[test]
+    fn all_below_a_directory_may_differ_and_nothing_of_it_is_gone() {
+        let text = r#""relPath":"a","fileOp":{"directory":""},"driftlessBelow":"""#;
+        let below = Seen {
+            is_dir: true,
+            ..Seen::closed(Change::subtree(path("a")))
+        };
+        assert_eq!(heard(text)[0], below);
+        let root = r#""relPath":"","fileOp":{"directory":""},"driftlessBelow":"""#;
+        let all = Seen {
+            is_dir: true,
+            ..Seen::closed(Change::subtree(RelPath::root()))
+        };
+        assert_eq!(heard(root), [all]);
+    }
+
+    #[test]
     fn another_tree_concerns_nobody() {
         let base = BaseUrl::parse("file:/other").expect("a URL");
         let text = r#"{"pubTime":"20260131T101112.5","baseUrl":"file:/src","relPath":"a"}"#;

@@ -40,6 +40,8 @@ pub enum Became {
         /// It was a directory.
         was_directory: bool,
     },
+    /// It is a directory, and all below it may differ: nobody knows what has changed there.
+    Below(About),
 }
 
 /// What stands at a path.
@@ -122,6 +124,13 @@ pub fn announce(announced: &Announced, base: &BaseUrl, now: Stamp) -> Message {
                 ..Operation::default()
             };
             done(message, operation)
+        }
+        Became::Below(directory) => {
+            let standing = Standing::Directory(*directory);
+            Message {
+                is_below: true,
+                ..stands(message, &standing, Operation::default())
+            }
         }
     }
 }

@@ -65,7 +65,7 @@ fn new_name<'m>(message: &'m Message, operation: &Operation) -> Option<&'m [u8]>
 fn scope(message: &Message, operation: &Operation) -> Scope {
     let is_file = message.size.is_some() || message.identity.is_some();
     let is_no_directory = is_file || operation.link.is_some() || operation.hlink.is_some();
-    if operation.remove || (operation.rename.is_some() && !is_no_directory) {
+    if message.is_below || operation.remove || (operation.rename.is_some() && !is_no_directory) {
         Scope::Subtree
     } else {
         Scope::Entry

@@ -26,7 +26,9 @@ pub use announce::{About, Announced, Became, Standing, announce};
 pub use base::BaseUrl;
 pub use body::{CONTENT_ENCODING, CONTENT_TYPE, CONTENT_TYPE_V02, parse};
 pub use changes::changes_of;
-pub use message::{Blocks, Content, Identity, MESSAGE_BYTES_MAX, Message, NAMES_FIELD};
+pub use message::{
+    BELOW_FIELD, Blocks, Content, Identity, MESSAGE_BYTES_MAX, Message, NAMES_FIELD,
+};
 pub use operation::Operation;
 pub use refused::Refused;
 pub use topic::{binding, topic};

@@ -24,6 +24,9 @@ pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// `rename`, `link` and `hlink`.
 pub const NAMES_FIELD: &str = "driftlessNames";
 
+/// The field of a directory below which all may differ. Its value says nothing.
+pub const BELOW_FIELD: &str = "driftlessBelow";
+
 /// A message, checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
@@ -45,6 +48,8 @@ pub struct Message {
     pub mode: Option<u32>,
     /// What was done, if that was not writing a file.
     pub file_op: Option<Operation>,
+    /// All below it may differ, too.
+    pub is_below: bool,
     /// A path by which consumers may call it; not that of a rename.
     pub rename: Option<String>,
     /// From where it is to be fetched, in place of its path.
@@ -117,6 +122,7 @@ impl Message {
             atime: None,
             mode: None,
             file_op: None,
+            is_below: false,
             rename: None,
             retrieve_path: None,
             blocks: None,
@@ -170,6 +176,7 @@ impl Message {
             file_op: operation
                 .map(|value| Operation::read(&value, &bytes))
                 .transpose()?,
+            is_below: from.0.remove(BELOW_FIELD).is_some(),
             rename: from.text("rename"),
             retrieve_path: from.text("retrievePath").or_else(|| from.text("retPath")),
             blocks: from.formed("blocks"),
@@ -203,6 +210,7 @@ impl Message {
             ("retrievePath", self.retrieve_path.clone().map(Value::from)),
             ("blocks", self.blocks.as_ref().map(value)),
             ("content", self.content.as_ref().map(value)),
+            (BELOW_FIELD, self.is_below.then(|| "".into())),
             (NAMES_FIELD, names),
         ];
         let there = fields.into_iter();

@@ -87,6 +87,15 @@ fn cases() -> Vec<(Announced, Value, Vec<Change>)> {
             vec![Change::subtree(path("hubs/new")), entry("hubs")],
         ),
         (
+            told(Became::Below(ABOUT)),
+            {
+                let mut fields = with(directory.clone(), json!({"directory": ""}));
+                fields["driftlessBelow"] = "".into();
+                fields
+            },
+            vec![Change::subtree(path("hubs/new")), entry("hubs")],
+        ),
+        (
             told(Became::Moved {
                 from: from(),
                 now: Standing::File(ABOUT),
@@ -155,6 +164,23 @@ fn what_is_announced_is_heard() {
             let read = Message::parse(message.to_json().as_bytes()).expect("a message");
             assert_eq!(changes_of(&read, &base(tree)), changes, "{fields}");
         }
+    }
+}
+
+#[test]
+fn of_a_tree_of_which_something_was_missed_all_may_differ() {
+    let announced = Announced {
+        path: RelPath::root(),
+        became: Became::Below(ABOUT),
+    };
+    for tree in ["file:/src/tree", "https://host"] {
+        let message = announce(&announced, &base(tree), NOW);
+        let read = Message::parse(message.to_json().as_bytes()).expect("a message");
+        assert_eq!(read, message);
+        assert_eq!(
+            changes_of(&read, &base(tree)),
+            [Change::subtree(RelPath::root())]
+        );
     }
 }
 
