@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Messages that are heard at once.
 const MESSAGES_AT_ONCE: usize = 1024;
+/// Messages that can wait where it does no harm to hear them some milliseconds late.
+const MUCH_ROOM: u64 = 1024;
 /// How often it is looked what programs have written that were not heard.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -48,6 +50,13 @@ pub struct Told {
     pub dropped: u64,
 }
 
+impl Told {
+    /// Whether nothing was heard, and nothing missed.
+    pub fn is_nothing(&self) -> bool {
+        self.messages == 0 && self.missed.is_empty()
+    }
+}
+
 impl Shims {
     /// Has shims announce what changes in these trees: absolute paths without links.
     ///
@@ -69,6 +78,11 @@ impl Shims {
     /// Where it is to be waited for messages; what was written is looked at each second.
     pub fn ready(&self) -> (BorrowedFd<'_>, Duration) {
         (self.opened.socket.as_fd(), LOOK_EVERY)
+    }
+
+    /// Whether so many messages can wait that it does no harm to look for them now and then only.
+    pub fn has_much_room(&self) -> bool {
+        self.opened.room >= MUCH_ROOM
     }
 
     /// What there is to be heard now; does not wait for more.
@@ -128,11 +142,14 @@ impl Shims {
                 true
             }
         };
+        let moved = self.opened.look_at_devices();
         if has_missed || has_more {
             told.missed.extend(all);
         } else {
             told.missed.extend(self.opened.gaps.counted());
             told.missed.extend(self.counted_earlier());
+            // On what was mounted just now, programs have announced nothing yet.
+            told.missed.extend(moved);
         }
     }
 

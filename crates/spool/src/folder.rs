@@ -3,6 +3,7 @@
 
 use crate::gaps::Gaps;
 use crate::map::{ANNOUNCE, BYTES_MAX, FLAGS_AT, Map, REPLACED, Tree};
+use crate::mounts::Mounts;
 use crate::spooled::Spool;
 use driftless_model::{cause, quote};
 use rustix::fd::OwnedFd;
@@ -68,6 +69,8 @@ pub struct Depth {
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) socket: OwnedFd,
+    /// Messages that may wait there.
+    pub(crate) room: u64,
     /// Where it is.
     pub(crate) at: PathBuf,
     pub(crate) gaps: Gaps,
@@ -77,8 +80,37 @@ pub(crate) struct Opened {
     /// What programs have said before is not known: there was no agent, or it did not end cleanly
     /// and has not read all of it.
     pub(crate) has_missed: bool,
+    /// The file that programs map, and what it says.
+    file: OwnedFd,
+    map: Map,
+    mounts: Option<Mounts>,
     /// No other agent makes these while this is open.
     _lock: OwnedFd,
+}
+
+impl Opened {
+    /// Looks whether trees are still on the devices that programs know; returns those that are not,
+    /// which programs know from here on.
+    pub(crate) fn look_at_devices(&mut self) -> Vec<usize> {
+        let mut moved = Vec::new();
+        let Some(mounts) = &mut self.mounts else {
+            return moved;
+        };
+        if !mounts.have_changed() {
+            return moved;
+        }
+        for number in 0..self.map.trees.len() {
+            let tree = &self.map.trees[number];
+            let device = mounts.device(&tree.path);
+            if device != tree.device {
+                self.map.trees[number].device = device;
+                let at = self.map.device_at(number);
+                let _programs_map_it = pwrite(&self.file, &device.to_ne_bytes(), at);
+                moved.push(number);
+            }
+        }
+        moved
+    }
 }
 
 impl Folder {
@@ -118,28 +150,30 @@ impl Folder {
         let spool = Spool::open(&self.spool);
         let spool = spool.map_err(SpoolError::of(&self.spool, "make the folder of the spool"))?;
         let path = self.beside(".socket");
-        let socket = listening(&path).map_err(SpoolError::of(&path, "listen there"))?;
+        let listening = listening(&path).map_err(SpoolError::of(&path, "listen there"));
+        let (socket, room) = listening?;
+        let mut mounts = Mounts::open();
+        let tree = |path: &PathBuf| Tree {
+            device: mounts.as_mut().map_or(0, |mounts| mounts.device(path)),
+            path: path.clone(),
+        };
+        let trees = trees.iter().map(tree).collect();
         let map = Map {
             socket: path.clone(),
             spool: self.spool.clone(),
             gaps: counters,
-            trees: trees.iter().map(|path| tree(path)).collect(),
+            trees,
         };
-        self.put(&map)?;
-        let earlier = old.and_then(|(file, old)| {
-            // What whoever maps it says just now is announced as well.
-            let replaced = ANNOUNCE | REPLACED;
-            let _whoever_maps_it_looks_anew = pwrite(&file, &replaced.to_ne_bytes(), FLAGS_AT);
-            let earlier = Gaps::earlier(&old.gaps, old.trees.len()).ok();
-            let _nobody_else_finds_it = rustix::fs::unlink(&old.gaps);
-            let trees = old.trees.into_iter().map(|tree| tree.path);
-            Some((earlier?, trees.collect()))
-        });
+        let file = self.put(&map)?;
         Ok(Opened {
             socket,
+            room,
+            file,
+            map,
+            mounts,
             at: path,
             gaps,
-            earlier,
+            earlier: old.and_then(replace),
             spool,
             has_missed,
             _lock: lock,
@@ -162,7 +196,7 @@ impl Folder {
         Some((file, flags, map))
     }
 
-    fn put(&self, map: &Map) -> Result<(), SpoolError> {
+    fn put(&self, map: &Map) -> Result<OwnedFd, SpoolError> {
         let failed = |errno| SpoolError::of(&self.map, "write what shims read")(errno);
         let bytes = map.bytes().ok_or(Errno::NAMETOOLONG).map_err(failed)?;
         let new = self.beside(".new");
@@ -174,7 +208,8 @@ impl Folder {
             return Err(failed(Errno::NOSPC));
         }
         rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644)).map_err(failed)?;
-        rustix::fs::rename(&new, &self.map).map_err(failed)
+        rustix::fs::rename(&new, &self.map).map_err(failed)?;
+        Ok(file)
     }
 
     /// Whether there is a file that has shims announce what changes, and whether somebody listens.
@@ -251,17 +286,27 @@ fn is_there(path: &Path) -> bool {
     rustix::fs::lstat(path).err() != Some(Errno::NOENT)
 }
 
-/// A tree of which a part may be on another device is looked for on all.
-fn tree(path: &Path) -> Tree {
-    Tree {
-        device: 0,
-        path: path.to_owned(),
-    }
+/// Has programs look for the file that has taken the place of this one; returns the counters of then,
+/// and their trees.
+fn replace((file, old): (OwnedFd, Map)) -> Option<(Gaps, Vec<PathBuf>)> {
+    // What whoever maps it says just now is announced as well.
+    let replaced = ANNOUNCE | REPLACED;
+    let _whoever_maps_it_looks_anew = pwrite(&file, &replaced.to_ne_bytes(), FLAGS_AT);
+    let earlier = Gaps::earlier(&old.gaps, old.trees.len()).ok();
+    let _nobody_else_finds_it = rustix::fs::unlink(&old.gaps);
+    let trees = old.trees.into_iter().map(|tree| tree.path);
+    Some((earlier?, trees.collect()))
 }
 
-fn listening(path: &Path) -> Result<OwnedFd, Errno> {
+/// A socket for messages, and how many may wait there.
+fn listening(path: &Path) -> Result<(OwnedFd, u64), Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let made = with_room(|| socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None))?;
+    let make = || {
+        let made = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None);
+        (made, queue_limit())
+    };
+    let (made, room) = with_room(make);
+    let made = made?;
     set_socket_passcred(&made, true)?;
     set_socket_recv_buffer_size_force(&made, QUEUE_BYTES)
         .or_else(|_| set_socket_recv_buffer_size(&made, QUEUE_BYTES))?;
@@ -272,7 +317,16 @@ fn listening(path: &Path) -> Result<OwnedFd, Errno> {
     bind(&made, &SocketAddrUnix::new(path)?)?;
     // Sending takes the right to write (unix(7)).
     rustix::fs::chmod(path, Mode::from_raw_mode(0o666))?;
-    Ok(made)
+    Ok((made, room.unwrap_or_default()))
+}
+
+/// Messages that may wait at a socket that is made now.
+fn queue_limit() -> Option<u64> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(QUEUE_LIMIT, flags, Mode::empty()).ok()?;
+    let mut text = [0; 32];
+    let length = rustix::io::pread(&file, &mut text[..], 0).ok()?;
+    number(&text[..length])
 }
 
 /// A socket takes the limit of its queue when it is made; the node's is set back.
@@ -293,9 +347,10 @@ fn with_room<T>(make: impl FnOnce() -> T) -> T {
 }
 
 fn is_less(limit: &[u8]) -> bool {
-    let number = |text: &[u8]| -> Option<u64> {
-        let text = std::str::from_utf8(text).ok()?;
-        text.trim().parse().ok()
-    };
     number(limit) < number(QUEUE_MESSAGES)
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    text.trim().parse().ok()
 }

@@ -11,6 +11,7 @@ mod folder;
 mod gaps;
 mod map;
 mod message;
+mod mounts;
 mod spooled;
 
 pub use ear::{Shims, Told};

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Numbers are in the order of this machine. A file is made anew for each change and put in the
-//! place of the old one, which is marked; nothing of a file is ever cut off.
+//! place of the old one, which is marked; nothing of a file is ever cut off. Only devices change in
+//! place, when something is mounted.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -87,6 +88,13 @@ impl Map {
         (bytes.len() <= BYTES_MAX).then_some(bytes)
     }
 
+    /// Where the device of a tree stands, in bytes.
+    pub fn device_at(&self, number: usize) -> u64 {
+        let before = self.trees.iter().take(number);
+        let bytes = |tree: &Tree| (12 + tree.path.as_os_str().len()).next_multiple_of(8);
+        (TREES_AT + before.map(bytes).sum::<usize>()) as u64
+    }
+
     /// What a file says; `None` if it is none.
     pub fn read(bytes: &[u8]) -> Option<(u32, Map)> {
         if !bytes.starts_with(MAGIC) {
@@ -149,6 +157,10 @@ mod tests {
             let map = map(trees);
             let bytes = map.bytes().unwrap();
             assert_eq!(bytes.len() % 8, 0);
+            for number in 0..trees.len() {
+                let at = map.device_at(number) as usize;
+                assert_eq!(bytes[at..at + 8], 7u64.to_ne_bytes());
+            }
             assert_eq!(Map::read(&bytes), Some((ANNOUNCE, map)));
         }
     }
