@@ -11,10 +11,14 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Who cannot hear tries again after so long.
 const DEAF_PAUSE: Duration = Duration::from_secs(5);
+/// For so long after something was heard, there is probably more soon.
+const AWAKE: Duration = Duration::from_secs(1);
+/// How often it is looked then whether there is.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// What a program is called that is gone by now.
 const ENDED: &str = "(ended)";
 /// Bytes of the name of a program (proc(5), `/proc/pid/comm`), and more.
@@ -53,31 +57,52 @@ pub fn hear_shims(
     outbox: &SyncSender<Heard>,
 ) -> Shims {
     let mut is_ending = false;
+    let mut was_failing = false;
+    let mut last: Option<Instant> = None;
     loop {
         if waker.is_stopping() && !is_ending {
             shims.end();
             is_ending = true;
         }
         let heard = shims.hear();
-        let (is_nothing, is_failing) = match &heard {
-            Ok(told) => (told.messages == 0, false),
-            Err(_) => (true, true),
-        };
-        let is_over = outbox.send(heard_of(heard, trees)).is_err();
-        if is_over || is_ending && is_nothing {
+        let is_failing = heard.is_err();
+        let is_nothing = heard.as_ref().is_ok_and(|told| told.messages == 0);
+        let has_news = heard.as_ref().is_ok_and(|told| !told.is_nothing());
+        let is_told = has_news || is_failing || was_failing;
+        let is_over = is_told && outbox.send(heard_of(heard, trees)).is_err();
+        if is_over || is_ending && (is_nothing || is_failing) {
             return shims;
         }
-        let (socket, time) = shims.ready();
-        let waited = match (is_nothing, is_failing) {
-            (false, _) => Ok(()),
-            (_, false) => waker.wait(Some(socket), Some(time)),
-            (_, true) => waker.wait(None, Some(DEAF_PAUSE)),
-        };
-        if let Err(error) = waited {
+        was_failing = is_failing;
+        if !is_nothing && !is_failing {
+            last = Some(Instant::now());
+            continue;
+        }
+        if let Err(error) = wait(&shims, waker, is_failing, last) {
             tracing::error!("shims: cannot wait for what they say: {error}");
             std::thread::sleep(DEAF_PAUSE);
         }
     }
+}
+
+/// Waits until there may be something to hear. A program that announces pays for waking whoever
+/// sleeps at the socket. So while programs announce, nobody does: it is looked there each
+/// millisecond.
+fn wait(
+    shims: &Shims,
+    waker: &Waker,
+    is_failing: bool,
+    last: Option<Instant>,
+) -> Result<(), Errno> {
+    if is_failing {
+        return waker.wait(None, Some(DEAF_PAUSE));
+    }
+    let is_awake = last.is_some_and(|last| last.elapsed() < AWAKE);
+    if is_awake && shims.has_much_room() {
+        return waker.wait(None, Some(LOOK_EVERY));
+    }
+    let (socket, time) = shims.ready();
+    waker.wait(Some(socket), Some(time))
 }
 
 fn heard_of(told: Result<Told, Errno>, trees: usize) -> Heard {
