@@ -100,7 +100,16 @@ const EDGES: [(&str, &[&str], &[&str]); 24] = [
     ("spool", &["model", "detect"], &[]),
     (
         "watch",
-        &["lock", "model", "state", "detect", "settings", "spool"],
+        &[
+            "lock",
+            "model",
+            "state",
+            "detect",
+            "settings",
+            "spool",
+            "sarracenia",
+            "announce",
+        ],
         &[],
     ),
     (

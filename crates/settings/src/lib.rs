@@ -10,8 +10,10 @@ mod document;
 mod error;
 pub mod forms;
 mod keys;
+pub mod publish;
 mod suggest;
 
 pub use document::Document;
 pub use error::{FileErrors, KeyError};
 pub use keys::Keys;
+pub use publish::Publish;

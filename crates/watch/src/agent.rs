@@ -5,6 +5,7 @@ use crate::config::{Config, Detect};
 use crate::coverage::Coverage;
 use crate::hear::{Heard, Watched, hear_posts, hear_shims};
 use crate::pace::GapPace;
+use crate::publish::{Announcer, Announcing};
 use crate::scout::{AGENT, look_for_mirrors};
 use crate::status::{Counts, Status};
 use driftless_detect::fanotify::Unwatched;
@@ -43,6 +44,8 @@ pub struct Setup {
     pub mirrors: Vec<PathBuf>,
     /// Where the posts of users are heard, a socket for each tree, if that is asked for.
     pub posts: Vec<PathBuf>,
+    /// Where what it hears is announced, if that is asked for.
+    pub announcing: Option<Announcing>,
     /// Ends it, cleanly.
     pub stop: Arc<AtomicBool>,
 }
@@ -75,6 +78,7 @@ pub struct Agent {
     wakers: Vec<Arc<Waker>>,
     shims: Option<JoinHandle<Shims>>,
     others: Vec<JoinHandle<()>>,
+    announcer: Option<JoinHandle<()>>,
     gaps: Vec<GapPace>,
     coverage: Option<Coverage>,
     began: Instant,
@@ -122,6 +126,7 @@ impl Agent {
             mut state,
             mirrors,
             posts,
+            announcing,
             stop,
         } = setup;
         let paths = config.trees.iter();
@@ -141,6 +146,7 @@ impl Agent {
             wakers: Vec::new(),
             shims: None,
             others: Vec::new(),
+            announcer: None,
             gaps: config.trees.iter().map(|_| GapPace::new()).collect(),
             coverage: None,
             began,
@@ -153,6 +159,9 @@ impl Agent {
         };
         agent.hear(&config, &outbox)?;
         agent.hear_posts(&config, &posts, &outbox)?;
+        if let Some(announcing) = announcing {
+            agent.announce(&config, announcing)?;
+        }
         let book = agent.book.clone();
         let look = move || look_for_mirrors(&mirrors, &book);
         Builder::new().name("scout".into()).spawn(look)?;
@@ -207,6 +216,15 @@ impl Agent {
         Ok(())
     }
 
+    /// Begins to announce.
+    fn announce(&mut self, config: &Config, announcing: Announcing) -> Result<(), BeginError> {
+        self.book.publish(announcing.status());
+        let announcer = Announcer::new(announcing, config.trees.clone(), self.book.clone());
+        let thread = Builder::new().name("announcer".into());
+        self.announcer = Some(thread.spawn(move || announcer.run())?);
+        Ok(())
+    }
+
     /// Of a tree that is new, nobody has heard what happened before; and neither the kernel nor users
     /// have told anybody what happened while no agent ran. Whether shims were heard all the time,
     /// they know.
@@ -237,6 +255,7 @@ impl Agent {
                 counts,
                 trees,
                 mirrors,
+                publisher: book.publisher_status(),
             }
         }
     }
@@ -365,6 +384,11 @@ impl Agent {
         self.unsaved = None;
         let is_kept = self.save();
         self.book.end();
+        if let Some(announcer) = self.announcer.take() {
+            let _its_panic_was_told = announcer.join();
+            // What was confirmed meanwhile is not announced again.
+            let _it_is_then = self.save();
+        }
         let shims = self.shims.take().map(JoinHandle::join);
         if let Some(Ok(shims)) = shims.filter(|_| is_kept) {
             shims.ended();

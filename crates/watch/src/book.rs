@@ -2,8 +2,10 @@
 //! each of them has been told.
 //!
 //! Words are handed on when they are durable, and are forgotten when every known mirror that they
-//! concern has taken them. A mirror that is away for long is not known any more: it compares all
+//! concern has taken them, and the publisher. A mirror that is away for long is not known any more: it compares all
 //! when it begins.
+
+mod publisher;
 
 use crate::posts::{Post, concerns, post};
 use crate::queue::{Queue, Word};
@@ -13,6 +15,8 @@ use driftless_detect::post::Sort;
 use driftless_lock::{Condvar, Mutex};
 use driftless_state::StateError;
 use driftless_state::watch::{Saved, TreeRow, WaitingRow, WatchState};
+use publisher::Publisher;
+pub use publisher::Words;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -31,6 +35,7 @@ pub struct Book {
 struct Inner {
     trees: Vec<Tree>,
     mirrors: BTreeMap<PathBuf, Known>,
+    publisher: Option<Publisher>,
     /// The number of the last word.
     last: u64,
     /// Words up to this number are durable.
@@ -88,6 +93,7 @@ impl Book {
         let inner = Inner {
             trees: trees.into_iter().map(tree).collect(),
             mirrors: BTreeMap::new(),
+            publisher: None,
             last,
             durable: last,
             handed: 0,
@@ -363,12 +369,18 @@ impl Inner {
         }
     }
 
-    /// Forgets what all known mirrors have taken; where none is known, nothing.
+    /// Forgets what all known mirrors have taken, and the publisher, if there is one; where there is
+    /// nobody, nothing.
     fn forget_taken(&mut self) {
+        if !self.knows_all() {
+            return;
+        }
+        let published = self.published();
         for tree in &mut self.trees {
             let mirrors = self.mirrors.values();
             let mirrors = mirrors.filter(|known| concerns(&tree.row.path, &known.source));
-            if let Some(taken) = mirrors.map(|known| known.taken).min() {
+            let taken = mirrors.map(|known| known.taken).chain(published);
+            if let Some(taken) = taken.min() {
                 tree.queue.forget(taken);
             }
         }
@@ -403,14 +415,14 @@ mod tests {
     use driftless_model::{Change, RelPath};
     use std::time::Duration;
 
-    const NOW: Duration = Duration::from_secs(9);
+    pub const NOW: Duration = Duration::from_secs(9);
 
-    struct Place {
+    pub struct Place {
         _folder: tempfile::TempDir,
         path: PathBuf,
     }
 
-    fn place() -> Place {
+    pub fn place() -> Place {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         Place {
@@ -419,7 +431,7 @@ mod tests {
         }
     }
 
-    fn opened(place: &Place) -> (Book, WatchState) {
+    pub fn opened(place: &Place) -> (Book, WatchState) {
         let mut state = WatchState::open(&place.path).unwrap();
         let trees = [&b"/a"[..], b"/b"].map(<[u8]>::to_vec);
         let rows = state.take_trees(&trees, NOW).unwrap();
@@ -427,7 +439,7 @@ mod tests {
         (Book::of(&state, rows).unwrap(), state)
     }
 
-    fn seen(tree: usize, path: &str) -> (usize, Seen) {
+    pub fn seen(tree: usize, path: &str) -> (usize, Seen) {
         let path = RelPath::parse(path.as_bytes()).unwrap();
         (tree, Seen::closed(Change::entry(path)))
     }

@@ -4,14 +4,27 @@
 //! with line and column. `docs/watch.md` describes every key of [`KEYS`], and a test holds the two
 //! against each other.
 
-use driftless_settings::{Document, FileErrors, Keys, forms};
+pub use driftless_settings::Publish;
+use driftless_settings::{Document, FileErrors, Keys, forms, publish};
 use driftless_spool::Folder;
 use std::path::{Path, PathBuf};
 
 /// The longest file in bytes. The caller reads no more than that and one byte.
 pub const CONFIG_BYTES_MAX: usize = 1 << 20;
 /// All keys: those of a table with its name before a dot.
-pub const KEYS: [&str; 5] = ["name", "trees", "detect", "shim.map", "shim.spool"];
+pub const KEYS: [&str; 11] = [
+    "name",
+    "trees",
+    "detect",
+    "shim.map",
+    "shim.spool",
+    "publish.broker",
+    "publish.credentials",
+    "publish.ca",
+    "publish.exchange",
+    "publish.topic_prefix",
+    "publish.base_url",
+];
 /// Trees of an agent.
 const TREES_MAX: usize = 100;
 /// Where shims look, unless they are told another place.
@@ -54,6 +67,8 @@ pub struct Config {
     pub detect: Vec<Detect>,
     /// Where shims find what matters.
     pub shim: Folder,
+    /// Where changes are announced, if they are.
+    pub publish: Option<Publish>,
 }
 
 impl Config {
@@ -97,9 +112,12 @@ fn read(from: &mut Document, place: &Path) -> Config {
         let typed = from.take(key, forms::absolute_path);
         typed.unwrap_or_else(|| default.into())
     };
+    let trees = trees(from);
+    let several = (trees.len() > 1).then_some("trees");
     let config = Config {
         name: name(from, place),
-        trees: trees(from),
+        publish: publish::read(from, forms::absolute_path, several),
+        trees,
         detect: detect(from),
         shim: Folder {
             map: path(from, "shim.map", MAP),
@@ -226,10 +244,7 @@ mod tests {
                 "trees = \"/a\"",
                 "1:9: trees: a list in [ ] is expected, not text",
             ),
-            (
-                "trees = []",
-                "1:9: trees: 1 to 100 trees are expected",
-            ),
+            ("trees = []", "1:9: trees: 1 to 100 trees are expected"),
             (
                 "trees = [\"a\"]",
                 "1:10: trees: an absolute path is expected",

@@ -1,5 +1,5 @@
 //! The agent of a node: it hears what changes in trees, from shims and from the kernel, keeps what
-//! it was told, and hands it on to the mirrors of this host.
+//! it was told, and hands it on to the mirrors of this host and to a broker.
 //!
 //! It says that paths may differ, and never looks at a replica. What it was told is durable before
 //! it is handed on, and is kept until the mirrors have taken it; where something may have been
@@ -12,10 +12,14 @@ pub mod config;
 mod coverage;
 mod hand;
 mod hear;
+mod look;
 mod pace;
 mod posts;
+mod publish;
 mod queue;
 mod scout;
 pub mod status;
+mod tell;
 
 pub use agent::{Agent, BeginError, Pulse, Setup};
+pub use publish::Announcing;

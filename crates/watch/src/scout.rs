@@ -2,7 +2,7 @@
 
 use crate::book::Book;
 use crate::hand;
-use driftless_detect::post::{Line, SOCKET_SUFFIX};
+use driftless_detect::post::{Line, NoMirror, SOCKET_SUFFIX};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, open, statat};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -32,13 +32,19 @@ pub fn look_for_mirrors(folders: &[PathBuf], book: &Arc<Book>) {
             found.extend(sockets(folder).unwrap_or_default());
         }
         others.retain(|path, socket| found.get(path) == Some(socket));
+        let mut is_all = true;
         for (path, socket) in found {
             if others.contains_key(&path) || book.is_known(&path) {
                 continue;
             }
-            if is_unconcerned(&path, book) {
-                others.insert(path, socket);
+            match found_at(&path, book) {
+                Found::Concerned => {}
+                Found::Unconcerned => drop(others.insert(path, socket)),
+                Found::Unclear => is_all = false,
             }
+        }
+        if is_all {
+            book.has_looked();
         }
         if book.pause(LOOK_EVERY) {
             return;
@@ -46,14 +52,25 @@ pub fn look_for_mirrors(folders: &[PathBuf], book: &Arc<Book>) {
     }
 }
 
-/// Whether a mirror listens at a socket that nothing here concerns. One that is concerned is handed
-/// on to from here on.
-fn is_unconcerned(path: &Path, book: &Arc<Book>) -> bool {
+/// What listens at a socket.
+enum Found {
+    /// A mirror that is handed on to from here on, or nobody.
+    Concerned,
+    /// A mirror that nothing here concerns.
+    Unconcerned,
+    /// What it is cannot be told now.
+    Unclear,
+}
+
+fn found_at(path: &Path, book: &Arc<Book>) -> Found {
     let line = match Line::connect(path) {
         Ok(line) => line,
         Err(why) => {
             tracing::debug!("{}: {why}", path.display());
-            return false;
+            return match why {
+                NoMirror::Silent(_) => Found::Concerned,
+                NoMirror::Strange(_) => Found::Unclear,
+            };
         }
     };
     let source = line.source().as_os_str().as_bytes().to_vec();
@@ -61,7 +78,7 @@ fn is_unconcerned(path: &Path, book: &Arc<Book>) -> bool {
     // The mirror waits for nothing more.
     drop(line);
     if job.starts_with(AGENT) || !book.know(path, &job, &source) {
-        return true;
+        return Found::Unconcerned;
     }
     tracing::info!("{job}: its mirror is told what changes");
     let (path, known) = (path.to_owned(), book.clone());
@@ -69,7 +86,7 @@ fn is_unconcerned(path: &Path, book: &Arc<Book>) -> bool {
     if let Err(error) = Builder::new().name("hand".into()).spawn(hand) {
         tracing::error!("{job}: cannot start a thread: {error}");
     }
-    false
+    Found::Concerned
 }
 
 fn sockets(folder: &Path) -> Result<Vec<(PathBuf, Socket)>, Errno> {

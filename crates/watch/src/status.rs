@@ -38,6 +38,8 @@ pub struct Status {
     pub trees: Vec<TreeStatus>,
     /// The mirrors that it hands on to.
     pub mirrors: Vec<MirrorStatus>,
+    /// What it announces through a broker, if it does.
+    pub publisher: Option<PublisherStatus>,
 }
 
 /// What is counted while an agent runs.
@@ -109,6 +111,23 @@ pub struct MirrorStatus {
     /// Paths that it has not taken.
     pub waiting: u64,
     /// Why it does not take any.
+    pub away: Option<String>,
+}
+
+/// How an agent announces what it hears.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublisherStatus {
+    /// The broker, without a password.
+    pub broker: String,
+    /// The exchange.
+    pub exchange: String,
+    /// Paths that are not announced, or whose messages are not confirmed.
+    pub waiting: u64,
+    /// Messages that were confirmed, since the agent began.
+    pub sent: u64,
+    /// Of these, how many no queue wanted.
+    pub unheard: u64,
+    /// Why the broker takes none.
     pub away: Option<String>,
 }
 

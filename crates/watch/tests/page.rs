@@ -23,7 +23,16 @@ fn rows() -> BTreeMap<String, (String, String)> {
 /// What a file says in which a key has this value.
 fn read(key: &str, value: Option<&str>) -> Config {
     let (table, name) = key.split_once('.').unwrap_or(("", key));
+    // What the table must have, and the key is not.
+    let needed = [("broker", "\"amqp://u@b/\""), ("exchange", "\"e\"")];
+    let needed = needed
+        .iter()
+        .filter(|(other, _)| table == "publish" && (*other != name || value.is_none()));
+    let needed: String = needed
+        .map(|(name, value)| format!("{name} = {value}\n"))
+        .collect();
     let line = value.map_or(String::new(), |value| format!("{name} = {value}\n"));
+    let line = format!("{needed}{line}");
     let trees = if key == "trees" && value.is_some() {
         ""
     } else {

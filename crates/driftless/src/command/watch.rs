@@ -1,5 +1,7 @@
 //! `driftless watch`: the agent of a node.
 
+mod announcing;
+
 use crate::args::WatchArgs;
 use crate::command::{job, post, record};
 use crate::exit::Exit;
@@ -53,6 +55,7 @@ fn watch(args: &WatchArgs) -> Result<Exit, Failure> {
         state: state.map_err(|error| record::refusal(&error))?,
         mirrors: own::runtime_places(),
         posts: posts(&config)?,
+        announcing: announcing::of(&config)?,
         stop: signals.stop.clone(),
     };
     let agent = Agent::begin(setup).map_err(|error| not_begun(&config, &error))?;

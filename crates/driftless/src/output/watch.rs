@@ -4,7 +4,9 @@ use super::mirror::{at, line};
 use crate::units::{show_bytes, show_count, show_counted};
 use driftless_model::escape;
 use driftless_spool::Depth;
-use driftless_watch::status::{Counts, GapStatus, MirrorStatus, Status, TreeStatus};
+use driftless_watch::status::{
+    Counts, GapStatus, MirrorStatus, PublisherStatus, Status, TreeStatus,
+};
 use serde_json::json;
 use std::time::Duration;
 
@@ -23,6 +25,9 @@ pub fn status(status: &Status, depth: Option<Depth>, json: bool) {
     }
     for mirror in &status.mirrors {
         line(&format!("  mirror  {}", of_mirror(mirror)));
+    }
+    if let Some(publisher) = &status.publisher {
+        line(&format!("  publish {}", of_publisher(publisher)));
     }
     line(&format!("  spool   {}", of_spool(depth)));
     if status.is_running {
@@ -58,6 +63,7 @@ fn json_of(status: &Status, depth: Option<Depth>) -> serde_json::Value {
         "unsaved": unsaved,
         "trees": status.trees,
         "mirrors": status.mirrors,
+        "publisher": status.publisher,
         "spool_files": depth.map(|depth| depth.files),
         "spool_bytes": depth.map(|depth| depth.bytes),
     })
@@ -111,6 +117,20 @@ fn of_mirror(mirror: &MirrorStatus) -> String {
     let away = mirror.away.as_ref().map(|why| format!(", away: {why}"));
     let waiting = show_counted(mirror.waiting, "path waits", "paths wait");
     format!("{job}: {waiting}{}", away.unwrap_or_default())
+}
+
+fn of_publisher(publisher: &PublisherStatus) -> String {
+    let exchange = escape(publisher.exchange.as_bytes());
+    let broker = escape(publisher.broker.as_bytes());
+    let waiting = show_counted(publisher.waiting, "path waits", "paths wait");
+    let sent = show_counted(publisher.sent, "message", "messages");
+    let unheard = match publisher.unheard {
+        0 => String::new(),
+        unheard => format!(", {} heard by nobody", show_count(unheard)),
+    };
+    let away = publisher.away.as_ref().map(|why| format!(", away: {why}"));
+    let away = away.unwrap_or_default();
+    format!("{exchange} at {broker}: {waiting}, {sent} sent{unheard}{away}")
 }
 
 fn of_spool(depth: Option<Depth>) -> String {
