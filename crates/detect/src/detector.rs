@@ -65,6 +65,8 @@ pub trait Detector: Send {
 pub struct Heard {
     /// Changes in the order in which they were told.
     pub seen: Vec<Seen>,
+    /// Files that changed, and whose names are not told, or not all of them.
+    pub unnamed: Vec<Unnamed>,
     /// Everything that happened before it was read is among these.
     pub is_all: bool,
     /// How many events, lines or records were read, those that concern nobody too.
@@ -125,6 +127,18 @@ impl Seen {
             size: 0,
         }
     }
+}
+
+/// A regular file that was changed through a name that it has no more, or that is no name of the
+/// source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Unnamed {
+    /// Device and inode.
+    pub inode: (u64, u64),
+    /// Its content was written.
+    pub is_written: bool,
+    /// It had a name in the source, and may have another one that is not told.
+    pub is_lost: bool,
 }
 
 /// Why a detector hears nothing.

@@ -57,6 +57,17 @@ impl LinkNames {
         group.into_iter().flat_map(|group| &group.names)
     }
 
+    /// All names of a file; none if it is not known to have several.
+    pub fn names_of(&self, file: InodeId) -> impl Iterator<Item = &RelPath> {
+        let group = self.groups.get(&file);
+        group.into_iter().flat_map(|group| &group.names)
+    }
+
+    /// A file has a name that nobody told of.
+    pub fn lost(&mut self, now: Duration, file: InodeId) {
+        self.incomplete.insert(file, now);
+    }
+
     /// The file that has this name; `None` if it is not known to have others.
     pub fn file_at(&self, path: &RelPath) -> Option<InodeId> {
         self.of.get(path).copied()

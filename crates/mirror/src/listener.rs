@@ -113,6 +113,7 @@ impl Listener {
         let is_heard = self.inboxes.send(|| Message::Heard {
             from,
             seen: heard.seen.clone(),
+            unnamed: heard.unnamed.clone(),
             position: heard.position,
             unread: heard.unread,
         });

@@ -33,6 +33,7 @@ use crate::trash::Trash;
 use crate::waits::Waits;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use cycle::Cycle;
+use driftless_detect::Unnamed;
 use driftless_model::{Change, Hint, RelPath, SNAPSHOTS, Scope};
 use driftless_state::StateError;
 use rustix::fd::OwnedFd;
@@ -319,10 +320,14 @@ impl Live {
             Message::Heard {
                 from,
                 seen,
+                unnamed,
                 position,
                 unread,
             } => {
                 self.status.heard(seen.len(), unread);
+                unnamed
+                    .into_iter()
+                    .for_each(|one| self.add_unnamed(now, one));
                 for seen in seen {
                     let circumstance = Circumstance {
                         is_dir: seen.is_dir,
@@ -386,6 +391,22 @@ impl Live {
             self.dirty.add(now, Change::entry(name), circumstance);
         }
         self.dirty.add(now, change, circumstance);
+    }
+
+    /// A file changed by a name that is not known: all that are known of it may differ.
+    fn add_unnamed(&mut self, now: Duration, file: Unnamed) {
+        let names: Vec<RelPath> = self.links.names_of(file.inode).cloned().collect();
+        if names.is_empty() && file.is_lost {
+            self.links.lost(now, file.inode);
+            self.look_for_names(now);
+        }
+        let circumstance = Circumstance {
+            is_written: file.is_written,
+            ..Circumstance::default()
+        };
+        for name in names {
+            self.dirty.add(now, Change::entry(name), circumstance);
+        }
     }
 
     /// Whether a rename that is told by now may have happened while all was compared.

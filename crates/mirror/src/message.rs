@@ -4,7 +4,7 @@ use crate::ask::{Answer, Ask, Asked, Reply};
 use crate::hands::Outcome;
 use crate::snapshots::Told;
 use crossbeam_channel::{Receiver, Sender};
-use driftless_detect::{Queue, Seen};
+use driftless_detect::{Queue, Seen, Unnamed};
 use std::time::Duration;
 
 /// What is heard.
@@ -15,6 +15,8 @@ pub enum Message {
         from: usize,
         /// The changes.
         seen: Vec<Seen>,
+        /// Files that changed, and of which names are to be found.
+        unnamed: Vec<Unnamed>,
         /// What was told until now stands before this position of it.
         position: Option<u64>,
         /// What it could not use.

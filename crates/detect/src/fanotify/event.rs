@@ -25,7 +25,7 @@ pub struct Handle<'a> {
 }
 
 /// A name in a directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place<'a> {
     /// The directory.
     pub dir: Handle<'a>,

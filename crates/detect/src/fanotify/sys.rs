@@ -89,3 +89,31 @@ pub fn open_by_handle(mount: BorrowedFd<'_>, kind: i32, handle: &[u8]) -> Result
     // SAFETY: the kernel has just made this descriptor, which nobody else has.
     Ok(unsafe { OwnedFd::from_raw_fd(opened) })
 }
+
+/// Whether a name in a directory is that of what the handle names (name_to_handle_at(2)).
+pub fn is_named(
+    dir: BorrowedFd<'_>,
+    name: &CStr,
+    (kind, handle): (i32, &[u8]),
+) -> Result<bool, Errno> {
+    let mut whole = FileHandle {
+        bytes: HANDLE_BYTES_MAX as u32,
+        kind: 0,
+        handle: [0; HANDLE_BYTES_MAX],
+    };
+    let mut mount: libc::c_int = 0;
+    // SAFETY: the name is terminated, and `whole` has the kernel's layout and states how much room
+    // it has; all of them live across the call.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            dir.as_raw_fd(),
+            name.as_ptr(),
+            &raw mut whole,
+            &raw mut mount,
+            0,
+        )
+    })?;
+    let length = (whole.bytes as usize).min(HANDLE_BYTES_MAX);
+    Ok(whole.kind == kind && whole.handle[..length] == *handle)
+}

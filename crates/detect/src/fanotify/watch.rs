@@ -9,7 +9,7 @@
 
 use super::event::{Event, Handle, Place, parse};
 use super::sys;
-use crate::detector::{Deaf, Detector, Heard, Seen, Waker, is_ready};
+use crate::detector::{Deaf, Detector, Heard, Seen, Unnamed, Waker, is_ready};
 use crate::snapshot::btrfs::ROOT_INODE;
 use driftless_model::{Change, Hint, RelPath, Scope, check_name};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -18,7 +18,8 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, read};
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,11 +161,14 @@ impl Watch {
         // The kernel stops when the next event has no room.
         heard.is_all = length + EVENT_BYTES_MAX <= READ_BYTES;
         let mut paths = Paths::below(&self.root)?;
+        // What happens to it under its new name is told of that when the rename is.
+        paths.renamed = events.iter().filter_map(|event| event.old).collect();
         for event in &events {
             if event.mask & libc::FAN_Q_OVERFLOW != 0 {
                 heard.missed = Some("the kernel's queue of events was full");
             }
             paths.add(event, &mut heard.seen);
+            paths.find_names(event, &mut heard);
             if let Some(writers) = &mut self.writers {
                 writers.extend(paths.writer(event));
             }
@@ -270,6 +274,10 @@ struct Paths<'a> {
     above: Vec<u8>,
     file_system: [i32; 2],
     known: HashMap<Handle<'a>, Option<Found>>,
+    /// Files that were changed by a name that is not theirs in the source.
+    unnamed: HashSet<Handle<'a>>,
+    /// Names that something loses by a rename among these events.
+    renamed: HashSet<Place<'a>>,
     /// Something could not be looked up that may be there.
     is_doubtful: Cell<bool>,
 }
@@ -294,6 +302,8 @@ impl<'a> Paths<'a> {
             above,
             file_system: file_system(root.as_fd()).map_err(failed)?,
             known: HashMap::new(),
+            unnamed: HashSet::new(),
+            renamed: HashSet::new(),
             is_doubtful: Cell::new(false),
         })
     }
@@ -327,6 +337,67 @@ impl<'a> Paths<'a> {
             }
             (None, None) => {}
         }
+    }
+
+    /// A file may be changed through a name that it had when it was opened and has no more, or
+    /// through one outside of the source: where else it is named is found out, as far as that can be
+    /// known. Once for each reading of events.
+    fn find_names(&mut self, event: &Event<'a>, heard: &mut Heard) {
+        const CHANGES: u64 = libc::FAN_MODIFY | libc::FAN_CLOSE_WRITE | libc::FAN_ATTRIB;
+        let is_of_dir = event.mask & libc::FAN_ONDIR != 0;
+        let (Some(place), Some(object)) = (event.place, event.object) else {
+            return;
+        };
+        let is_known = self.unnamed.contains(&object) || self.renamed.contains(&place);
+        if is_of_dir || event.mask & CHANGES == 0 || is_known {
+            return;
+        }
+        let is_below = match self.found(place.dir) {
+            Some(dir) if dir.is_above || dir.has(place.name, object) => return,
+            Some(_) => true,
+            None => self.is_gone(place.dir),
+        };
+        self.unnamed.insert(object);
+        let opened = sys::open_by_handle(self.root, object.kind, object.bytes);
+        let Some(file) = self.sure(opened) else {
+            return;
+        };
+        // Outside of the source, what has one name has that.
+        let least = if is_below { 1 } else { 2 };
+        let Some(meta) = fstat(&file).ok().filter(|meta| meta.st_nlink >= least) else {
+            return;
+        };
+        let path = path_of(file.as_fd())
+            .ok()
+            .and_then(|path| self.in_source(&path));
+        let is_written = event.mask & libc::FAN_MODIFY != 0;
+        heard.unnamed.push(Unnamed {
+            inode: (meta.st_dev, meta.st_ino),
+            is_written,
+            is_lost: is_below && path.is_none(),
+        });
+        heard.seen.extend(path.map(|path| Seen {
+            is_written,
+            size: u64::try_from(meta.st_size).unwrap_or(0),
+            ..Seen::closed(Change::entry(path))
+        }));
+    }
+
+    /// Whether a directory has been removed, which may have been one of the source.
+    fn is_gone(&self, dir: Handle<'a>) -> bool {
+        let opened = sys::open_by_handle(self.root, dir.kind, dir.bytes);
+        let path = opened.and_then(|dir| path_of(dir.as_fd()));
+        path.map_or_else(
+            |cause| matches!(cause, Errno::STALE | Errno::NOMEM),
+            |path| path.ends_with(DELETED),
+        )
+    }
+
+    /// A path of the kernel's as one below the root, if it is there and leads somewhere.
+    fn in_source(&self, path: &[u8]) -> Option<RelPath> {
+        let below = path.strip_prefix(&self.above[..])?;
+        let path = RelPath::parse(below).ok()?;
+        (!below.ends_with(DELETED)).then_some(path)
     }
 
     /// Who has closed a file that may have been written.
@@ -472,6 +543,13 @@ impl Found {
         meta.is_ok_and(|meta| meta.st_ino == ROOT_INODE)
     }
 
+    /// Whether a name in it is that of an object.
+    fn has(&self, name: &[u8], object: Handle<'_>) -> bool {
+        let name = CString::new(name).unwrap_or_default();
+        let is_it = sys::is_named(self.fd.as_fd(), &name, (object.kind, object.bytes));
+        is_it.unwrap_or(false)
+    }
+
     /// A regular file in it.
     fn file(&self, name: &[u8]) -> Option<Stat> {
         let meta = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok();
@@ -495,7 +573,7 @@ fn path_above(dir: BorrowedFd<'_>) -> Option<Vec<u8>> {
 /// The path of an open directory, now.
 fn path_of(dir: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
     let link: PathBuf = format!("/proc/self/fd/{}", dir.as_raw_fd()).into();
-    readlink(link, Vec::new()).map(std::ffi::CString::into_bytes)
+    readlink(link, Vec::new()).map(CString::into_bytes)
 }
 
 /// The number by which events name the file system (statvfs(3), which

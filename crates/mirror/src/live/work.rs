@@ -242,8 +242,7 @@ impl Live {
         self.memory.done(now, &counts, &waited);
     }
 
-    /// Learns which files have several names. Those that were not looked at together are, and where
-    /// not all are known, all is compared, though not all the time.
+    /// Learns which files have several names. Those that were not looked at together are.
     fn learn_links(&mut self, now: Duration, outcome: &Outcome) {
         let looked_at = looked_at(outcome);
         let walked = outcome.taken.is_walk().then_some(self.walked.begun);
@@ -266,6 +265,11 @@ impl Live {
             (name, dirty)
         });
         self.dirty.add_together(together.collect());
+        self.look_for_names(now);
+    }
+
+    /// Has all be compared where not all names of a file are known, though not all the time.
+    pub(super) fn look_for_names(&mut self, now: Duration) {
         if !self.links.is_in_doubt() {
             self.doubt = None;
         } else if self.reads_snapshots() {
