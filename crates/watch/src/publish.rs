@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// How long it is waited for words, when nothing waits to be confirmed.
 const IDLE: Duration = Duration::from_secs(5);
 /// How often it is looked what is confirmed.
-const TURN: Duration = Duration::from_millis(2);
+const TURN: Duration = Duration::from_millis(4);
 /// The longest wait for the broker before it is looked what else is to be done.
 const WAIT: Duration = Duration::from_secs(1);
 /// After so long without a confirm the connection is looked after.
@@ -206,11 +206,15 @@ impl Announcer {
         if self.waiting.is_empty() || self.heard.elapsed() < QUIET {
             return;
         }
-        if let Err(why) = self.announcing.publisher.flush(QUIET) {
-            self.note_confirms();
-            if self.heard.elapsed() >= AWAY {
-                self.note_away(why.to_string());
-            }
+        let publisher = &self.announcing.publisher;
+        // While a connection stands, this waits for nothing.
+        let done = match self.heard.elapsed() < AWAY {
+            true => publisher.connect(QUIET),
+            false => publisher.flush(WAIT),
+        };
+        self.note_confirms();
+        if let (Err(why), true) = (done, self.heard.elapsed() >= AWAY) {
+            self.note_away(why.to_string());
         }
     }
 
