@@ -8,11 +8,12 @@ mod common;
 use common::agent::{Agent, Shim};
 use common::driftless;
 use common::mirror::Mirror;
+use common::mounted::Mounted;
 use driftless_testkit::scratch::scratch_folder;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -587,4 +588,27 @@ fn what_users_post_is_kept_for_a_mirror_that_is_away() {
         (&1.into(), &"test".into())
     );
     mirror.check_equal("posted");
+}
+
+#[test]
+fn programs_are_told_the_device_of_a_tree_that_is_on_one_alone() {
+    let (_folder, source) = place();
+    let (mirror, agent, shim) = at_work(&source);
+    let device = || {
+        let map = fs::read(agent.map()).expect("a map");
+        u64::from_ne_bytes(map[1152..1160].try_into().expect("8 bytes"))
+    };
+    let own = fs::metadata(&source).expect("it is there").dev();
+    assert_eq!(device(), own);
+    fs::create_dir(source.join("mnt")).expect("a directory");
+    let (gaps, mount) = (agent.gaps(), Mounted::tmpfs(&source.join("mnt")));
+    wait_until("it is on several", || device() == 0);
+    // What was written there before programs knew, nobody has announced.
+    wait_until("that is a gap", || agent.gaps() > gaps);
+    drop(mount);
+    wait_until("it is on one again", || device() == own);
+    fs::write(source.join("file"), "1").expect("a file");
+    shim.say('w', &[&source.join("file")]);
+    agent.wait_until_told();
+    mirror.check_equal("after a mount");
 }

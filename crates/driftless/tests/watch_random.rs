@@ -1,11 +1,14 @@
 //! Programs that change a tree at random and announce it, agents and mirrors that are killed
-//! meanwhile: in the end the replica is equal, by what was announced alone.
+//! meanwhile: in the end the replica is equal, by what was announced alone, on this host or through a
+//! broker.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
 
 use common::agent::{Agent, Shim};
 use common::mirror::Mirror;
+use common::published::{Stage, settle};
+use driftless_testkit::rabbit::calm;
 use driftless_testkit::scratch::scratch_folder;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{self, Permissions};
@@ -91,20 +94,41 @@ fn accident(rng: &mut fastrand::Rng, agent: &mut Agent, mirror: &mut Mirror) {
             mirror.start();
         }
         // Nobody reads for a while.
-        _ => {
-            agent.freeze(true);
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            agent.freeze(false);
+        _ => agent.freeze_for_a_moment(),
+    }
+}
+
+fn seed() -> u64 {
+    let seed = std::env::var("DRIFTLESS_SEED").ok();
+    let seed = seed.and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("DRIFTLESS_SEED={seed}");
+    seed
+}
+
+/// Changes at random, with an accident now and then, and the last file of a round, which is announced.
+fn change(
+    programs: &mut Programs,
+    round: usize,
+    mut accident: impl FnMut(&mut fastrand::Rng),
+) -> PathBuf {
+    for _ in 0..CHANGES {
+        programs.change();
+        if programs.rng.usize(..ACCIDENTS) == 0 {
+            accident(&mut programs.rng.fork());
+        }
+        if programs.rng.u8(..4) == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(2));
         }
     }
+    let last = programs.tree.join(format!("last of {round}"));
+    fs::write(&last, b"1").expect("a file");
+    last
 }
 
 #[test]
 fn what_is_announced_at_random_ends_equal_whoever_is_killed() {
-    let seed = std::env::var("DRIFTLESS_SEED").ok();
-    let seed = seed.and_then(|seed| seed.parse().ok());
-    let seed: u64 = seed.unwrap_or_else(|| fastrand::u64(..));
-    println!("DRIFTLESS_SEED={seed}");
+    let seed = seed();
     let folder = scratch_folder();
     let source = folder.path().join("src");
     fs::create_dir(&source).expect("a directory");
@@ -119,24 +143,45 @@ fn what_is_announced_at_random_ends_equal_whoever_is_killed() {
         made: 0,
     };
     for round in 0..3 {
-        for _ in 0..CHANGES {
-            programs.change();
-            if programs.rng.usize(..ACCIDENTS) == 0 {
-                let mut rng = programs.rng.fork();
-                accident(&mut rng, &mut agent, &mut mirror);
-            }
-            if programs.rng.u8(..4) == 0 {
-                std::thread::sleep(std::time::Duration::from_millis(2));
-            }
-        }
+        let accident = |rng: &mut fastrand::Rng| accident(rng, &mut agent, &mut mirror);
+        let last = change(&mut programs, round, accident);
         // A word of a moment ago may still be in the spool.
         agent.wait_for("all is read", |status| status["spool_files"] == 0);
         // What was said before is told before.
-        let last = programs.tree.join(format!("last of {round}"));
-        fs::write(&last, b"1").expect("a file");
         programs.announce('w', &[&last]);
         let copy = mirror.replica.join(last.file_name().expect("a name"));
         agent.wait_for("the last word arrives", |_| copy.exists());
+        mirror.check_equal(&format!("DRIFTLESS_SEED={seed}, round {round}"));
+    }
+}
+
+#[test]
+fn what_is_announced_through_a_broker_at_random_ends_equal() {
+    let seed = seed();
+    let rabbit = calm();
+    let stage = Stage::new(&rabbit, "random");
+    let mut agent = stage.agent("[\"shim\"]");
+    let mut mirror = stage.mirror();
+    let mut programs = Programs {
+        tree: stage.source.clone(),
+        rng: fastrand::Rng::with_seed(seed),
+        shim: agent.shim(),
+        made: 0,
+    };
+    for round in 0..4 {
+        // Of an agent that was killed all may differ, so the first rounds show what it announces.
+        let accident = |rng: &mut fastrand::Rng| match round {
+            0 => {}
+            1 if rng.bool() => agent.freeze_for_a_moment(),
+            1 => rabbit.close_connections(),
+            _ => accident(rng, &mut agent, &mut mirror),
+        };
+        let last = change(&mut programs, round, accident);
+        agent.wait_for("all is read", |status| status["spool_files"] == 0);
+        programs.announce('w', &[&last]);
+        let copy = mirror.replica.join(last.file_name().expect("a name"));
+        agent.wait_for("the last word arrives", |_| copy.exists());
+        settle(&agent);
         mirror.check_equal(&format!("DRIFTLESS_SEED={seed}, round {round}"));
     }
 }

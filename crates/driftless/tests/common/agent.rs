@@ -122,6 +122,13 @@ impl Agent {
         self.running.as_ref().expect("it runs").signal(signal);
     }
 
+    /// Has it read nothing for a while.
+    pub fn freeze_for_a_moment(&self) {
+        self.freeze(true);
+        std::thread::sleep(Duration::from_millis(50));
+        self.freeze(false);
+    }
+
     /// How it stands; nothing if there is no answer.
     pub fn told(&self) -> Option<Value> {
         let told = self.command().arg("--status").arg("--json").run();

@@ -17,6 +17,7 @@ pub mod movers;
 pub mod pages;
 pub mod places;
 pub mod programs;
+pub mod published;
 pub mod relayed;
 pub mod sr3;
 pub mod victim;
