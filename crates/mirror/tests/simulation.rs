@@ -550,9 +550,7 @@ impl World {
     }
 
     fn done(&mut self, one: Published) {
-        for renamed in &one.not_moved {
-            self.dirty.not_moved(renamed);
-        }
+        self.dirty.not_moved(&one.not_moved);
         self.dirty.done(self.now, one.taken, &one.failed);
     }
 

@@ -8,6 +8,8 @@ use std::time::Duration;
 const FILE_MOVES_MAX: usize = 100;
 /// Names that one failed rename may put in doubt; with more, all are.
 const DOUBTFUL_MAX: usize = 1000;
+/// Names that renames may put in doubt which failed together; with more, all are.
+const DOUBTFUL_TOGETHER_MAX: usize = 4000;
 
 /// What became of a directory while it was worked on.
 #[derive(Debug, Default)]
@@ -120,7 +122,7 @@ impl DirtyPaths {
         let known = self.taken_away.entry(path.clone()).or_default();
         let mut places = std::mem::take(&mut known.places);
         places.push(path.clone());
-        known.places = places_after(places, moves.iter());
+        known.places = places_after(places, moves.iter(), DOUBTFUL_MAX);
         known.is_doubtful |= moves.iter().any(|one| one.to.is_near(path));
     }
 
@@ -141,20 +143,48 @@ impl DirtyPaths {
         moves.any(|renamed| renamed.is_near(path))
     }
 
-    /// A rename that could not be done as such: both names are looked at with all below them.
-    /// Something new may stand at the old one by now, on what the rename has not taken away, and what
-    /// stands there may have the sizes and times of what is to.
-    pub fn not_moved(&mut self, renamed: &Move) {
-        for place in self.places_after(renamed) {
-            self.put_in_doubt(place, renamed);
+    /// Renames that could not be done as such, in their order: both names of each are looked at with
+    /// all below them. Something new may stand at the old one by now, on what the rename has not
+    /// taken away, and what stands there may have the sizes and times of what is to.
+    pub fn not_moved(&mut self, failed: &[Move]) {
+        let Some(first) = failed.first() else {
+            return;
+        };
+        let all = Move {
+            since: failed.iter().map(|one| one.since).min().unwrap_or_default(),
+            is_dir: failed.iter().any(|one| one.is_dir),
+            ..first.clone()
+        };
+        // Those above come first, so that none is put twice.
+        for place in self.places_after_all(failed) {
+            self.put_in_doubt(place, &all);
         }
+    }
+
+    /// What [`DirtyPaths::places_after`] says of each of these renames, each place once.
+    fn places_after_all(&self, failed: &[Move]) -> Vec<RelPath> {
+        let mut failed = failed.iter().peekable();
+        let mut places = Vec::new();
+        for one in self.moving.iter().chain(&self.moves) {
+            places = places_after(places, std::iter::once(one), DOUBTFUL_TOGETHER_MAX);
+            if places.first().is_some_and(RelPath::is_root) {
+                return places;
+            }
+            if failed.next_if(|next| *next == one).is_some() {
+                places.extend([one.from.clone(), one.to.clone()]);
+            }
+        }
+        places.extend(failed.flat_map(|one| [one.from.clone(), one.to.clone()]));
+        places.sort();
+        places.dedup();
+        places
     }
 
     /// Both names of a rename, and wherever those that were told after it take what is there.
     pub(super) fn places_after(&self, renamed: &Move) -> Vec<RelPath> {
         let later = self.moving.iter().skip_while(|one| *one != renamed).skip(1);
         let ends = vec![renamed.from.clone(), renamed.to.clone()];
-        places_after(ends, later.chain(&self.moves))
+        places_after(ends, later.chain(&self.moves), DOUBTFUL_MAX)
     }
 
     pub(super) fn put_in_doubt(&mut self, path: RelPath, renamed: &Move) {
@@ -166,10 +196,12 @@ impl DirtyPaths {
     }
 }
 
-/// Paths, and wherever renames take what is there, in their order.
+/// Paths, and wherever renames take what is there, in their order; all, if these are more than
+/// `places_max`.
 fn places_after<'a>(
     mut places: Vec<RelPath>,
     moves: impl Iterator<Item = &'a Move>,
+    places_max: usize,
 ) -> Vec<RelPath> {
     for one in moves {
         if places.iter().any(|path| path.is_near(&one.from)) {
@@ -179,7 +211,7 @@ fn places_after<'a>(
             places.extend(there);
             places.sort();
             places.dedup();
-            if places.len() > DOUBTFUL_MAX {
+            if places.len() > places_max {
                 return vec![RelPath::root()];
             }
         }

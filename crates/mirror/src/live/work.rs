@@ -218,9 +218,7 @@ impl Live {
             self.end_walk(now, &outcome);
         }
         self.learn_links(now, &outcome);
-        for renamed in &outcome.not_moved {
-            self.dirty.not_moved(renamed);
-        }
+        self.dirty.not_moved(&outcome.not_moved);
         let failed = outcome.failed();
         self.status.add(&outcome.counts);
         self.count_cycle(&outcome.counts);
