@@ -14,8 +14,11 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 const POSTS: &str = "detect = [\"announcements\"]\ndelete = true\n";
+/// The longest that anything may take that is expected to happen.
+const LIMIT: Duration = Duration::from_secs(120);
 /// Changes of a round.
 const CHANGES: usize = 400;
 /// One in so many is an accident.
@@ -118,7 +121,7 @@ fn change(
             accident(&mut programs.rng.fork());
         }
         if programs.rng.u8(..4) == 0 {
-            std::thread::sleep(std::time::Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
     let last = programs.tree.join(format!("last of {round}"));
@@ -161,7 +164,7 @@ fn what_is_announced_through_a_broker_at_random_ends_equal() {
     let rabbit = calm();
     let stage = Stage::new(&rabbit, "random");
     let mut agent = stage.agent("[\"shim\"]");
-    let mut mirror = stage.mirror();
+    let mirror = stage.mirror();
     let mut programs = Programs {
         tree: stage.source.clone(),
         rng: fastrand::Rng::with_seed(seed),
@@ -170,17 +173,27 @@ fn what_is_announced_through_a_broker_at_random_ends_equal() {
     };
     for round in 0..4 {
         // Of an agent that was killed all may differ, so the first rounds show what it announces.
-        let accident = |rng: &mut fastrand::Rng| match round {
-            0 => {}
-            1 if rng.bool() => agent.freeze_for_a_moment(),
-            1 => rabbit.close_connections(),
-            _ => accident(rng, &mut agent, &mut mirror),
+        let accident = |rng: &mut fastrand::Rng| {
+            match round {
+                0 => {}
+                1 if rng.bool() => agent.freeze_for_a_moment(),
+                1 => rabbit.close_connections(),
+                _ if rng.bool() => agent.kill(),
+                _ => drop(agent.stop()),
+            }
+            agent.start_if_ended();
         };
         let last = change(&mut programs, round, accident);
         agent.wait_for("all is read", |status| status["spool_files"] == 0);
         programs.announce('w', &[&last]);
         let copy = mirror.replica.join(last.file_name().expect("a name"));
-        agent.wait_for("the last word arrives", |_| copy.exists());
+        settle(&agent);
+        let began = Instant::now();
+        while !copy.exists() {
+            let told = (mirror.status(), agent.status());
+            assert!(began.elapsed() < LIMIT, "the last word arrives: {told:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
         settle(&agent);
         mirror.check_equal(&format!("DRIFTLESS_SEED={seed}, round {round}"));
     }

@@ -96,6 +96,13 @@ impl Agent {
         self.wait_for("it runs", |status| status["is_running"] == true);
     }
 
+    /// Starts it if it was ended.
+    pub fn start_if_ended(&mut self) {
+        if self.running.is_none() {
+            self.start();
+        }
+    }
+
     fn end(&mut self, signal: Signal) -> Outcome {
         let running = self.running.take().expect("it runs");
         running.signal(signal);
