@@ -11,6 +11,9 @@ PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-p
 	openssh-server openssh-client iproute2 rabbitmq-server openssl sqlite3 \
 	bash dash ksh tcsh git perl python3 python3-venv openmpi-bin libopenmpi-dev
 
+# What has test suites that the shim is tested by: GLib's, zlib's, and, of the release that the machine has, CPython's.
+SUITES = libglib2.0-tests zlib1g-dev
+
 # What MetPX-Sarracenia of Python is tested against, in a folder of its own.
 SR3 = $(or $(CARGO_TARGET_DIR),target)/sr3
 SR3_VERSION = 3.3.1
@@ -45,11 +48,17 @@ shim:
 	echo "$(SHIM) needs glibc $$newest" >&2; exit 1; fi; echo "$(SHIM) needs glibc $$newest"
 
 # Servers are installed and not started (policy-rc.d, deb-systemd-invoke(1p)): the tests start their own, elsewhere.
-packages:
-	@missing=; for p in $(PACKAGES); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
+define install
+missing=; for p in $(1); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
 	if [ -n "$$missing" ]; then policy=/usr/sbin/policy-rc.d; \
 	if [ ! -e $$policy ]; then trap "rm -f $$policy" EXIT INT TERM; printf '#!/bin/sh\nexit 101\n' >$$policy; chmod 755 $$policy; fi; \
-	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy $$missing; fi
+	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy $(2) $$missing; fi
+endef
+
+packages:
+	@$(call install,$(PACKAGES))
+	@python=$$(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	$(call install,$(SUITES) libpython$$python-testsuite,--no-install-recommends)
 	@if [ ! -e $(SR3)/version-$(SR3_VERSION) ]; then rm -rf $(SR3) && python3 -m venv $(SR3) && \
 	$(SR3)/bin/pip install -q 'metpx-sr3[amqp]==$(SR3_VERSION)' && touch $(SR3)/version-$(SR3_VERSION); fi
 

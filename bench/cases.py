@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from figures import NoMore, Share
 from peers import (
-    COPYING_PEERS, DRIFTLESS, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, LSYNCD, LSYNCD_SLOW, MIRROR, OFTEN, ONE_SYNC, REPEATING_PEERS,
-    RSYNC, RSYNC_DELETE, RSYNC_FAR, SEND, SUM, TAR_FAR, UNSYNCED, VERIFIED, VERIFY)
+    BARE, COPYING_PEERS, DRIFTLESS, EMPTY, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, LSYNCD, LSYNCD_SLOW, MIRROR, OFTEN, ONE_SYNC, PACES, REPEATING_PEERS,
+    RSYNC, RSYNC_DELETE, RSYNC_FAR, SEND, SHIM, SUM, TAR_FAR, UNSYNCED, VERIFIED, VERIFY)
 from targets import Ahead, AtMost, Delayed, Faster, Growth, LineBound, MixedBound, OnTheWire, Peak, PerCall, Within
 
 
@@ -215,12 +215,29 @@ def mirrors():
         targets=(NoMore("hourly", 2, "idle"), NoMore("peak", 150, "churn")))
 
 
+def shims():
+    """What the library costs that is loaded into programs."""
+    three = (SHIM, BARE, EMPTY)
+    yield Case(
+        "shim-script", "shim", "a script that appends a line at a time, spawning a process each", "script", "", "tmpfs", three, rounds=12,
+        budget_seconds=120, targets=(AtMost(BARE, 1.15),))
+    yield Case(
+        "shim-make", "shim", "`make -j2` of a project in C", "make", "", "tmpfs", three, rounds=12, budget_seconds=150,
+        targets=(AtMost(BARE, 1.03),))
+    yield Case(
+        "shim-close", "calls", "files that are made, written and closed", "closes", "", "tmpfs", (SHIM, BARE), rounds=6,
+        budget_seconds=110, targets=tuple(NoMore("close", 3, part) for part in PACES))
+    yield Case(
+        "shim-read", "calls", "a file that is opened and closed for reading", "reads", "", "tmpfs", (SHIM, BARE), rounds=7,
+        budget_seconds=60, targets=(NoMore("read_open", 60), NoMore("read_close", 60)))
+
+
 # In an order in which cases that share a tree follow each other.
 CASES = {
     case.name: case
     for case in (
         *(case for case in first_copies() if case.tree == "real"), *unsynced_copies(), *repeated_copies(),
-        *often(), *mirrors(), *remote_trees(), *slow_requests(), *large_files(), *remote_files(), *movers(), *sums(), *verifications(),
+        *often(), *mirrors(), *shims(), *remote_trees(), *slow_requests(), *large_files(), *remote_files(), *movers(), *sums(), *verifications(),
         *(case for case in first_copies() if case.tree == "generated"), *memory(),
     )
 }

@@ -33,6 +33,13 @@ FIGURES = {
     "hourly": Figure("processor time in an hour", "s"),
     "first": Figure("peak memory of the first copy", "MiB"),
     "peak": Figure("peak memory", "MiB"),
+    "close": Figure("close of a written file, extra", "µs", 1e6),
+    "close_plain": Figure("that close as a plain system call", "µs", 1e6),
+    "open": Figure("its open, extra", "µs", 1e6),
+    "read_open": Figure("open for reading, extra", "ns", 1e9),
+    "read_open_plain": Figure("that open as a plain system call", "ns", 1e9),
+    "read_close": Figure("close, extra", "ns", 1e9),
+    "read_close_plain": Figure("that close as a plain system call", "ns", 1e9),
 }
 TINY = 1e-9  # in the place of a limit of nothing
 PARTS = {"few": "a fifth of the tree", "many": "the tree", "most": "twice the tree"}

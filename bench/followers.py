@@ -135,6 +135,50 @@ class Mirror(Follower):
         raise RuntimeError("the mirror does not come to rest")
 
 
+class Agent(Follower):
+    """`driftless watch` of some trees, which hears what is announced below them; `keys` are further lines."""
+
+    def __init__(self, bench, trees, keys=""):
+        folder = bench.work / "agent"
+        super().__init__(folder)
+        self.words = ["env", f"XDG_STATE_HOME={folder}", f"DRIFTLESS_RUNTIME_DIR={folder}", bench.driftless, "watch"]
+        self.config, self.map, self.gaps = folder / "node.toml", folder / "shim.map", 0
+        listed = ", ".join(f'"{tree}"' for tree in trees)
+        self.config.write_text(f'trees = [{listed}]\n{keys}[shim]\nmap = "{self.map}"\nspool = "{folder}/spool"\n')
+
+    def argv(self):
+        return [*self.words, self.config]
+
+    def status(self):
+        """What it says of itself."""
+        done = subprocess.run([*self.argv(), "--status", "--json"], capture_output=True, text=True, check=False)
+        return json.loads(done.stdout) if done.returncode == 0 else {"is_running": False}
+
+    def _wait(self, is_so, what):
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while not is_so(status := self.status()):
+            self.check()
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the agent {what}: {status}")
+            time.sleep(0.05)
+        return status
+
+    def wait_until_ready(self):
+        """Until it listens."""
+        self.gaps = gaps_of(self._wait(lambda status: status["is_running"], "does not answer"))
+
+    def check_heard(self, messages):
+        """Stops the case if not so many messages at least were heard, or if something was missed."""
+        status = self._wait(lambda status: status["messages"] >= messages and status["spool_files"] == 0, f"has not heard {messages}")
+        if status["dropped"] or gaps_of(status) != self.gaps:
+            raise RuntimeError(f"something was missed: {status}")
+
+
+def gaps_of(status):
+    """How often something may have been missed."""
+    return sum(tree["gaps"]["count"] for tree in status["trees"])
+
+
 class Lsyncd(Follower):
     """lsyncd, which begins an rsync for what has changed, `delay` seconds after the first change."""
 

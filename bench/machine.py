@@ -19,10 +19,13 @@ PACKAGES = {
     "rclone": "rclone", "tar": "tar", "cp": "coreutils", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
     "mkfs.btrfs": "btrfs-progs", "cmp": "diffutils", "b3sum": "b3sum", "sshd": "openssh-server",
     "ssh": "openssh-client", "unshare": "util-linux", "ip": "iproute2", "rabbitmqctl": "rabbitmq-server",
-    "lsyncd": "lsyncd",
+    "lsyncd": "lsyncd", "make": "make",
 }
 # name -> extra arguments for the C compiler
-C_TOOLS = {"busy": ["-pthread"], "copyfloor": ["-pthread"], "gentree": ["-lm"], "measure": [], "relay": [], "latencyfs": None}
+C_TOOLS = {
+    "busy": ["-pthread"], "calls": [], "copyfloor": ["-pthread"], "empty": ["-shared", "-fPIC"], "gentree": ["-lm"], "measure": [],
+    "relay": [], "latencyfs": None,
+}
 VERSIONS = {
     "rsync": ["rsync", "--version"], "cp": ["cp", "--version"], "tar": ["tar", "--version"],
     "fpsync": ["fpsync", "-v"], "rclone": ["rclone", "version"], "b3sum": ["b3sum", "--version"],
@@ -80,6 +83,13 @@ def build_examples(folder):
     subprocess.run(["cargo", "build", "--release", "-p", "driftless-engine", "--example", "often"], cwd=ROOT, check=True)
     target = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
     shutil.copy(target / "release" / "examples" / "often", folder / "often")
+
+
+def build_shim(folder):
+    """Builds the library that is preloaded, into a folder; returns its path."""
+    subprocess.run(["cargo", "build", "--release", "-p", "driftless-shim"], cwd=ROOT, check=True)
+    target = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
+    return Path(shutil.copy(target / "release" / "libdriftless_shim.so", folder))
 
 
 def build_driftless():

@@ -17,11 +17,12 @@ FAR = "driftless-ssh"
 OFTEN = "driftless-open"
 MIRROR = "mirror"
 ONE_SYNC = "one-sync"
+SHIM, EMPTY, BARE = "shim", "shim-empty", "shim-none"
 LSYNCD, LSYNCD_SLOW = "lsyncd", "lsyncd-15"
 RSYNC_DELETE = "rsync-delete"
 SEND = "btrfs-send"
 MOVERS = ("movers-1", "movers-2", "movers-3")
-FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR, OFTEN, MIRROR, *MOVERS)
+FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR, OFTEN, MIRROR, SHIM, *MOVERS)
 RSYNC = "rsync-aHAX"
 RSYNC_FAR = "rsync-ssh"
 TAR_FAR = "tar-ssh"
@@ -30,6 +31,18 @@ FPSYNC_FAR = "fpsync-w"
 SHARED = (
     "{driftless} sync --queue {queue} --job {job} --queue-credentials {credentials} --ssh {ssh} "
     "--agent-path {driftless} {src} {dst}")
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How closes follow each other: so many, and a pause. None is faster than an agent hears one user for long."""
+
+    calls: int
+    pause_us: int
+    share: int  # one in so many of the calls of a case
+
+
+PACES = {"in bursts of 40": Pace(40, 10_000, 1), "one each 5 ms": Pace(1, 5_000, 20)}
 
 
 @dataclass(frozen=True)
@@ -100,6 +113,9 @@ TOOLS = {
     RSYNC_DELETE: Tool("rsync --delete", "rsync -aHAX --delete --numeric-ids --exclude=/{hidden} {src}/ {dst}/"),
     SEND: Tool("btrfs send", "btrfs send -q --no-data -p {older} {newer} -f /dev/null"),
     ONE_SYNC: Tool("one file and a syncfs", "a file is written, and syncfs(2) waited for"),
+    SHIM: Tool("with the shim", "LD_PRELOAD=libdriftless_shim.so COMMAND"),
+    EMPTY: Tool("with an empty library", "LD_PRELOAD=bench/out/bin/empty COMMAND"),
+    BARE: Tool("without", "COMMAND"),
     "b3sum": Tool("b3sum", "find {src} -type f -print0 | xargs -0 b3sum", shell=True),
     "b3sum-1": Tool(
         "b3sum, 1 thread", "find {src} -type f -print0 | xargs -0 b3sum --num-threads 1", shell=True),
@@ -112,4 +128,4 @@ HASHING_PEERS = ("b3sum", "b3sum-1", "sha256sum")
 
 def is_peer(key):
     """Whether a tool is one that users have today; the floor and driftless itself are not."""
-    return key not in (FLOOR, LINE, ONE_SYNC, SEND, *FORMS)
+    return key not in (FLOOR, LINE, ONE_SYNC, SEND, EMPTY, BARE, *FORMS)

@@ -21,6 +21,8 @@ from text import COMMANDS_HEAD, GROUPS, HOW, INTRO, REPRODUCE
 MIB = 2**20
 # Groups that have a plot beside their table: few, since every page that is written anew stays in the history.
 PLOTTED = ("real", "ssh", "latency", "memory")
+# Groups whose table has figures of many kinds instead of seconds.
+FIGURED = ("mirror", "calls")
 
 
 def number(value):
@@ -189,7 +191,7 @@ def section(name, measured, folder):
     parts = [f"## {group.title}\n\n{facts}{group.text}\n"]
     if name == "memory":
         parts.append(memory_table(measured))
-    elif name == "mirror":
+    elif name in FIGURED:
         parts.append(figures_table(measured))
     elif name != "often":
         parts += [times_table(measured), mixed_line(measured), delay_line(measured)]

@@ -41,6 +41,7 @@ class Bench:
 
     def __init__(self, options, work, tools, driftless):
         self.work, self.tools, self.driftless = work, tools, driftless
+        self.scripts, self.shim = machine.SOURCES, tools / "libdriftless_shim.so"
         self.before = options.against
         self.disk, self.quick = options.disk, options.quick
         self.seconds_max = 60 * options.minutes
@@ -135,6 +136,8 @@ def work_and_clean_up(options, driftless):
     tools = machine.build_c_tools(OUT / "bin")
     if "often" in options.cases:
         machine.build_examples(tools)
+    if any(CASES[name].group in ("shim", "calls") for name in options.cases):
+        machine.build_shim(tools)
     work = Path(tempfile.mkdtemp(prefix="driftless-bench-"))
     try:
         mount_tmpfs(work / "mem")

@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import following
+import shims
 from crew import CrewLatency, CrewLinks, Mark
 from peers import DRIFTLESS, FLOOR, LINE, RSYNC, TOOLS
 from places import open_place, run
@@ -305,7 +306,7 @@ def run_from_mark(scene, tool, src, wanted_bytes, act):
 
 KINDS = {kind.__name__: kind for kind in (
     first_copy, far_first, no_change, within, mixed, delayed_first, delayed_same, changed, sums, often, memory,
-    movers_killed, *following.KINDS)}
+    movers_killed, *following.KINDS, *shims.KINDS)}
 CREWS = {"crew-links": CrewLinks, "crew-latency": CrewLatency}
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from peers import DRIFTLESS, FLOOR, MOVERS, RSYNC, RSYNC_FAR
+from peers import BARE, DRIFTLESS, FLOOR, MOVERS, RSYNC, RSYNC_FAR
 
 INTRO = """# Benchmark
 
@@ -53,6 +53,16 @@ GROUPS = {
         "size. lsyncd, which batches changes for rsync, does not wait until they are durable. In cycles, both are "
         "btrfs in memory, and rsync --delete compares the same trees after the same changes, timed with a sync; what btrfs itself needs to "
         "tell what differs (`btrfs send --no-data`) is part of each cycle, and stands beside it."),
+    "shim": Group(
+        "Programs under the shim", "under the shim",
+        "What `libdriftless_shim.so` costs the programs that it is loaded into, with an agent (`driftless watch`) that hears all they "
+        "announce, on a tmpfs. The script is `bench/tools/append.sh`: 2,000 lines, each appended by a `/bin/echo` of its own. "
+        "The project is that of `bench/project.py`: 120 files in C. An empty library shows what the loader takes for any.", BARE),
+    "calls": Group(
+        "Calls under the shim", "under the shim",
+        "What a call takes more in a program in C into which the library is loaded than the same as a plain system call, which no "
+        "library stands in the place of, in one process and in turn (`bench/tools/calls.c`): medians of wall time. What is announced "
+        "is heard by an agent. Without the library the same shows what such a measurement is good for."),
     "ssh": Group(
         "Over ssh", "over ssh",
         "The real tree and one file of 4 GiB, from a tmpfs to another or to xfs in memory; one of the "
@@ -123,6 +133,9 @@ HOW = """## How it is measured
   with a sync at its end. The processor time in an hour is that of a minute, begun when the mirror had come to rest, times
   sixty. In the churn of ten minutes, 300 files a second anywhere in the tree are appended to, made, renamed, removed or
   given another mode. Replicas are compared with their sources at the end.
+- **The shim** is measured in turn with and without, in rounds of both, while the agent runs; that it has heard as much as was written,
+  that nothing was dropped and no gap was counted is checked at the end. Closes come in bursts with pauses, since an agent hears
+  20,000 messages a second of one user, and one each 5 ms, when it has nothing to do but to wait for the next one.
 - **The mixed tree** may take as long as its large files at the rate of one large file, plus its small files alone.
 """
 

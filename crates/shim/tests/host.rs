@@ -10,6 +10,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Instant, SystemTime};
 
@@ -218,6 +219,53 @@ fn a_spool_that_is_full_or_gone_makes_gaps() {
     fs::write(agent.at("spool"), "").expect("something else");
     agent.run("dash", "echo x >n");
     assert_eq!(agent.gaps(), 5);
+}
+
+/// A file system in memory with room for some records, in the place of the spool.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn over(folder: PathBuf) -> SmallDisk {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=16k,mode=1733", "spool"]);
+        let output = mount.arg(&folder).output().expect("it starts");
+        assert!(output.status.success(), "{output:?}");
+        SmallDisk(folder)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _it_may_be_gone = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// How many whole records a spool has; something may follow them.
+fn records(bytes: &[u8]) -> u64 {
+    let (mut count, mut rest) = (0, bytes);
+    while let Some((length, after)) = rest.split_first_chunk::<2>() {
+        let length = usize::from(u16::from_ne_bytes(*length));
+        let Some(next) = after.get(length..) else {
+            break;
+        };
+        (count, rest) = (count + 1, next);
+    }
+    count
+}
+
+#[test]
+fn on_a_full_disk_each_message_is_a_record_or_a_gap() {
+    let agent = Agent::without();
+    let disk = SmallDisk::over(agent.at("spool"));
+    let script = "i=0; while [ $i -lt 1000 ]; do : >n$i || exit 1; i=$((i+1)); done; ls | wc -l";
+    let output = agent.run("dash", script);
+    assert_eq!(output.stdout, b"1004\n");
+    let bytes = fs::read(agent.own_spool()).expect("the spool");
+    assert_eq!(bytes.len(), 16 << 10, "it is full");
+    let records = records(&bytes);
+    assert!((101..500).contains(&records), "{records}");
+    assert_eq!(records + agent.gaps(), 1000);
+    drop(disk);
 }
 
 #[test]

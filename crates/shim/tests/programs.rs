@@ -6,9 +6,10 @@ mod common;
 use common::{Agent, compiled, set};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// The shell, what it is told, and what is announced of it, with stars for any part of a name.
 const ROWS: &[(&str, &str, &[&str])] = &[
@@ -58,6 +59,18 @@ const ROWS: &[(&str, &str, &[&str])] = &[
     ),
     ("tcsh", "cat f >! n", &["w n"]),
     ("tcsh", "exec cat f >n", &["w n"]),
+    ("tcsh", "cat >n <<E\nx\nE\n", &["w n"]),
+    ("tcsh", "(cat f; exec cat d/g) >>n", &["w n"]),
+    (
+        "ksh",
+        "(exec cat f) >>n; (exec >m; print x)",
+        &["w n", "w m"],
+    ),
+    (
+        "dash",
+        "(exec >n; echo x; (exec >>m; echo y))",
+        &["w n", "w m"],
+    ),
     ("dash", "cp f n", &["w n"]),
     ("dash", "cp -p f n", &["w n", "m n"]),
     ("dash", "cp -r d n", &["c n", "w n/g"]),
@@ -73,6 +86,36 @@ const ROWS: &[(&str, &str, &[&str])] = &[
     ),
     ("dash", "ln f n; ln -s f m", &["c n", "c m"]),
     ("dash", "ln -sf d l; ln -sfn f l", &["c Cu*", "r Cu* l"]),
+    (
+        "dash",
+        "ln -sf e m; ln -sf f l; ln -sf f l",
+        &["c m", "c Cu*", "r Cu* l"],
+    ),
+    (
+        "dash",
+        "tar cf t f d; mkdir o; tar xf t -C o",
+        &[
+            "w t", "c o", "w o/f", "m o/f", "c o/d", "m o/d", "w o/d/g", "m o/d/g",
+        ],
+    ),
+    (
+        "dash",
+        "rsync -a f d/g n/",
+        &[
+            "c n",
+            "w n/.f.*",
+            "m n/.f.*",
+            "r n/.f.* n/f",
+            "w n/.g.*",
+            "m n/.g.*",
+            "r n/.g.* n/g",
+        ],
+    ),
+    (
+        "dash",
+        "rsync -a --inplace d/ e; rsync -a --delete e/ d --exclude=g --delete-excluded",
+        &["w e/g", "m e/g", "d d/g"],
+    ),
     (
         "dash",
         "ln -sf e l; ln -sf g l",
@@ -240,7 +283,8 @@ fn is_covered(path: &Path, names: &BTreeSet<PathBuf>, moved: &BTreeSet<PathBuf>)
     names.contains(path) || path.ancestors().any(|above| moved.contains(above))
 }
 
-/// Runs a script and says what it has changed that was not announced.
+/// Runs a script and says what it has changed that was not announced, and what was announced that
+/// is as it was.
 fn missed(prepared: &str, script: &str) -> Vec<PathBuf> {
     let mut agent = Agent::new();
     let tree = agent.tree();
@@ -268,10 +312,15 @@ fn missed(prepared: &str, script: &str) -> Vec<PathBuf> {
         .filter(|path| before.get(*path) != after.get(*path));
     let changed: Vec<&PathBuf> = changed.collect();
     assert!(changed.len() > 1, "{script} changes little: {changed:?}");
+    let is_as_before = |path: &&PathBuf| before.get(*path) == after.get(*path);
+    let idle = names
+        .iter()
+        .filter(|path| before.contains_key(*path))
+        .filter(is_as_before);
     let missed = changed
         .into_iter()
         .filter(|path| !is_covered(path, &names, &moved));
-    missed.cloned().collect()
+    missed.chain(idle).cloned().collect()
 }
 
 #[test]
@@ -322,19 +371,33 @@ fn programs_of_other_languages_are_seen() {
 }
 
 #[test]
-fn a_static_program_is_not_seen() {
+fn programs_that_call_the_kernel_by_themselves_are_not_seen() {
+    for words in [&["-DRAW"][..], &["-static"]] {
+        let mut agent = Agent::new();
+        let mut command = agent.command(compiled("writer", words));
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn().expect("it starts");
+        let mut stdin = child.stdin.take().expect("its input");
+        stdin.write_all(b"n 3\n").expect("say it");
+        drop(stdin);
+        assert!(child.wait().expect("its end").success());
+        assert!(agent.tree().join("n.1").exists());
+        assert_eq!(agent.announced_set(), set(&[]));
+    }
+}
+
+#[test]
+fn a_program_of_several_threads_is_seen() {
     let mut agent = Agent::new();
-    let program = compiled("host", &["-static"]);
-    assert!(
-        agent
-            .command(program)
-            .arg("write")
-            .status()
-            .expect("starts")
-            .success()
+    let program = compiled("openmp", &["-fopenmp"]);
+    assert!(agent.command(program).status().expect("starts").success());
+    let mut expected: BTreeSet<String> = (0..16).map(|number| format!("w n{number}")).collect();
+    expected.insert("w all".into());
+    assert_eq!(agent.announced_set(), expected);
+    assert_eq!(
+        fs::read(agent.tree().join("all")).expect("a file"),
+        [b'x'; 16]
     );
-    assert!(agent.tree().join("n").exists());
-    assert_eq!(agent.announced_set(), set(&[]));
 }
 
 #[test]
