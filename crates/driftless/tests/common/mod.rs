@@ -22,6 +22,7 @@ pub mod relayed;
 pub mod sr3;
 pub mod victim;
 pub mod world;
+pub mod writer;
 
 use driftless_testkit::{
     Driftless, FsKind, Options, Outcome, Profile, Scratch, Snapshot, assert_equal, attrs, escape,
