@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from figures import NoMore, Share
+from figures import NoLess, NoMore, Share
 from peers import (
-    BARE, COPYING_PEERS, DRIFTLESS, EMPTY, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, LSYNCD, LSYNCD_SLOW, MIRROR, OFTEN, ONE_SYNC, PACES, REPEATING_PEERS,
-    RSYNC, RSYNC_DELETE, RSYNC_FAR, SEND, SHIM, SUM, TAR_FAR, UNSYNCED, VERIFIED, VERIFY)
+    BARE, BURSTS, CHAIN, COPYING_PEERS, DRIFTLESS, EMPTY, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, LSYNCD, LSYNCD_SLOW, MIRROR, OFTEN,
+    ONE_SYNC, REPEATING_PEERS, RSYNC, RSYNC_DELETE, RSYNC_FAR, SEND, SHIM, SR3, SUM, TAR_FAR, UNSYNCED, VERIFIED, VERIFY)
 from targets import Ahead, AtMost, Delayed, Faster, Growth, LineBound, MixedBound, OnTheWire, Peak, PerCall, Within
 
 
@@ -222,14 +222,24 @@ def shims():
         "shim-script", "shim", "a script that appends a line at a time, spawning a process each", "script", "", "tmpfs", three, rounds=12,
         budget_seconds=120, targets=(AtMost(BARE, 1.15),))
     yield Case(
-        "shim-make", "shim", "`make -j2` of a project in C", "make", "", "tmpfs", three, rounds=12, budget_seconds=150,
+        "shim-make", "shim", "`make -j2` of a project in C", "make", "", "tmpfs", three, rounds=9, budget_seconds=150,
         targets=(AtMost(BARE, 1.03),))
     yield Case(
-        "shim-close", "calls", "files that are made, written and closed", "closes", "", "tmpfs", (SHIM, BARE), rounds=6,
-        budget_seconds=110, targets=tuple(NoMore("close", 3, part) for part in PACES))
+        "shim-close", "calls", "files that are made, written and closed", "closes", "", "tmpfs", (SHIM, BARE), rounds=5,
+        budget_seconds=90, targets=tuple(NoMore("close", 3, part) for part in BURSTS))
     yield Case(
-        "shim-read", "calls", "a file that is opened and closed for reading", "reads", "", "tmpfs", (SHIM, BARE), rounds=7,
+        "shim-read", "calls", "a file that is opened and closed for reading", "reads", "", "tmpfs", (SHIM, BARE), rounds=5,
         budget_seconds=60, targets=(NoMore("read_open", 60), NoMore("read_close", 60)))
+
+
+def announcements():
+    """What programs write is announced through a broker, and a mirror that hears of nothing else follows."""
+    yield Case(
+        "announced", "announced", "100 new files a second", "announced", "", "pair-disk", (CHAIN, SR3), rate=100,
+        targets=(NoMore("missing", 0), NoMore("p50", 50), NoMore("p99", 500)))
+    yield Case(
+        "announced-rate", "announced", "5,500 new files a second", "announced_rate", "", "tmpfs", (CHAIN,), rate=5_500,
+        targets=(NoMore("missing", 0), NoLess("arrivals", 5_000)))
 
 
 # In an order in which cases that share a tree follow each other.
@@ -237,7 +247,7 @@ CASES = {
     case.name: case
     for case in (
         *(case for case in first_copies() if case.tree == "real"), *unsynced_copies(), *repeated_copies(),
-        *often(), *mirrors(), *shims(), *remote_trees(), *slow_requests(), *large_files(), *remote_files(), *movers(), *sums(), *verifications(),
+        *often(), *mirrors(), *shims(), *announcements(), *remote_trees(), *slow_requests(), *large_files(), *remote_files(), *movers(), *sums(), *verifications(),
         *(case for case in first_copies() if case.tree == "generated"), *memory(),
     )
 }

@@ -26,7 +26,7 @@ CREW_LATENCY_US = 5_000
 JOBS_TOTAL = 96
 PROGRAMS = Path("/usr/lib/rabbitmq/bin")  # Debian's own; those in /usr/sbin change the user first
 BROKER_SECONDS_MAX = 120
-USER, PASSWORD, VHOST = "bench", "no secret", "bench"
+USER, PASSWORD, VHOST = "bench", "no-secret", "bench"
 QUIET = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
 
 BROKER = """\

@@ -5,7 +5,7 @@ from statistics import median
 
 import stats
 from peers import TOOLS
-from targets import verdict
+from targets import Verdict, verdict
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ FIGURES = {
     "durable_p99": Figure("lag p99 until durable, by its status", "ms", 1000),
     "missing": Figure("files that did not arrive"),
     "rate": Figure("files a second"),
+    "arrivals": Figure("files a second that arrived"),
     "processor": Figure("processor time", "% of one", 100),
     "seconds": Figure("time", "s"),
     "seen": Figure("time until it is seen", "s"),
@@ -71,6 +72,22 @@ class NoMore:
         form = ("{:.3g}" if shown is None or shown < 100 else "{:.0f}") + f" {figure.unit}".rstrip()
         text = f"{told(self.key, self.part)} ≤ {self.limit:g} {figure.unit}".rstrip()
         return verdict(text, shown, self.limit or TINY, form)
+
+
+@dataclass(frozen=True)
+class NoLess:
+    """A figure is at least so much, in its own unit."""
+
+    key: str
+    limit: float
+
+    def judge(self, result):
+        figure, measured = FIGURES[self.key], median_of(result, stats.contender(result), self.key)
+        text = f"{told(self.key)} ≥ {self.limit:g} {figure.unit}".rstrip()
+        if not measured:
+            return verdict(text, None, 1, "")
+        shown = measured * figure.factor
+        return Verdict(text, f"{shown:.0f} {figure.unit}".rstrip(), self.limit / shown)
 
 
 @dataclass(frozen=True)

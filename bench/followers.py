@@ -25,6 +25,8 @@ sync {{ default.rsync, source = "{source}", target = "{replica}", delay = {delay
 class Follower:
     """A program that runs until it is ended; its files are in `folder`."""
 
+    end_seconds_max = END_SECONDS_MAX
+
     def __init__(self, folder):
         self.folder, self.process = folder, None
         shutil.rmtree(folder, ignore_errors=True)
@@ -52,7 +54,7 @@ class Follower:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(END_SECONDS_MAX)
+                self.process.wait(self.end_seconds_max)
             except subprocess.TimeoutExpired:
                 pass
         try:
@@ -83,12 +85,12 @@ class Follower:
 
 
 class Mirror(Follower):
-    """`driftless mirror run` of a job with these further lines."""
+    """`driftless mirror run` of a job with these further lines; `before` goes before its commands."""
 
-    def __init__(self, bench, trees, keys):
+    def __init__(self, bench, trees, keys, before=()):
         folder = bench.work / "mirror"
         super().__init__(folder)
-        self.words = ["env", f"XDG_STATE_HOME={folder}", bench.driftless, "mirror"]
+        self.words = [*before, "env", f"XDG_STATE_HOME={folder}", bench.driftless, "mirror"]
         self.job = folder / "job.toml"
         source, replica = trees
         self.job.write_text(f'name = "bench"\nsource = "{source}"\nreplica = "{replica}"\ndelete = true\n{keys}')
@@ -136,12 +138,13 @@ class Mirror(Follower):
 
 
 class Agent(Follower):
-    """`driftless watch` of some trees, which hears what is announced below them; `keys` are further lines."""
+    """`driftless watch` of some trees, which hears what is announced below them; `keys` are further lines, `before` goes before its
+    commands."""
 
-    def __init__(self, bench, trees, keys=""):
+    def __init__(self, bench, trees, keys="", before=()):
         folder = bench.work / "agent"
         super().__init__(folder)
-        self.words = ["env", f"XDG_STATE_HOME={folder}", f"DRIFTLESS_RUNTIME_DIR={folder}", bench.driftless, "watch"]
+        self.words = [*before, "env", f"XDG_STATE_HOME={folder}", f"DRIFTLESS_RUNTIME_DIR={folder}", bench.driftless, "watch"]
         self.config, self.map, self.gaps = folder / "node.toml", folder / "shim.map", 0
         listed = ", ".join(f'"{tree}"' for tree in trees)
         self.config.write_text(f'trees = [{listed}]\n{keys}[shim]\nmap = "{self.map}"\nspool = "{folder}/spool"\n')
@@ -166,6 +169,11 @@ class Agent(Follower):
     def wait_until_ready(self):
         """Until it listens."""
         self.gaps = gaps_of(self._wait(lambda status: status["is_running"], "does not answer"))
+
+    def wait_until_announced(self):
+        """Until its broker has confirmed all that it has heard."""
+        self._wait(lambda status: status["publisher"]["waiting"] == 0 and not status["publisher"]["away"], "has announced too little")
+        self.gaps = gaps_of(self.status())
 
     def check_heard(self, messages):
         """Stops the case if not so many messages at least were heard, or if something was missed."""

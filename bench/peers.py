@@ -18,11 +18,12 @@ OFTEN = "driftless-open"
 MIRROR = "mirror"
 ONE_SYNC = "one-sync"
 SHIM, EMPTY, BARE = "shim", "shim-empty", "shim-none"
+CHAIN, SR3 = "agent-broker-mirror", "sr3"
 LSYNCD, LSYNCD_SLOW = "lsyncd", "lsyncd-15"
 RSYNC_DELETE = "rsync-delete"
 SEND = "btrfs-send"
 MOVERS = ("movers-1", "movers-2", "movers-3")
-FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR, OFTEN, MIRROR, SHIM, *MOVERS)
+FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR, OFTEN, MIRROR, SHIM, CHAIN, *MOVERS)
 RSYNC = "rsync-aHAX"
 RSYNC_FAR = "rsync-ssh"
 TAR_FAR = "tar-ssh"
@@ -35,14 +36,16 @@ SHARED = (
 
 @dataclass(frozen=True)
 class Pace:
-    """How closes follow each other: so many, and a pause. None is faster than an agent hears one user for long."""
+    """How files are opened, and closes follow each other: so many, and a pause. None is faster than an agent hears one user for long."""
 
+    opened: str  # a word of tools/calls.c
     calls: int
     pause_us: int
     share: int  # one in so many of the calls of a case
 
 
-PACES = {"in bursts of 40": Pace(40, 10_000, 1), "one each 5 ms": Pace(1, 5_000, 20)}
+BURSTS = ("by its name", "by its whole path")
+PACES = {BURSTS[0]: Pace("named", 40, 10_000, 1), BURSTS[1]: Pace("whole", 40, 10_000, 1), "one each 5 ms": Pace("whole", 1, 5_000, 20)}
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,8 @@ TOOLS = {
     SHIM: Tool("with the shim", "LD_PRELOAD=libdriftless_shim.so COMMAND"),
     EMPTY: Tool("with an empty library", "LD_PRELOAD=bench/out/bin/empty COMMAND"),
     BARE: Tool("without", "COMMAND"),
+    CHAIN: Tool("shim, agent, broker and mirror", "{driftless} watch {config}; {driftless} mirror run {job}"),
+    SR3: Tool("sr3 watch and subscribe", "sr3 foreground watch/post; sr3 foreground subscribe/copy"),
     "b3sum": Tool("b3sum", "find {src} -type f -print0 | xargs -0 b3sum", shell=True),
     "b3sum-1": Tool(
         "b3sum, 1 thread", "find {src} -type f -print0 | xargs -0 b3sum --num-threads 1", shell=True),

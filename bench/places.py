@@ -63,6 +63,7 @@ class Place:
         self.mount = work / "place"
         self.mount.mkdir(parents=True, exist_ok=True)
         self.dst = self.mount / "dst"
+        self.src_mount = self.mount  # where a source is made that changes
 
     def src(self, tree):
         """The path at which the tools see a source tree."""

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 
+import announcing
 import following
 import shims
 from crew import CrewLatency, CrewLinks, Mark
@@ -306,7 +307,7 @@ def run_from_mark(scene, tool, src, wanted_bytes, act):
 
 KINDS = {kind.__name__: kind for kind in (
     first_copy, far_first, no_change, within, mixed, delayed_first, delayed_same, changed, sums, often, memory,
-    movers_killed, *following.KINDS, *shims.KINDS)}
+    movers_killed, *following.KINDS, *shims.KINDS, *announcing.KINDS)}
 CREWS = {"crew-links": CrewLinks, "crew-latency": CrewLatency}
 
 

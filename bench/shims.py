@@ -86,7 +86,7 @@ def closes(scene):
         for tools in scene.rounds():
             for tool in tools:
                 for part, pace in PACES.items():
-                    took = calls(scene, tool, agent, "written", tree, wanted // pace.share // pace.calls, pace.calls, pace.pause_us)
+                    took = calls(scene, tool, agent, pace.opened, tree, wanted // pace.share // pace.calls, pace.calls, pace.pause_us)
                     figures = {"close": took["close"] - took["close_plain"], "open": took["open"] - took["open_plain"]}
                     record(scene, tool, figures | {"close_plain": took["close_plain"]}, part)
                     heard += took["calls"] if tool == SHIM else 0

@@ -36,6 +36,7 @@ class Sizes:
     appends: int = 10_000
     idle_seconds: int = 60
     churn_seconds: int = 600
+    rate_seconds: int = 20
     script_lines: int = 2_000
     make_files: int = 120
     close_calls: int = 8_000
@@ -44,7 +45,7 @@ class Sizes:
 
 QUICK = Sizes(
     20_000, 2_000, 2_000, 400, 140, 64 << 20, 10_000, 4_000, 16, 20_000, live_seconds=3, peer_seconds=3, burst_files=5_000, appends=1_000, idle_seconds=5,
-    churn_seconds=10, script_lines=200, make_files=10, close_calls=800, read_calls=40_000)
+    churn_seconds=10, rate_seconds=2, script_lines=200, make_files=10, close_calls=800, read_calls=40_000)
 
 
 def real_folders():

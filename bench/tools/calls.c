@@ -2,8 +2,9 @@
  * calls: what an open and a close take through the C library, where a preloaded library stands in their place, and as plain
  * system calls, where none does. Both take turns in one process.
  *
- *   calls written FOLDER BURSTS CALLS PAUSE_US   a file is made, one byte is written to it, and it is closed: CALLS times in a row
- *                                                in each of BURSTS bursts, with a pause between them
+ *   calls whole FOLDER BURSTS CALLS PAUSE_US     a file is opened for writing, by its whole path, one byte is written to it, and it is
+ *                                                closed: CALLS times in a row in each of BURSTS bursts, with a pause between them
+ *   calls named FOLDER BURSTS CALLS PAUSE_US     the same by its name in the working directory, which is FOLDER
  *   calls read FOLDER BURSTS CALLS PAUSE_US      CALLS descriptors of a file are opened for reading, and then closed
  *
  * Each burst is of one of the two kinds. The result is a line of JSON: the median seconds of one call, of each kind.
@@ -90,18 +91,19 @@ static double median(int plain, int act)
 
 int main(int argc, char **argv)
 {
-    if (argc != 6 || (strcmp(argv[1], "written") && strcmp(argv[1], "read"))) {
-        fprintf(stderr, "usage: calls written|read FOLDER BURSTS CALLS PAUSE_US\n");
+    if (argc != 6 || (strcmp(argv[1], "whole") && strcmp(argv[1], "named") && strcmp(argv[1], "read"))) {
+        fprintf(stderr, "usage: calls whole|named|read FOLDER BURSTS CALLS PAUSE_US\n");
         return 2;
     }
     static char paths[CALLS_MAX][PATH_BYTES];
-    int is_read = !strcmp(argv[1], "read");
+    int is_read = !strcmp(argv[1], "read"), is_named = !strcmp(argv[1], "named");
+    if (is_named && chdir(argv[2])) die(argv[2]);
     long bursts = atol(argv[3]), calls = atol(argv[4]), pause_us = atol(argv[5]);
     if (calls < 1 || calls > CALLS_MAX || bursts < 2) return 2;
     for (int plain = 0; plain < 2; plain++)
         for (int act = 0; act < ACTS; act++) samples[plain][act] = calloc(bursts * calls, sizeof(double));
     for (long i = 0; i < calls; i++) {
-        snprintf(paths[i], PATH_BYTES, "%s/f%ld", argv[2], i);
+        snprintf(paths[i], PATH_BYTES, "%s%sf%ld", is_named ? "" : argv[2], is_named ? "" : "/", i);
         close_one(1, open_one(1, paths[i], O_WRONLY | O_CREAT));
     }
     struct timespec pause = { .tv_sec = pause_us / 1000000, .tv_nsec = pause_us % 1000000 * 1000 };
