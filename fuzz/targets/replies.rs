@@ -157,6 +157,7 @@ fn replies() -> Vec<Reply> {
                 name: None,
             },
         ]),
+        Reply::Birthmark(Some(7)),
         Reply::Note(Some(b"note".to_vec())),
         Reply::Gathers {
             place: b"0001f".to_vec(),

@@ -166,6 +166,7 @@ fn is_about_roots(request: &Request) -> bool {
             | Request::Lock { .. }
             | Request::Marks { .. }
             | Request::Lineage { .. }
+            | Request::Birthmark { .. }
     )
 }
 

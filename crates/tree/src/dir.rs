@@ -96,6 +96,12 @@ pub trait Dir: Send + Sync {
     fn made_at_of(&self, _name: &CStr) -> Option<Stamp> {
         None
     }
+    /// A number by which this directory is known on whichever host it is seen, for as long as it
+    /// is there: made of its file system, its inode number and when it was made. `None` where the
+    /// file system does not tell the last.
+    fn birthmark(&self) -> Done<Option<u128>> {
+        Ok(None)
+    }
     /// Says that the subdirectory `name` will soon be entered and listed, and whether its files
     /// will be looked at then.
     fn expect(&self, _name: &CStr, _look: bool) {}

@@ -314,6 +314,7 @@ fn needs(request: &Request) -> impl Iterator<Item = Handle> + use<> {
         R::MakeWritable { dir }
         | R::SyncAll { dir }
         | R::Lineage { dir }
+        | R::Birthmark { dir }
         | R::Hold { dir, .. }
         | R::Lock { dir, .. } => (Some(*dir), None),
         R::Rename { dir, .. } | R::Displace { dir, .. } | R::RemoveLeftover { dir, .. } => {

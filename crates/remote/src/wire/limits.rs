@@ -236,6 +236,7 @@ fn deed(request: &Request) -> Deed<'_> {
         | R::DropCached { .. }
         | R::CountTree { .. }
         | R::Marks { .. }
+        | R::Birthmark { .. }
         | R::Lineage { .. } => Deed::Reads,
         R::Fetch { .. }
         | R::Peek { .. }

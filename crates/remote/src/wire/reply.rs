@@ -126,6 +126,8 @@ pub enum Reply {
     Time(Stamp),
     /// Devices and inodes.
     Lineage(#[serde(deserialize_with = "at_most::<LINEAGE_MAX, _, _>")] Vec<Ancestor>),
+    /// What a directory is known by.
+    Birthmark(Option<u128>),
     /// Marks of replicas.
     Marks(#[serde(deserialize_with = "at_most::<LINEAGE_MAX, _, _>")] Vec<MarkText>),
     /// A note of progress, or the target of a link.

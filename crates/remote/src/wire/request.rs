@@ -240,6 +240,8 @@ pub enum Request {
     },
     /// What lies above a directory.
     Lineage { dir: Handle },
+    /// What a directory is known by.
+    Birthmark { dir: Handle },
     /// From now on the tree of this replica's root is changed only while its mark is that of the
     /// replica `identity` and names the run of `movers`.
     Hold {

@@ -8,7 +8,7 @@ use crate::local::LocalDir;
 use crate::local::attributes::{Attributes, Known, Setter};
 use crate::local::file::LocalFile;
 use crate::local::listing::{LocalNames, opened_again};
-use crate::local::look::{look_at, made_at, meta_again, meta_open};
+use crate::local::look::{birthmark, look_at, made_at, meta_again, meta_open};
 use crate::local::remove::{Removed, Spared, count_tree, remove_tree};
 use crate::local::xattr::Target;
 use crate::lock::{Lock, Reach};
@@ -170,6 +170,10 @@ impl Dir for LocalDir {
 
     fn made_at_of(&self, name: &CStr) -> Option<Stamp> {
         made_at(&*self.fd().ok()?, name)
+    }
+
+    fn birthmark(&self) -> Done<Option<u128>> {
+        Ok(birthmark(&*self.fd()?))
     }
 
     fn as_local(&self) -> Option<&LocalDir> {

@@ -101,6 +101,24 @@ pub fn made_at(fd: impl AsFd, name: &CStr) -> Option<Stamp> {
     )
 }
 
+/// What an open directory is known by on all hosts that see it. The number of a file system alone
+/// (statvfs(3), `f_fsid`) would not do: some make it of that of the device, and servers of network
+/// file systems tell none.
+pub fn birthmark(fd: impl AsFd) -> Option<u128> {
+    let fd = fd.as_fd();
+    // A file system that was made as an image may have no such time, and tell it.
+    let made = made_at(fd, c"").filter(|made| made.sec > 0)?;
+    let of_its = fs::fstat(fd).ok()?;
+    let file_system = fs::fstatvfs(fd).map_or(0, |told| told.f_fsid);
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&file_system.to_le_bytes());
+    hasher.update(&of_its.st_ino.to_le_bytes());
+    hasher.update(&made.sec.to_le_bytes());
+    hasher.update(&made.nsec.to_le_bytes());
+    let first = hasher.finalize().as_bytes()[..16].try_into();
+    first.ok().map(u128::from_le_bytes)
+}
+
 fn birth_of(st: &Statx) -> Option<Stamp> {
     let is_told = st.stx_mask & StatxFlags::BTIME.bits() != 0;
     is_told.then(|| stamp(st.stx_btime.tv_sec, st.stx_btime.tv_nsec))

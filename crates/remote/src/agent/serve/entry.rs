@@ -45,6 +45,7 @@ impl Server<'_> {
             R::IsKept { at } => self.is_kept(at)?,
             R::Marks { dir, above } => told(self.dir(dir)?.marks(above), Reply::Marks),
             R::Lineage { dir } => told(self.dir(dir)?.lineage(), Reply::Lineage),
+            R::Birthmark { dir } => told(self.dir(dir)?.birthmark(), Reply::Birthmark),
             other => self.on_making(other)?,
         })
     }

@@ -254,6 +254,13 @@ impl Dir for RemoteDir {
         }
     }
 
+    fn birthmark(&self) -> Done<Option<u128>> {
+        match self.call(&Request::Birthmark { dir: self.0.at })? {
+            (Reply::Birthmark(told), _) => Ok(told),
+            _ => self.confused(),
+        }
+    }
+
     fn is_mount_root(&self) -> Option<bool> {
         match &self.0.first {
             First::Known(_, is_mount_root) => *is_mount_root,
