@@ -132,7 +132,7 @@ impl Exit {
                 Exit::Locked
             }
             RunError::NoMovers(_) => Exit::NoQueue,
-            RunError::Refused(_) | RunError::Active { .. } => Exit::Refused,
+            RunError::Refused(_) | RunError::Active { .. } | RunError::Ring { .. } => Exit::Refused,
             _ => Exit::CouldNotRun,
         }
     }

@@ -80,6 +80,9 @@ pub struct Options {
     /// The replica that is meant, by the identity in its mark: where another one or none stands, nothing is
     /// made.
     pub known_replica: Option<u128>,
+    /// The tree that leads to the replica, where its mark is to say so, and a ring of mirrors is
+    /// refused: the source, or what the source is a snapshot of.
+    pub comes_from: Option<Endpoint>,
     /// A replica whose mark says that it is the active side of its job is left alone.
     pub refuses_active: bool,
     /// A file of this machine on which another process holds a lease is a problem, and is not waited

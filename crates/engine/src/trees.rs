@@ -15,4 +15,5 @@ pub mod numbers;
 pub mod overlap;
 pub mod precautions;
 pub mod replica;
+pub mod rings;
 pub mod roots;

@@ -10,6 +10,7 @@ mod index;
 mod mark;
 mod ranges;
 mod times;
+mod upstream;
 mod words;
 
 pub use compare::{
@@ -21,4 +22,5 @@ pub use index::NameIndex;
 pub use mark::{EVER, Ending, Mark, SOMEBODY, Scope, Unsettled};
 pub use ranges::{Fingerprint, Ranges, Resume};
 pub use times::{Agreement, Grain, held_back, mtimes, ripens_in};
+pub use upstream::{UPSTREAM_MAX, ring, upstream_by};
 pub use words::values;

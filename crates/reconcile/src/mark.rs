@@ -7,9 +7,10 @@
 //! since when. What was changed since then has the right size and time, and perhaps not the right
 //! content.
 //!
-//! The mark is text of at most 2 KiB, one line each: a version, an identity, a run, then what is
+//! The mark is text of at most 4 KiB, one line each: a version, an identity, a run, then what is
 //! not durable. Lines of another kind are kept as they are: later versions have more to say.
 
+use crate::upstream::UPSTREAM_MAX;
 use driftless_model::Stamp;
 
 const VERSION: &str = "driftless mark 1";
@@ -80,6 +81,9 @@ pub struct Mark {
     /// Since when the replica is the active side of its job, in seconds since 1970: people work on
     /// it, and no mirror may. Not if it follows its source.
     pub active: Option<i64>,
+    /// The trees that lead to it, the nearest first, where a mirror fills it: at most
+    /// [`UPSTREAM_MAX`].
+    pub upstream: Vec<u128>,
     /// What may not be durable.
     pub unsettled: Vec<Unsettled>,
     /// Lines that are not understood.
@@ -134,6 +138,7 @@ impl Mark {
             run: 0,
             movers: None,
             active: None,
+            upstream: Vec::new(),
             unsettled: Vec::new(),
             other: Vec::new(),
         }
@@ -147,6 +152,10 @@ impl Mark {
         );
         text.extend(self.movers.map(|run| format!("movers {run:032x}\n")));
         text.extend(self.active.map(|since| format!("active {since}\n")));
+        if !self.upstream.is_empty() {
+            let trees = self.upstream.iter().map(|tree| format!(" {tree:032x}"));
+            text.push_str(&format!("upstream{}\n", trees.collect::<String>()));
+        }
         for line in &self.unsettled {
             let word = if line.is_left { "left" } else { "since" };
             let Unsettled {
@@ -189,6 +198,7 @@ impl Mark {
             match &words[..] {
                 ["movers", run] => mark.movers = Some(u128::from_str_radix(run, 16).ok()?),
                 ["active", since] => mark.active = Some(since.parse().ok()?),
+                ["upstream", rest @ ..] => mark.upstream = upstream(rest)?,
                 [word @ ("since" | "left"), rest @ ..] => {
                     mark.unsettled.push(unsettled(*word == "left", rest)?)
                 }
@@ -252,6 +262,9 @@ impl Mark {
     pub fn take_over(&mut self, other: Mark) {
         self.movers = self.movers.or(other.movers);
         self.active = self.active.or(other.active);
+        if self.upstream.is_empty() {
+            self.upstream = other.upstream;
+        }
         other.unsettled.into_iter().for_each(|line| self.add(line));
     }
 
@@ -351,6 +364,13 @@ impl Mark {
         }
         mark
     }
+}
+
+fn upstream(words: &[&str]) -> Option<Vec<u128>> {
+    let trees = words.iter().take(UPSTREAM_MAX);
+    trees
+        .map(|word| u128::from_str_radix(word, 16).ok())
+        .collect()
 }
 
 fn unsettled(is_left: bool, words: &[&str]) -> Option<Unsettled> {

@@ -21,6 +21,7 @@ use crate::trees::error::RunError;
 use crate::trees::locks::Locks;
 use crate::trees::marks::doubt_of_basis;
 use crate::trees::replica::Replica;
+use crate::trees::rings::{Origin, refuse_ring};
 use crate::trees::roots::{Roots, open_roots};
 use driftless_lock::{Mutex, RwLock};
 use driftless_model::{Meta, Policy, RelPath, Selection, Side, Stamp, Xattrs};
@@ -50,6 +51,8 @@ pub struct Trees {
     turn: Mutex<()>,
     /// What the first run has to know of the roots.
     first: Mutex<Option<First>>,
+    /// The tree that is asked what leads to it.
+    origin: Option<Origin>,
 }
 
 /// The roots as they were found.
@@ -112,8 +115,9 @@ impl Trees {
             )),
             _ => None,
         };
+        let origin = Origin::of(options, &source);
         let ground = Ground::of(options, (source, replica));
-        Ok(Trees {
+        let trees = Trees {
             options: options.clone(),
             ground,
             threads_max,
@@ -123,7 +127,18 @@ impl Trees {
             is_lost: AtomicBool::new(false),
             turn: Mutex::default(),
             first: Mutex::new(Some(First { before, basis })),
-        })
+            origin,
+        };
+        trees.refuse_ring()?;
+        Ok(trees)
+    }
+
+    fn refuse_ring(&self) -> Result<(), RunError> {
+        let changes = self.changes();
+        match self.ground.roots.1.as_ref().zip(changes.as_deref()) {
+            Some(replica) => refuse_ring(&self.options, self.origin.as_ref(), replica),
+            None => Ok(()),
+        }
     }
 
     /// Makes what `selection` names equal, as `policy` says: a path, a directory without what is
@@ -178,16 +193,18 @@ impl Trees {
         }
     }
 
-    /// Whether the paths of both trees still lead to the directories that are open.
+    /// Whether the paths of both trees still lead to the directories that are open, and the replica
+    /// not to its own source.
     ///
     /// # Errors
-    /// One leads to another or to none, or its host is out of reach.
+    /// One leads to another or to none, or its host is out of reach; or mirrors go round in a ring.
     pub fn look_again(&self) -> Result<(), RunError> {
         let (source, replica) = &self.ground.roots;
         look_again((Side::Source, &self.options.source), source)?;
         replica.as_ref().map_or(Ok(()), |replica| {
             look_again((Side::Replica, &self.options.replica), replica)
-        })
+        })?;
+        self.refuse_ring()
     }
 
     /// The device and inode number of the source's root.

@@ -58,6 +58,8 @@ pub struct Changes {
     above: Vec<(PathBuf, Mark)>,
     begun: Mutex<Begun>,
     is_refused: AtomicBool,
+    /// The root takes no mark, so nothing is said there of what leads to it.
+    is_unmarked: AtomicBool,
     /// When the locks were looked after last.
     last_look: Mutex<Instant>,
 }
@@ -119,6 +121,7 @@ impl Changes {
             above,
             begun,
             is_refused,
+            is_unmarked: AtomicBool::new(false),
             last_look,
         })
     }
@@ -189,6 +192,34 @@ impl Changes {
     pub fn found_mark(&self) -> Option<(u128, u128)> {
         (self.name.is_none() && self.found.run != 0)
             .then_some((self.found.identity, self.found.run))
+    }
+
+    /// Which replica this is: as the mark says, or will say.
+    pub fn identity(&self) -> u128 {
+        self.found.identity
+    }
+
+    /// Has the mark say which trees lead to the replica, if it does not. Where it cannot, whoever
+    /// closes a ring is not told.
+    pub fn tell_upstream(&self, upstream: &[u128]) {
+        let is_told = match &self.begun.lock().mark {
+            Some(mark) => mark.upstream == upstream,
+            None => self.found.upstream == upstream,
+        };
+        if is_told || self.name.is_some() || self.is_unmarked.load(Relaxed) {
+            return;
+        }
+        // Why it is refused is told with the first change.
+        if self.begin(&MachineClock).is_err() {
+            return;
+        }
+        match &mut self.begun.lock().mark {
+            Some(mark) => {
+                mark.upstream = upstream.to_vec();
+                let _the_next_life_tries_again = self.root.set_mark(&mark.encode(), true);
+            }
+            None => self.is_unmarked.store(true, Relaxed),
+        }
     }
 
     /// What the mark says now, if this run has made it so.
@@ -484,6 +515,9 @@ impl Changes {
         let mut mark = self.found.settled(begun.own.as_ref(), self.now, ending);
         if begun.leaves_movers {
             mark.movers = Some(SOMEBODY);
+        }
+        if let Some(told) = &begun.mark {
+            mark.upstream.clone_from(&told.upstream);
         }
         if mark != self.found {
             let _it_says_more_than_it_must_if_that_fails = self.settle(&mut begun, &mark);

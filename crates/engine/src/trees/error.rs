@@ -29,6 +29,21 @@ pub enum RunError {
         /// Since when, in seconds since 1970.
         since: i64,
     },
+    /// The replica leads to its own source.
+    #[error(
+        "\"{path}\": mirrors would go round in a ring: the source \"{source_path}\" is itself filled from this replica, through {}; \
+        what people change on one of these trees, the others would undo. If the source is not filled by a mirror any more, \
+        driftless mirror failover of the job that filled it says so",
+        mirrors_words(*mirrors)
+    )]
+    Ring {
+        /// Path of the replica.
+        path: String,
+        /// Path of the source.
+        source_path: String,
+        /// How many mirrors lead from the one to the other.
+        mirrors: usize,
+    },
     /// A single entry, where a directory is asked for.
     #[error("\"{0}\": is no directory, and only directories are kept open")]
     NotTrees(String),
@@ -138,6 +153,14 @@ impl Unreachable {
     /// For this cause, as whatever carries the messages has it.
     pub fn new(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Unreachable {
         Unreachable(cause.into())
+    }
+}
+
+/// Through how many mirrors a tree comes from another.
+fn mirrors_words(mirrors: usize) -> String {
+    match mirrors {
+        1 => "another mirror".into(),
+        more => format!("{more} other mirrors"),
     }
 }
 

@@ -64,6 +64,8 @@ fn a_moment_that_is_to_come_is_no_moment() {
     mark.doubt_what_is_after(Stamp { sec: 50, nsec: 0 });
     assert_eq!(lines(&mark), [5, i64::MIN]);
     assert_eq!(Mark::decode(&mark.encode()), Some(mark.clone()));
+    mark.upstream = vec![u128::MAX, 7];
+    assert_eq!(Mark::decode(&mark.encode()), Some(mark.clone()));
     mark.put_back_to(Stamp { sec: 3, nsec: 0 });
     assert_eq!(lines(&mark), [3, i64::MIN]);
 }
