@@ -151,12 +151,25 @@ impl MirrorState {
         })
     }
 
-    /// Notes what the replica is from now on, together with other changes.
+    /// Notes whether all that was changed on the replica was told others.
+    ///
+    /// # Errors
+    /// It is as it was.
+    pub fn tell_all(&mut self, has_told_all: bool) -> Result<(), StateError> {
+        self.change(|transaction| {
+            let done = transaction.execute("UPDATE job SET has_told_all = ?", [has_told_all]);
+            done.map(drop)
+        })
+    }
+
+    /// Notes what the replica is from now on, together with other changes. What becomes of it then,
+    /// others are not told.
     ///
     /// # Errors
     /// All is as it was.
     pub fn take_role(&mut self, row: &RoleRow, saved: &Saved) -> Result<(), StateError> {
-        const TAKE: &str = "UPDATE job SET role = ?, role_since_ms = ?, role_to = ?";
+        const TAKE: &str = "UPDATE job SET role = ?, role_since_ms = ?, role_to = ?,
+            has_told_all = 0";
         let values = params![row.role.word(), row.since.map(millis), row.to];
         self.change(|transaction| {
             transaction.execute(TAKE, values)?;

@@ -34,6 +34,8 @@ pub struct JobRow {
     pub equal_until: Option<Duration>,
     /// What the replica is.
     pub role: RoleRow,
+    /// All that was changed on the replica was told others, and nothing is changed now.
+    pub has_told_all: bool,
 }
 
 /// What a replica is to its source.
@@ -314,7 +316,7 @@ pub(super) fn scope_word(scope: Scope) -> &'static str {
 
 pub(super) const SELECT_JOB: &str =
     "SELECT name, source, replica, mark, since_ms, paused_ms, equal_until_ms, role, role_since_ms,
-    role_to FROM job";
+    role_to, has_told_all FROM job";
 
 pub(super) fn job(row: &Row<'_>) -> Result<JobRow, StoreError> {
     Ok(JobRow {
@@ -335,6 +337,7 @@ pub(super) fn job(row: &Row<'_>) -> Result<JobRow, StoreError> {
             since: opt_time(row, 8)?,
             to: row.get(9)?,
         },
+        has_told_all: row.get(10)?,
     })
 }
 

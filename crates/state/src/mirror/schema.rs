@@ -33,7 +33,8 @@ CREATE TABLE job (
     role TEXT NOT NULL DEFAULT 'following'
         CHECK (role IN ('following', 'failing over', 'failed over', 'failing back')),
     role_since_ms INTEGER,
-    role_to TEXT
+    role_to TEXT,
+    has_told_all INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE dirty (
     path BLOB PRIMARY KEY,
@@ -116,11 +117,18 @@ CREATE UNIQUE INDEX newest_common ON common (is_newest) WHERE is_newest = 1;
 ";
 
 /// The way from each layout to the next, from layout 1 on.
-const UPGRADES: [Upgrade; 1] = [|transaction| {
-    let add = "ALTER TABLE dirty ADD COLUMN is_doubtful INTEGER NOT NULL DEFAULT 0";
-    transaction.execute_batch(add)?;
-    Ok(Kept::All)
-}];
+const UPGRADES: [Upgrade; 2] = [
+    |transaction| {
+        let add = "ALTER TABLE dirty ADD COLUMN is_doubtful INTEGER NOT NULL DEFAULT 0";
+        transaction.execute_batch(add)?;
+        Ok(Kept::All)
+    },
+    |transaction| {
+        let add = "ALTER TABLE job ADD COLUMN has_told_all INTEGER NOT NULL DEFAULT 0";
+        transaction.execute_batch(add)?;
+        Ok(Kept::All)
+    },
+];
 
 const KIND: Kind<'_> = Kind {
     file: StateFile::Mirror,
@@ -155,8 +163,8 @@ mod tests {
 
     #[test]
     fn an_older_layout_is_brought_up_to_date_by_the_keeper_and_by_nobody_else() {
-        let [first] = UPGRADES;
-        let next: [Upgrade; 2] = [first, |transaction| {
+        let [first, second] = UPGRADES;
+        let next: [Upgrade; 3] = [first, second, |transaction| {
             transaction.execute_batch("ALTER TABLE dirty ADD COLUMN remark TEXT")?;
             Ok(Kept::All)
         }];
@@ -183,8 +191,8 @@ mod tests {
                 matches!(
                     told,
                     StateError::Newer {
-                        found: 3,
-                        known: 2,
+                        found: 4,
+                        known: 3,
                         ..
                     }
                 )
@@ -200,6 +208,8 @@ mod tests {
         let (file, _) = open(&path).unwrap();
         file.execute_batch(
             "ALTER TABLE dirty DROP COLUMN is_doubtful;
+            ALTER TABLE job DROP COLUMN has_told_all;
+            INSERT INTO job (id, name, source, replica, since_ms) VALUES (0, 'a', 'b', 'c', 1);
             INSERT INTO dirty VALUES (x'61', 'entry', 1, 2, 3, 0);
             PRAGMA user_version = 1",
         )
@@ -210,5 +220,8 @@ mod tests {
         let ask = "SELECT attempts, is_doubtful FROM dirty";
         let told = file.query_row(ask, [], |row| Ok((row.get(0)?, row.get(1)?)));
         assert_eq!(told, Ok((3_i64, false)));
+        let ask = "SELECT since_ms, has_told_all FROM job";
+        let told = file.query_row(ask, [], |row| Ok((row.get(0)?, row.get(1)?)));
+        assert_eq!(told, Ok((1_i64, false)));
     }
 }

@@ -42,6 +42,7 @@ fn what_is_saved_is_read_again_after_the_end_of_the_process() {
         paused: Some(ms(9)),
         equal_until: Some(ms(77)),
         role: RoleRow::default(),
+        has_told_all: false,
     };
     assert_eq!(state.job().unwrap(), job);
     // What a killed process leaves: nothing is taken over from the log, nothing is closed.
