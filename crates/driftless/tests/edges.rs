@@ -90,7 +90,15 @@ const EDGES: [(&str, &[&str], &[&str]); 24] = [
     (
         "mirror",
         &[
-            "lock", "model", "remote", "state", "engine", "session", "detect", "settings",
+            "lock",
+            "model",
+            "remote",
+            "state",
+            "engine",
+            "session",
+            "detect",
+            "sarracenia",
+            "settings",
         ],
         &[],
     ),

@@ -56,6 +56,24 @@ fn a_configuration_becomes_a_job_and_what_is_left_out_is_told() {
 }
 
 #[test]
+fn what_a_configuration_publishes_can_be_run() {
+    let folder = scratch_folder();
+    let file = folder.path().join("hubs.conf");
+    let here = folder.path().to_str().expect("text");
+    let lines = CONFIGURATION.replace("/dst", here);
+    let post = format!("post_broker amqp://out:hidden@broker/\npost_baseUrl file:{here}/grün\n");
+    fs::write(&file, format!("{lines}{post}")).expect("a file");
+    let imported = import(&file, &["--component", "sarra"]).expect(0);
+    let job = imported.stdout_text();
+    assert!(job.contains("[publish]\nbroker = \"amqp://out@"), "{job}");
+    let written = folder.path().join("hubs.toml");
+    fs::write(&written, &job).expect("a file");
+    let mirror = Mirror::idle(folder.path(), "");
+    let check = mirror.command_of("check", &written);
+    let _said = check.env("DRIFTLESS_QUEUE_PASSWORD", "x").run().expect(0);
+}
+
+#[test]
 fn the_component_is_that_of_the_folder_unless_it_is_named() {
     let folder = scratch_folder();
     let file = folder.path().join("hubs.conf");

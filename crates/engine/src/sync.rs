@@ -35,6 +35,7 @@ pub mod root;
 pub mod run;
 pub mod spelling;
 pub mod stages;
+pub mod stood;
 pub mod stored;
 pub mod submit;
 pub mod task;

@@ -4,6 +4,7 @@
 //! both trees were equal, the replica's was. Where a name came or went, the directories above must
 //! not have been changed either: one that was renamed takes old entries to new names.
 
+use crate::gathered::Made;
 use driftless_engine::Trees;
 use driftless_model::{Action, RelPath, Stamp, escape};
 use serde::{Deserialize, Serialize};
@@ -47,17 +48,19 @@ impl Foreign {
 }
 
 /// Which of the entries that were made equal somebody else had changed.
-pub fn foreign(trees: &Trees, changed: &[(RelPath, Action)], equal_at: Duration) -> Vec<RelPath> {
+pub fn foreign(trees: &Trees, changed: &[Made], equal_at: Duration) -> Vec<RelPath> {
     let is_old = |path: &RelPath| {
         let source = trees.changed_on_source(path);
         source.is_some_and(|changed| is_before(changed.at, equal_at.saturating_sub(MARGIN)))
     };
-    let is_foreign = |(path, action): &&(RelPath, Action)| match action {
-        Action::Create | Action::Delete | Action::Replace => levels(path).all(|at| is_old(&at)),
-        Action::Content | Action::Meta | Action::Link => is_old(path),
+    let is_foreign = |made: &&Made| match made.action {
+        Action::Create | Action::Delete | Action::Replace => {
+            levels(&made.path).all(|at| is_old(&at))
+        }
+        Action::Content | Action::Meta | Action::Link => is_old(&made.path),
     };
     let found = changed.iter().take(LOOKED_AT_MAX).filter(is_foreign);
-    found.map(|(path, _)| path.clone()).collect()
+    found.map(|made| made.path.clone()).collect()
 }
 
 /// A path, and all above it.

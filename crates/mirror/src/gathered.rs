@@ -5,11 +5,11 @@ use crate::link_names::{Linked, files_of};
 use driftless_detect::snapshot::btrfs::changed_ranges;
 use driftless_engine::{Differing, Monitor, Progress};
 use driftless_lock::Mutex;
-use driftless_model::{Act, Action, Class, Meta, Problem, Receipt, RelPath, Side, Work};
+use driftless_model::{Act, Action, Class, Kind, Meta, Problem, Receipt, RelPath, Side, Work};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// Problems of one piece of work that are told apart; with more, all of it is looked at again.
 pub(crate) const PROBLEMS_MAX: usize = 10_000;
@@ -20,6 +20,17 @@ const CHANGED_BYTES_MAX: usize = 32 << 20;
 /// Names of files with several that one piece of work tells of.
 const LINKED_MAX: usize = 500_000;
 
+/// An entry of the replica that was changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// Where.
+    pub path: RelPath,
+    /// What was done to it.
+    pub action: Action,
+    /// It is, or was, a directory.
+    pub is_dir: bool,
+}
+
 /// What the engine tells of one piece of work.
 #[derive(Default)]
 pub(crate) struct Gathered {
@@ -27,8 +38,10 @@ pub(crate) struct Gathered {
     /// The snapshot that the replica was equal to, and the one that is read.
     pub(crate) between: Option<(PathBuf, PathBuf)>,
     pub(crate) problems: Mutex<Vec<Problem>>,
-    pub(crate) changed: Mutex<Vec<(RelPath, Action)>>,
+    pub(crate) changed: Mutex<Vec<Made>>,
     pub(crate) changed_bytes: AtomicUsize,
+    /// More was changed than that.
+    pub(crate) changed_more: AtomicBool,
     pub(crate) linked: Mutex<Vec<Linked>>,
 }
 
@@ -56,8 +69,8 @@ impl Gathered {
         let changed = self.changed.lock();
         // A link leads to what may have been found equal.
         let is_made = |action: &Action| !matches!(action, Action::Meta | Action::Link);
-        let made = changed.iter().filter(|(_, action)| is_made(action));
-        let made: BTreeSet<&RelPath> = made.map(|(path, _)| path).collect();
+        let made = changed.iter().filter(|made| is_made(&made.action));
+        let made: BTreeSet<&RelPath> = made.map(|made| &made.path).collect();
         works.filter(|work| !made.contains(&work.path)).collect()
     }
 
@@ -84,7 +97,13 @@ impl Monitor for Gathered {
         let bytes = receipt.path.as_bytes().len();
         let before = self.changed_bytes.fetch_add(bytes, Relaxed);
         if changed.len() < CHANGED_PATHS_MAX && before + bytes <= CHANGED_BYTES_MAX {
-            changed.push((receipt.path.clone(), receipt.action));
+            changed.push(Made {
+                path: receipt.path.clone(),
+                action: receipt.action,
+                is_dir: receipt.kind == Kind::Dir,
+            });
+        } else {
+            self.changed_more.store(true, Relaxed);
         }
     }
 

@@ -4,18 +4,20 @@
 mod chosen;
 mod closed;
 mod last_replica;
+mod onlooker;
+mod renames;
 mod snapshot;
 
 use crate::dirty::{Failed, Move, Taken};
 use crate::foreign::foreign;
 use crate::gathered::{Gathered, PROBLEMS_MAX, Silent};
+use crate::herald::News;
 use crate::link_names::{InodeId, Linked, files_of};
 use crate::worded;
 use driftless_detect::gap::{self, Found};
 use driftless_detect::snapshot::Provider;
 use driftless_engine::{
-    Bin, Counts, End, Limits, MachineClock, Options, Purged, Renamed, RunError, Sizes, Summary,
-    Trees,
+    Bin, Counts, End, Limits, MachineClock, Options, Purged, RunError, Sizes, Summary, Trees,
 };
 use driftless_lock::{Mutex, RwLock};
 use driftless_model::{
@@ -69,6 +71,8 @@ pub struct Hands {
     keeper: Option<Mutex<Box<dyn Provider>>>,
     /// Whether it does; otherwise it only opens what an earlier life has closed.
     closes: bool,
+    /// Others are told what was changed.
+    pub tells: bool,
 }
 
 /// Trees that are open, and the connections that they are reached by.
@@ -107,6 +111,8 @@ pub struct Outcome {
     pub problems: Vec<Problem>,
     /// Paths that were changed.
     pub changed: Vec<RelPath>,
+    /// The same as it is told others, where somebody is told.
+    pub news: News,
     /// Of these, what somebody else has changed on the replica.
     pub foreign: Vec<RelPath>,
     /// Names of files that have several.
@@ -193,6 +199,7 @@ impl Hands {
             open: RwLock::new(None),
             keeper: None,
             closes: false,
+            tells: false,
         }
     }
 
@@ -249,9 +256,11 @@ impl Hands {
         let mut options = self.options()?;
         options.known_replica = *self.known.lock();
         options.owner = self.owner.load(Relaxed);
-        if let Some(snapshot) = &*self.snapshot.read() {
-            options.source = snapshot.clone().into();
-        }
+        let snapshot = self.snapshot.read().clone();
+        let live = snapshot.map(|snapshot| {
+            let snapshot = snapshot.into();
+            std::mem::replace(&mut options.source, snapshot)
+        });
         self.close_replica(false)
             .map_err(|cause| RunError::Unusable {
                 path: options.replica.to_string(),
@@ -259,6 +268,7 @@ impl Hands {
             })?;
         let connections = connect(&mut options, &self.reach, Duration::ZERO)
             .map_err(|error| RunError::CutOff(error.to_string()))?;
+        options.comes_from = live.or_else(|| Some(options.source.clone()));
         let trees = Trees::open(&options, &Silent, &MachineClock)?;
         self.refuse_unwatched(&trees)?;
         self.last_replica.notice(trees.replica_id());
@@ -415,6 +425,7 @@ impl Hands {
             counts: Counts::default(),
             problems: Vec::new(),
             changed: Vec::new(),
+            news: News::default(),
             foreign: Vec::new(),
             linked: Vec::new(),
             narrowed: None,
@@ -435,12 +446,13 @@ impl Hands {
             }
             Ok(end)
         });
+        self.gather_news(&gathered, &mut outcome);
         outcome.problems = gathered.problems.into_inner();
         for problem in &mut outcome.problems {
             problem.cause = worded::for_job(&problem.cause);
         }
         let changed = gathered.changed.into_inner().into_iter();
-        outcome.changed = changed.map(|(path, _)| path).collect();
+        outcome.changed = changed.map(|made| made.path).collect();
         outcome.linked = gathered.linked.into_inner();
         match done {
             Ok(end) => outcome.end = end,
@@ -458,7 +470,7 @@ impl Hands {
         outcome: &mut Outcome,
         (gathered, stop): (&Gathered, &AtomicBool),
     ) -> Result<Ended, RunError> {
-        outcome.not_moved = Self::relocate((trees, policy), &outcome.taken.moves, stop)?;
+        self.relocate((trees, policy), outcome, stop)?;
         if !outcome.taken.paths.is_empty() {
             if let Some(end) = self.narrow(outcome, stop) {
                 return Ok(end);
@@ -520,52 +532,6 @@ impl Hands {
             Found::All => Some(Ended::Wide),
             Found::Stopped => Some(Ended::Stopped),
         }
-    }
-
-    fn relocate(
-        (trees, policy): (&Trees, &Policy),
-        moves: &[Move],
-        stop: &AtomicBool,
-    ) -> Result<Vec<Move>, RunError> {
-        let mut not_moved = Vec::new();
-        for (index, one) in moves.iter().enumerate() {
-            let goes_on = moves[index + 1..]
-                .iter()
-                .any(|later| one.to.is_within(&later.from));
-            let renamed = Renamed {
-                from: one.from.clone(),
-                to: one.to.clone(),
-                is_dir: one.is_dir,
-                goes_on,
-            };
-            let is_done = trees.relocate(&renamed, policy)?
-                || Self::make_room((trees, policy), &renamed, stop)?
-                    && trees.relocate(&renamed, policy)?;
-            if !is_done {
-                not_moved.push(one.clone());
-            }
-        }
-        Ok(not_moved)
-    }
-
-    /// Makes the directory that something was renamed into, which may be as new as the rename;
-    /// false if it was there.
-    fn make_room(
-        (trees, policy): (&Trees, &Policy),
-        renamed: &Renamed,
-        stop: &AtomicBool,
-    ) -> Result<bool, RunError> {
-        let Some((dir, _)) = renamed.to.split_last().filter(|(dir, _)| !dir.is_root()) else {
-            return Ok(false);
-        };
-        let work = model::Work {
-            path: dir,
-            scope: Scope::Entry,
-        };
-        let selection = Arc::new(Selection::of(&[work]));
-        // Its problems are told when it is looked at by itself.
-        let summary = trees.reconcile(&selection, policy, &Silent, stop)?;
-        Ok(summary.counts.changed > 0)
     }
 
     /// How the work ended, unless all of it was done.

@@ -15,6 +15,7 @@ mod quiet;
 mod read;
 mod values;
 
+pub use driftless_settings::Publish;
 pub use keys::KEYS;
 pub use quiet::{Quiet, Weekday};
 pub use read::{JOB_BYTES_MAX, parse};

@@ -6,6 +6,7 @@
 
 use crate::dirty::Lane;
 use crate::hands::{Hands, Outcome, Work};
+use crate::herald::Desk;
 use crate::message::Message;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::io;
@@ -21,6 +22,8 @@ pub(crate) const LANES: [(Lane, usize); 3] = [(Lane::Short, 1), (Lane::Long, 2),
 pub(crate) struct Equipment {
     /// What they work with.
     pub(crate) hands: Arc<Hands>,
+    /// Where it is left what has changed, to be told others.
+    pub(crate) desk: Desk,
     /// Has them give back what they are at.
     pub(crate) interrupt: Arc<AtomicBool>,
     /// Where they tell what became of it.
@@ -80,7 +83,8 @@ fn start_short(
 }
 
 impl Equipment {
-    fn tell(&self, outcome: Outcome) {
+    fn tell(&self, mut outcome: Outcome) {
+        self.desk.leave(&mut outcome);
         let _nobody_listens_at_the_end = self.outbox.send(Message::Done(Box::new(outcome)));
     }
 }

@@ -12,6 +12,7 @@ pub mod gaps;
 mod gathered;
 pub mod hands;
 mod hearing;
+pub mod herald;
 pub mod hub;
 pub mod job;
 pub mod kept;

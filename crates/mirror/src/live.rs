@@ -21,6 +21,7 @@ use crate::dirty::{Circumstance, Dirty, DirtyPaths, Lane};
 use crate::gaps::Gaps;
 use crate::hands::{Hands, Work};
 use crate::hearing::Hearing;
+use crate::herald::{Crier, Desk, Herald};
 use crate::job::Job;
 use crate::lanes::{self, Equipment, LANES};
 use crate::link_names::LinkNames;
@@ -82,6 +83,8 @@ pub struct Live {
     deletes: Deletes,
     gaps: Gaps,
     trash: Option<Trash>,
+    /// Tells others what was changed.
+    crier: Option<Crier>,
     memory: Memory,
     heard_until: Duration,
     problems: Problems,
@@ -111,6 +114,8 @@ pub struct Beginning {
     pub snapshots: Option<Snapshots>,
     /// Where alarms are told.
     pub on_problem: Option<Caller>,
+    /// Who tells others what was changed.
+    pub herald: Option<Box<dyn Herald>>,
 }
 
 /// Why a mirror does not begin.
@@ -137,11 +142,14 @@ impl Live {
     ) -> Result<(Live, Inbox), BeginError> {
         let Beginning {
             job,
-            hands,
-            memory,
+            mut hands,
+            mut memory,
             snapshots,
             on_problem,
+            herald,
         } = beginning;
+        hands.tells = herald.is_some();
+        let has_told_all = memory.begin_to_tell()?;
         let (outbox, inbox) = bounded(HEARD_WAITING_MAX);
         let (settle, began) = (job.live.settle, now());
         let deletes = Deletes::new(job.policy.delete_limit);
@@ -171,6 +179,7 @@ impl Live {
             deletes,
             gaps,
             trash: None,
+            crier: None,
             memory,
             heard_until: began,
             problems: Problems::default(),
@@ -183,22 +192,32 @@ impl Live {
             mounts: mounts::Mounts::default(),
         };
         live.look_at_mounts(began);
+        let start = |herald| Crier::start(herald, (&live.hands, &outbox), has_told_all);
+        live.crier = herald.map(start).transpose()?;
         live.start_lanes(&outbox)?;
         live.recall()?;
         live.trash = Trash::of(&live.job, &live.hands, &live.stop)?;
+        live.begin_to_follow(began, snapshots, &outbox)?;
+        Ok((live, Inbox::new(outbox)))
+    }
+
+    /// Begins with cycles of snapshots, or finds what has changed while no mirror ran.
+    fn begin_to_follow(
+        &mut self,
+        began: Duration,
+        snapshots: Option<Snapshots>,
+        outbox: &Sender<Message>,
+    ) -> Result<(), BeginError> {
         match snapshots {
-            Some(snapshots) if live.job.reads_snapshots() => {
-                live.start_cycles(snapshots, &outbox)?
-            }
+            Some(snapshots) if self.job.reads_snapshots() => self.start_cycles(snapshots, outbox),
             snapshots => {
                 if let Some(snapshots) = snapshots {
-                    live.start_beside(snapshots, &outbox)?;
+                    self.start_beside(snapshots, outbox)?;
                 }
-                live.memory.leave_snapshots(began);
-                live.catch_up(began)?;
+                self.memory.leave_snapshots(began);
+                self.catch_up(began)
             }
         }
-        Ok((live, Inbox::new(outbox)))
     }
 
     /// Goes on from what an earlier life has left.
@@ -226,9 +245,15 @@ impl Live {
         Ok(())
     }
 
+    /// Where it is left what has changed, to be told others.
+    fn desk(&self) -> Desk {
+        self.crier.as_ref().map(Crier::desk).unwrap_or_default()
+    }
+
     fn start_lanes(&mut self, outbox: &Sender<Message>) -> std::io::Result<()> {
         let equipment = Equipment {
             hands: self.hands.clone(),
+            desk: self.desk(),
             interrupt: self.interrupt.clone(),
             outbox: outbox.clone(),
         };
@@ -363,6 +388,8 @@ impl Live {
             }
             Message::Told(told) => self.take_told(now, told),
             Message::CarriedOut => self.unwritten += 1,
+            // Those who wait are looked at after each message.
+            Message::Announced => {}
             Message::Done(outcome) => self.take_outcome(now, *outcome),
             Message::Asked(asked) => self.take_question(now, asked),
         }
@@ -453,11 +480,16 @@ impl Live {
                 Err(_) => break,
             }
         }
+        let desk = self.desk();
         // The detector may wait for room for its last word.
         while self.inbox.try_recv().is_ok() {}
         drop(self.inbox);
-        if let Err(why) = self.hands.settle() {
-            tracing::warn!("{why}");
+        match self.hands.settle() {
+            Ok(()) => desk.settled(),
+            Err(why) => tracing::warn!("{why}"),
+        }
+        if self.crier.is_some_and(Crier::end) {
+            self.memory.has_told_all();
         }
         self.hands.shut();
         let _it_was_told = self.memory.save(now(), self.dirty.all(), &self.problems);

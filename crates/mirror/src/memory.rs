@@ -159,6 +159,25 @@ impl Memory {
         self.state.job().map(|job| job.equal_until)
     }
 
+    /// What is changed on the replica from now on, nobody may have been told of when this life is
+    /// cut off; says whether the life before has told everything.
+    ///
+    /// # Errors
+    /// The state cannot be read or written.
+    pub fn begin_to_tell(&mut self) -> Result<bool, StateError> {
+        let has_told = self.state.job()?.has_told_all;
+        if has_told {
+            self.state.tell_all(false)?;
+        }
+        Ok(has_told)
+    }
+
+    /// Everything that was changed on the replica was told, and nothing is changed any more.
+    pub fn has_told_all(&mut self) {
+        let done = self.state.tell_all(true);
+        self.noted(done);
+    }
+
     /// It is paused, or goes on.
     pub fn pause(&mut self, now: Duration, is_paused: bool) {
         let done = self.state.pause(is_paused.then_some(now));

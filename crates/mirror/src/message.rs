@@ -44,6 +44,8 @@ pub enum Message {
     Told(Told),
     /// The short lane has made equal what it was given, and goes on while that is written out.
     CarriedOut,
+    /// Others were told of something.
+    Announced,
     /// A piece of work is done.
     Done(Box<Outcome>),
     /// Somebody asks.

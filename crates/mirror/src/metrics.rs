@@ -77,7 +77,7 @@ const fn counter(
 }
 
 /// All numbers but the histogram.
-pub const METRICS: [Metric; 24] = [
+pub const METRICS: [Metric; 28] = [
     gauge(
         "driftless_mirror_behind_seconds",
         "Since when the oldest change waits that is not on the replica.",
@@ -140,6 +140,26 @@ pub const METRICS: [Metric; 24] = [
         "driftless_mirror_is_unsaved",
         "1 while the state cannot be written.",
         |status| flag(status.forgets.is_some()),
+    ),
+    gauge(
+        "driftless_mirror_is_mute",
+        "1 while changes cannot be announced.",
+        |status| flag(status.told.as_ref()?.away.is_some()),
+    ),
+    gauge(
+        "driftless_mirror_unannounced_changes",
+        "Changes that wait to be announced.",
+        |status| whole(status.told.as_ref()?.waiting),
+    ),
+    counter(
+        "driftless_mirror_announcements_total",
+        "Announcements that the broker has taken.",
+        |status| whole(status.told.as_ref()?.announced),
+    ),
+    counter(
+        "driftless_mirror_unwanted_announcements_total",
+        "Announcements that no queue wanted.",
+        |status| whole(status.told.as_ref()?.unheard),
     ),
     counter(
         "driftless_mirror_events_total",

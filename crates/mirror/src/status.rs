@@ -2,6 +2,7 @@
 
 use crate::dirty::reaches;
 use crate::foreign::Foreign;
+use crate::herald::ToldNow;
 use crate::job::Job;
 use driftless_engine::Counts;
 use driftless_model::{Lag, Problem, RelPath, Scope};
@@ -64,6 +65,9 @@ pub struct Status {
     /// The queue of announcements, as far as that is known.
     #[serde(default)]
     pub queue: Option<QueueNow>,
+    /// How far others were told what was changed, where they are.
+    #[serde(default)]
+    pub told: Option<ToldNow>,
     /// Events that were heard.
     pub events: u64,
     /// Lines, posts and lists that detectors could not use.

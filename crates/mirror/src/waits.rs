@@ -1,6 +1,7 @@
 //! Who waits until the replica has everything that happened before a moment.
 
 use crate::ask::Reply;
+use crate::herald::Crier;
 use std::time::Duration;
 
 /// Somebody who waits.
@@ -12,6 +13,8 @@ pub struct Wait {
     since: Duration,
     /// What was heard of until then is waited for, once all of it has been heard of.
     pub until: Option<Duration>,
+    /// How much others are to be told, once all of that is on the replica.
+    told: Option<u64>,
     deadline: Option<Duration>,
 }
 
@@ -22,8 +25,15 @@ impl Wait {
             reply,
             since: now,
             until: None,
+            told: None,
             deadline: timeout.map(|timeout| now.saturating_add(timeout)),
         }
+    }
+
+    /// Whether others have been told what was to be told when all was on the replica.
+    pub(crate) fn is_told(&mut self, crier: &Crier) -> bool {
+        let pushed = *self.told.get_or_insert_with(|| crier.pushed());
+        crier.has_told(pushed)
     }
 }
 
@@ -56,7 +66,7 @@ impl Waits {
     }
 
     /// Those who have what they waited for.
-    pub fn take_done(&mut self, is_done: impl Fn(&Wait) -> bool) -> Vec<Wait> {
+    pub fn take_done(&mut self, is_done: impl Fn(&mut Wait) -> bool) -> Vec<Wait> {
         self.0.extract_if(.., |wait| is_done(wait)).collect()
     }
 

@@ -10,6 +10,7 @@ mod kept;
 mod over;
 mod places;
 mod programs;
+mod publish;
 mod rivals;
 mod trash;
 mod waiting;
@@ -72,6 +73,7 @@ fn check(args: &JobArgs) -> Result<Exit, Failure> {
     job::refuse_long(&job.name)?;
     let warning = places::check(&job)?;
     detectors::check(&job)?;
+    publish::check(&job)?;
     programs::check(&job)?;
     let hears = match (job.is_live(), job.snapshots().is_some()) {
         (true, _) => "changes are heard of as they happen",

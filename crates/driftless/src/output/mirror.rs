@@ -131,6 +131,12 @@ fn json_of_work(status: &Status) -> serde_json::Value {
             "waiting": queue.waiting,
             "consumers": queue.consumers,
         })),
+        "told": status.told.as_ref().map(|told| serde_json::json!({
+            "announced": told.announced,
+            "waiting": told.waiting,
+            "unheard": told.unheard,
+            "away": told.away,
+        })),
         "changed": status.changed,
         "deleted": status.deleted,
         "bytes_copied": status.bytes_copied,

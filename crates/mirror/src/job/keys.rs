@@ -4,7 +4,7 @@
 use driftless_settings::Keys;
 
 /// All keys: those of a table with its name before a dot. `trash` is a key or a table.
-pub const KEYS: [&str; 78] = [
+pub const KEYS: [&str; 84] = [
     "name",
     "source",
     "replica",
@@ -51,6 +51,12 @@ pub const KEYS: [&str; 78] = [
     "announcements.subtopics",
     "announcements.queue",
     "announcements.base_url",
+    "publish.broker",
+    "publish.credentials",
+    "publish.ca",
+    "publish.exchange",
+    "publish.topic_prefix",
+    "publish.base_url",
     "keep.mode",
     "keep.owner",
     "keep.group",

@@ -12,7 +12,7 @@ use super::values::{
 };
 use super::{announcements, check, policy};
 use driftless_model::{escape, units};
-use driftless_settings::{Document, FileErrors, forms};
+use driftless_settings::{Document, FileErrors, forms, publish};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -58,6 +58,9 @@ pub fn parse(text: &str, place: &Path) -> Result<Job, FileErrors> {
 fn read(from: &mut Document, place: &Path) -> Job {
     let (name, source, replicas) = (name(from, place), source(from), replicas(from));
     let (detect, trash) = (detect(from), trash(from));
+    let several = (replicas.len() > 1).then_some("replicas");
+    let path = |value: &DeValue| forms::text(value).map(PathBuf::from);
+    let publish = publish::read(from, path, several);
     let job = Job {
         rpo: from
             .take("rpo", forms::some_time)
@@ -97,6 +100,7 @@ fn read(from: &mut Document, place: &Path) -> Job {
         list: list(from),
         lustre: lustre(from),
         announcements: announcements::read(from),
+        publish,
         limits: limits(from),
         movers: movers(from),
         reach: reach(from),

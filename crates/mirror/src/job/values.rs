@@ -3,6 +3,7 @@
 
 use super::quiet::Quiet;
 use driftless_model::Policy;
+use driftless_settings::Publish;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -53,6 +54,8 @@ pub struct Job {
     /// Which announcements of a broker are heard beside those of this host: never there without
     /// [`Detect::Announcements`].
     pub announcements: Option<Announcements>,
+    /// Where it is announced what has changed on the replicas.
+    pub publish: Option<Publish>,
     /// How hard it is worked.
     pub limits: Limits,
     /// Who carries the work out.

@@ -4,6 +4,7 @@ use super::Live;
 use crate::ask::{Answer, Ask, Asked, Troubles};
 use crate::clock::{by_clock, now};
 use crate::dirty::Lane;
+use crate::herald::Crier;
 use crate::status::Status;
 use crate::trash::Trash;
 use crate::waits::Wait;
@@ -135,9 +136,11 @@ impl Live {
         let now = now();
         let dirty = &self.dirty;
         let is_doubtful = self.doubt.is_some();
-        let is_done = |wait: &Wait| {
+        let crier = self.crier.as_ref();
+        let is_done = |wait: &mut Wait| {
             let is_equal = |until| !is_doubtful && !dirty.waits_since(until);
-            wait.until.is_some_and(is_equal)
+            // Who waits for the next site has to wait for what that one hears.
+            wait.until.is_some_and(is_equal) && crier.is_none_or(|crier| wait.is_told(crier))
         };
         let problems = self.problems.count() as u64;
         for wait in self.waits.take_done(is_done) {
@@ -196,6 +199,7 @@ impl Live {
             }
             status.cycle = Some(cycle.now());
         }
+        status.told = self.crier.as_ref().map(Crier::now);
         status.trash = self.trash.as_ref().and_then(Trash::now);
         status.forgets = self.memory.failed().map(str::to_owned);
         status.now = now;

@@ -12,6 +12,7 @@ use super::{BeginError, Live};
 use crate::clock::now;
 use crate::dirty::Circumstance;
 use crate::hands::ReplicaHere;
+use crate::herald::Crier;
 use crate::memory::Memory;
 use crate::message::Message;
 use crate::snapshots::{Made, Snapshots, Task, Told};
@@ -379,17 +380,22 @@ impl Live {
             }
             _ => false,
         };
+        let is_telling = self.crier.as_ref().is_some_and(Crier::is_telling);
+        let is_in_use = is_looked_at || is_telling;
         if let Some(cycle) = &mut self.cycle {
-            cycle.closes = is_looked_at;
+            cycle.closes = is_in_use;
         }
-        if !is_looked_at {
+        if !is_in_use {
             self.hands.shut();
         }
     }
 
-    /// Closes the replica to others when its trash was looked at and no cycle is under way.
+    /// Closes the replica to others when its trash was looked at, others were told what was changed
+    /// there, and no cycle is under way.
     pub(super) fn close_after_purge(&mut self) {
-        let is_busy = self.is_busy() || self.trash.as_ref().is_some_and(Trash::is_looking);
+        let is_busy = self.is_busy()
+            || self.trash.as_ref().is_some_and(Trash::is_looking)
+            || self.crier.as_ref().is_some_and(Crier::is_telling);
         let due = |cycle: &&mut Cycle| cycle.closes && matches!(cycle.stage, Stage::Idle);
         let Some(cycle) = self.cycle.as_mut().filter(due).filter(|_| !is_busy) else {
             return;

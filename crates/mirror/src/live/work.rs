@@ -172,10 +172,13 @@ impl Live {
 
     pub(super) fn settle(&mut self, now: Duration) {
         (self.is_unsettled, self.settled_at) = (false, now);
-        if let Err(why) = self.hands.settle() {
-            self.go_away(now, why);
-            // So that it is seen when they are back.
-            self.walk(now);
+        match self.hands.settle() {
+            Ok(()) => self.desk().settled(),
+            Err(why) => {
+                self.go_away(now, why);
+                // So that it is seen when they are back.
+                self.walk(now);
+            }
         }
     }
 

@@ -92,6 +92,10 @@ fn around(key: &str) -> String {
                 "announcements.exchange = \"x\"",
                 "announcements.queue = \"y\"",
             ],
+            ("publish", _) => vec![
+                "publish.broker = \"amqp://u@h\"",
+                "publish.exchange = \"x\"",
+            ],
             ("trash" | "max_delete" | "delete_excluded" | "delete_unlike", _) => {
                 vec!["delete = true"]
             }
@@ -189,12 +193,13 @@ fn the_page_names_every_detector_with_its_sort() {
 #[test]
 fn examples_of_the_page_are_jobs() {
     let examples = blocks("toml");
-    assert_eq!(examples.len(), 5);
+    assert_eq!(examples.len(), 6);
     let jobs: Vec<Job> = examples
         .iter()
         .map(|text| read(text).unwrap_or_else(|errors| panic!("{errors}")))
         .collect();
     assert!(jobs[0].is_live());
+    assert!(jobs.iter().any(|job| job.publish.is_some()));
     let [.., live, cycles] = &jobs[..] else {
         panic!("examples of all keys")
     };

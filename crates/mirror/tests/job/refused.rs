@@ -396,6 +396,11 @@ fn what_contradicts_itself_is_told_of_the_line_that_would_change() {
             "it is missing",
         ),
         (
+            "[publish]\nexchange = \"x\"",
+            "3:2: publish.broker: ",
+            "it is missing",
+        ),
+        (
             "detect = [\"fanotify\"]\n[live]\nsettle = \"6m\"",
             "5:10: live.settle: ",
             "6m is more than rpo, 5m",

@@ -1,7 +1,9 @@
 //! What each key becomes, and what is there without it.
 
 use super::{TREES, errors, job, read, seconds};
-use driftless_mirror::job::{Announcements, Deploy, Detect, ListFormat, Movers, Weekday, parse};
+use driftless_mirror::job::{
+    Announcements, Deploy, Detect, ListFormat, Movers, Publish, Weekday, parse,
+};
 use driftless_model::{Cache, DeleteLimit, Durability, Keep, Level, Policy};
 use std::path::Path;
 use std::time::Duration;
@@ -215,6 +217,31 @@ fn announcements_of_a_broker_have_their_table() {
         ..expected
     };
     assert_eq!(job(&format!("{must}{more}")).announcements, Some(expected));
+}
+
+#[test]
+fn what_is_published_has_a_table() {
+    let must = "[publish]\nbroker = \"amqps://u@h/v\"\nexchange = \"xs_u\"\n";
+    let expected = Publish {
+        broker: "amqps://u@h/v".into(),
+        credentials: None,
+        ca: None,
+        exchange: "xs_u".into(),
+        topic_prefix: "v03".into(),
+        base_url: None,
+    };
+    assert_eq!(job(must).publish, Some(expected.clone()));
+    let more = "credentials = \"/c\"\nca = \"/a\"\ntopic_prefix = \"v03.post\"\n\
+                base_url = \"sftp://me@h/s\"\n";
+    let expected = Publish {
+        credentials: Some("/c".into()),
+        ca: Some("/a".into()),
+        topic_prefix: "v03.post".into(),
+        base_url: Some("sftp://me@h/s".into()),
+        ..expected
+    };
+    assert_eq!(job(&format!("{must}{more}")).publish, Some(expected));
+    assert_eq!(job("").publish, None);
 }
 
 #[test]

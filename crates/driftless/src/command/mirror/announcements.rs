@@ -19,7 +19,7 @@ pub fn detector(
     source: Option<&Path>,
 ) -> Result<Box<dyn Detector>, Failure> {
     let base = base(job, from, source)?;
-    let of_queue = |error: Error| queue_failure(job, &error);
+    let of_queue = |error: Error| queue_failure((job, "announcements"), &error);
     let broker = broker(from).map_err(of_queue)?;
     let subscription = subscription(from).map_err(of_queue)?;
     let heard = Announcements::new(&broker, &subscription, base);
@@ -64,13 +64,13 @@ fn base(job: &Job, from: &job::Announcements, source: Option<&Path>) -> Result<B
     BaseUrl::parse(&url).map_err(|why| refuse(format!("base_url: {why}")))
 }
 
-/// In a job, a password is given otherwise than on the command line.
-fn queue_failure(job: &Job, error: &Error) -> Failure {
+/// In a job, a password is given otherwise than on the command line: in this table of it.
+pub fn queue_failure((job, table): (&Job, &str), error: &Error) -> Failure {
     let why = match error {
-        Error::NoPassword => "announcements.credentials: it is missing, and so is \
-                              DRIFTLESS_QUEUE_PASSWORD in the environment: there is no password \
-                              for the broker"
-            .to_owned(),
+        Error::NoPassword => format!(
+            "{table}.credentials: it is missing, and so is DRIFTLESS_QUEUE_PASSWORD in the \
+             environment: there is no password for the broker"
+        ),
         error => error.to_string(),
     };
     (Exit::of_queue(error), format!("{}: {why}", job.name))

@@ -1,6 +1,6 @@
 //! `driftless mirror run`: opens what a job names, and keeps its replicas equal until a signal comes.
 
-use super::{Failure, detectors, programs, rivals};
+use super::{Failure, detectors, programs, publish, rivals};
 use crate::args::{JobArgs, LogArgs};
 use crate::command::{job, mounts, record};
 use crate::exit::Exit;
@@ -86,11 +86,19 @@ fn begin_anew(job: &str) -> Failure {
 fn beginning(job: Job, reach: &Reach, on_problem: Option<Caller>) -> Result<Beginning, Failure> {
     let snapshots = detectors::snapshots(&job)?;
     let (hands, is_away) = hands(&job, reach)?;
+    let mut memory = job::memory(&job)?;
+    // What is noted on the replica when it is opened is this mirror's.
+    let known = memory
+        .replica()
+        .and_then(|known| Ok((known, memory.owner()?)));
+    let (replica, owner) = known.map_err(|error| record::refusal(&error))?;
+    hands.expect(replica, owner);
     if !is_away {
         refuse_replica(&job, &hands, snapshots.is_some())?;
     }
     Ok(Beginning {
-        memory: job::memory(&job)?,
+        herald: publish::herald(&job)?,
+        memory,
         job,
         hands,
         snapshots,
@@ -160,6 +168,11 @@ fn refuse_replica(job: &Job, hands: &Hands, reads_snapshots: bool) -> Result<(),
     };
     match opened {
         Err(error @ RunError::Active { .. }) => refuse(&error),
+        Err(error @ RunError::Ring { .. }) => {
+            // That says more, where it knows the other mirror.
+            rivals::refuse(job)?;
+            refuse(&error)
+        }
         Err(error @ (RunError::Same(_) | RunError::Inside { .. })) if reads_snapshots => {
             refuse(&error)
         }

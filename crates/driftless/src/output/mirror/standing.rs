@@ -2,6 +2,7 @@
 //! do next where something is wrong.
 
 use crate::units::{show_bytes, show_count, show_counted, show_entries};
+use driftless_mirror::herald::ToldNow;
 use driftless_mirror::status::{CycleNow, QueueNow, Status};
 use driftless_mirror::worded::for_job;
 use driftless_model::moment;
@@ -20,6 +21,9 @@ pub fn lines(status: &Status, named: &str) -> Vec<String> {
     }
     if let Some(queue) = status.queue.filter(|_| status.is_running()) {
         rows.push(("queue", queue_now(queue)));
+    }
+    if let Some(told) = status.told.as_ref().filter(|_| status.is_running()) {
+        rows.push(("announced", announced(told)));
     }
     rows.push(("compared", walks(status)));
     if status.is_running() {
@@ -156,7 +160,9 @@ pub fn in_the_way(status: &Status, named: &str) -> Option<String> {
         Some("these are quiet hours of the job".to_owned())
     } else {
         let problems = || (status.problems > 0).then(|| not_equal(named));
-        away.or_else(|| no_snapshot(status)).or_else(problems)
+        away.or_else(|| no_snapshot(status))
+            .or_else(problems)
+            .or_else(|| mute(status))
     }
 }
 
@@ -170,6 +176,23 @@ fn queue_now(queue: QueueNow) -> String {
             show_counted(others, "other", "others")
         ),
     }
+}
+
+fn announced(told: &ToldNow) -> String {
+    let waiting = show_counted(told.waiting, "change waits", "changes wait");
+    let mut text = format!("{}; {waiting}", show_count(told.announced));
+    if told.unheard > 0 {
+        text += &format!("; no queue wanted {}", show_count(told.unheard));
+    }
+    text
+}
+
+fn mute(status: &Status) -> Option<String> {
+    let told = status.told.as_ref()?;
+    let why = told.away.as_ref()?;
+    Some(format!(
+        "changes are not announced: {why}; it is tried again by itself"
+    ))
 }
 
 fn not_equal(job: &str) -> String {
@@ -203,6 +226,7 @@ fn wrong(status: &Status, job: &str) -> Vec<String> {
             "changes are not heard of, and only comparisons find them: {why}"
         ));
     }
+    all.extend(mute(status));
     if let Some(why) = &status.forgets {
         all.push(format!("nothing is kept for later: {why}"));
     }

@@ -1,0 +1,121 @@
+//! Where a job wants it announced what its mirror has changed.
+
+use super::{Failure, announcements, detectors};
+use crate::command::broker;
+use crate::exit::Exit;
+use driftless_announce::Publisher;
+use driftless_mirror::clock::by_clock;
+use driftless_mirror::herald::{Herald, Untold};
+use driftless_mirror::job::{Job, Publish};
+use driftless_model::{Stamp, escape};
+use driftless_queue::{Error, Exchange};
+use driftless_sarracenia::{Announced, BaseUrl};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Whether it can be announced; nothing is sent.
+pub fn check(job: &Job) -> Result<(), Failure> {
+    for one in job.apart() {
+        let _not_connected = herald(&one)?;
+    }
+    Ok(())
+}
+
+/// Who announces what is changed on the one replica of a job, where it wants that. Connects later.
+pub fn herald(job: &Job) -> Result<Option<Box<dyn Herald>>, Failure> {
+    let Some(to) = &job.publish else {
+        return Ok(None);
+    };
+    let of_queue = |error: Error| announcements::queue_failure((job, "publish"), &error);
+    let base = base(job, to)?;
+    let credentials = to.credentials.as_deref();
+    let broker = broker::of(&to.broker, credentials, to.ca.as_deref()).map_err(of_queue)?;
+    let exchange = Exchange::new(&to.exchange).map_err(of_queue)?;
+    let publisher = Publisher::new(&broker, &exchange, &to.topic_prefix, base);
+    Ok(Some(Box::new(ByBroker(publisher))))
+}
+
+/// What messages call the replica.
+fn base(job: &Job, to: &Publish) -> Result<BaseUrl, Failure> {
+    let refuse = |why: String| (Exit::Usage, format!("{}: publish.{why}", job.name));
+    let url = match (&to.base_url, detectors::own_path(job, &job.replicas[0])?) {
+        (Some(url), _) => url.clone(),
+        (None, Some(replica)) => {
+            let replica = real(&replica);
+            let text = replica.to_str().ok_or_else(|| {
+                let shown = escape(replica.as_os_str().as_bytes());
+                refuse(format!(
+                    "base_url: it is missing: the path of the replica is no text (\"{shown}\")"
+                ))
+            })?;
+            format!("file:{text}")
+        }
+        (None, None) => {
+            let replica = escape(job.replicas[0].as_bytes());
+            let is_alone = job.own_name() == job.name;
+            let hint = match is_alone {
+                true => "",
+                false => ", and one of several cannot have one: give it a job of its own",
+            };
+            return Err(refuse(format!(
+                "base_url: it is missing: the replica {replica} is on another host, and messages need a name for it{hint}"
+            )));
+        }
+    };
+    BaseUrl::parse(&url).map_err(|why| refuse(format!("base_url: {why}")))
+}
+
+/// A path of this host without symbolic links, whether or not the last name is there already.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it is only found out where the replica is"
+)]
+fn real(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let in_its_place = || {
+        let parent = std::fs::canonicalize(absolute.parent()?).ok()?;
+        Some(parent.join(absolute.file_name().unwrap_or(OsStr::new(""))))
+    };
+    std::fs::canonicalize(&absolute)
+        .ok()
+        .or_else(in_its_place)
+        .unwrap_or(absolute)
+}
+
+/// Tells through a broker.
+struct ByBroker(Publisher);
+
+impl Herald for ByBroker {
+    fn connect(&mut self, limit: Duration) -> Result<(), String> {
+        self.0.connect(limit).map_err(|error| error.to_string())
+    }
+
+    fn tell(&mut self, announced: &Announced, limit: Duration) -> Result<(), Untold> {
+        let told = self.0.announce(announced, stamp(by_clock()), limit);
+        told.map(drop).map_err(|error| match error {
+            Error::TooLarge { .. } | Error::Name { .. } => Untold::Never(error.to_string()),
+            error => Untold::Away(error.to_string()),
+        })
+    }
+
+    fn settle(&mut self, limit: Duration) -> Result<(), String> {
+        self.0.flush(limit).map_err(|error| error.to_string())
+    }
+
+    fn confirmed(&self) -> u64 {
+        self.0.confirmed()
+    }
+
+    fn unheard(&self) -> u64 {
+        self.0.unheard()
+    }
+}
+
+fn stamp(since: Duration) -> Stamp {
+    Stamp {
+        sec: since.as_secs().cast_signed(),
+        nsec: since.subsec_nanos(),
+    }
+}
