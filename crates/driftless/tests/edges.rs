@@ -295,7 +295,9 @@ fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
 /// Modules of the engine in layers, the lowest first; a name stands for all below it that no other
 /// layer names. What a module imports stands in its own layer or in a lower one.
 const ENGINE_LAYERS: [&[&str]; 8] = [
-    &["clock", "tally", "sample", "underway", "monitor", "options"],
+    &[
+        "clock", "tally", "sample", "underway", "monitor", "lent", "options",
+    ],
     &["trees"],
     &[
         "shared::unfinished",

@@ -8,6 +8,7 @@
 //! is to be deleted is collected and carried out at the end, behind the guard.
 
 mod clock;
+mod lent;
 mod monitor;
 mod options;
 mod sample;
@@ -20,6 +21,7 @@ mod underway;
 pub use clock::now;
 pub use clock::{Clock, MachineClock};
 pub use driftless_mover::{Carrier, Undone, Unusable};
+pub use lent::Lent;
 pub use monitor::{Differing, Monitor, Progress};
 pub use options::{Mode, MountNotes, Notes, Options, Throttle};
 pub use sample::Sample;

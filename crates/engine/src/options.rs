@@ -1,5 +1,6 @@
 //! What a user asks of a run.
 
+use crate::lent::Lent;
 use crate::sample::Sample;
 use driftless_model::{Level, Policy, RelPath, Selection};
 use driftless_mover::Carrier;
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Where a run notes what it has compared.
@@ -83,6 +85,16 @@ pub struct Options {
     /// The tree that leads to the replica, where its mark is to say so, and a ring of mirrors is
     /// refused: the source, or what the source is a snapshot of.
     pub comes_from: Option<Endpoint>,
+    /// By which number those know this run who help it change the replica, if somebody does: its
+    /// members.
+    pub members: Option<u64>,
+    /// Another process holds the replica, and this one helps it: it locks and marks nothing, and
+    /// changes something only while that process lets it.
+    pub lent: Option<Lent>,
+    /// What a member calls itself, so that no other finds its unfinished files; 0 otherwise.
+    pub own: u128,
+    /// Others change the replica at the same time.
+    pub is_among_others: Arc<AtomicBool>,
     /// A replica whose mark says that it is the active side of its job is left alone.
     pub refuses_active: bool,
     /// A file of this machine on which another process holds a lease is a problem, and is not waited
@@ -113,6 +125,11 @@ impl Options {
     /// Whether differences are what the user wants to hear of, rather than what would be done.
     pub fn compares(&self) -> bool {
         self.mode == Mode::Compare
+    }
+
+    /// Whether others may be changing the replica at the same time.
+    pub fn meets_others(&self) -> bool {
+        self.is_among_others.load(Relaxed)
     }
 
     /// How entries are compared.

@@ -1,6 +1,7 @@
 //! One run from its beginning to its end: open, lock, walk, delete, make durable, sum up.
 
 pub mod begin;
+pub mod borrowed;
 pub mod closed;
 pub mod comparisons;
 pub mod delete;
@@ -18,6 +19,7 @@ pub mod ground;
 pub mod grouped;
 pub mod hashes;
 pub mod kept;
+pub mod lending;
 pub mod links;
 pub mod listed;
 pub mod moments;

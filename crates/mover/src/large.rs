@@ -12,7 +12,8 @@ use driftless_lock::Mutex;
 use driftless_model::{Act, Fault, Level, Side, errno};
 use driftless_reconcile::{Fingerprint, Ranges, Resume};
 use driftless_tree::{
-    Copier, HASHED_BYTES, Pace, ReadFile, WriteFile, differing_pieces, stable_temp_name,
+    Copier, HASHED_BYTES, Pace, ReadFile, WriteFile, differing_pieces, own_temp_name,
+    stable_temp_name,
 };
 use std::ffi::CString;
 use std::ops::Range;
@@ -69,7 +70,10 @@ impl Large {
         opened: Opened,
         patch: Option<Patch>,
     ) -> Result<Large, Trouble> {
-        let temp = stable_temp_name(spot.name);
+        let temp = match mover.terms.own {
+            0 => stable_temp_name(spot.name),
+            own => own_temp_name(spot.name, own),
+        };
         let found = resume(spot, &opened, &temp);
         let is_found = found.is_some();
         let (replica, done) = match found {

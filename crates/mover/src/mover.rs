@@ -39,6 +39,9 @@ pub struct Terms {
     pub sync_large: bool,
     /// What was written is read back and compared.
     pub verify: Option<Level>,
+    /// What this process calls itself where others may copy the same files at the same time; 0
+    /// where none does.
+    pub own: u128,
 }
 
 /// What makes entries equal, for one thread.

@@ -30,6 +30,7 @@ impl Mover<'_> {
             sync_each: sync,
             sync_large: sync,
             verify,
+            own: self.terms.own,
         };
         let birth = if private { dir.birth() } else { None };
         // The source is what is told: its directory is not here, and is not asked.

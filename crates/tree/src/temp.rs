@@ -33,6 +33,12 @@ pub fn stable_temp_name(name: &CStr) -> CString {
     from_number(fnv1a(name.to_bytes()))
 }
 
+/// The same where several processes copy the same files at once: only the one that calls itself
+/// `own` finds the copy again.
+pub fn own_temp_name(name: &CStr, own: u128) -> CString {
+    from_number(fnv1a(name.to_bytes()) ^ own)
+}
+
 /// The name that an entry has for a moment on its way from one spelling to that of `name`. It does
 /// not have the form of an unfinished entry: what has this name is the user's own, and no run takes
 /// it for a leftover.
@@ -100,6 +106,8 @@ mod tests {
         assert!(is_temp_name(&temp_name()) && is_temp_name(&stable_temp_name(c"a")));
         assert_ne!(stable_temp_name(c"a"), stable_temp_name(c"b"));
         assert_ne!(temp_name(), temp_name());
+        assert_ne!(own_temp_name(c"a", 1), own_temp_name(c"a", 2));
+        assert!(is_temp_name(&own_temp_name(c"a", 1)));
         let between = between_name(c"a");
         assert!(
             is_between_name(&between) && !is_temp_name(&between) && between != between_name(c"b")

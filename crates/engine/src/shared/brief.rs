@@ -220,7 +220,9 @@ impl Brief {
 ///
 /// Groups are not compared: each host has some of its own, which nothing of the source may belong
 /// to.
-fn misfit(keep: &Keep, coordinator: &Rights, mover: &Rights) -> Option<String> {
+/// Why a process with these rights would make something else of a replica than one with the other
+/// ones.
+pub fn misfit(keep: &Keep, coordinator: &Rights, mover: &Rights) -> Option<String> {
     if !keep.owner && !keep.group {
         return None;
     }

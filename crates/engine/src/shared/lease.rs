@@ -233,9 +233,19 @@ impl Lease {
     /// # Errors
     /// It is not that run's.
     pub fn guard(self: &Arc<Self>, replica: &DirMutRef, brief: &Brief) -> Result<(), Over> {
-        let held = brief
-            .held()
-            .filter(|held| !held.is_hidden || replica.rights().trusted);
+        self.guard_held(replica, brief.held())
+    }
+
+    /// The same for whoever `held` the replica and lets others change it.
+    ///
+    /// # Errors
+    /// It is not that one's.
+    pub fn guard_held(
+        self: &Arc<Self>,
+        replica: &DirMutRef,
+        held: Option<Held>,
+    ) -> Result<(), Over> {
+        let held = held.filter(|held| !held.is_hidden || replica.rights().trusted);
         *self.mark.lock() = Some((replica.clone(), held));
         self.learn(|known| known.unmarked = held.is_none());
         replica.guard(Some(self.clone()));

@@ -23,7 +23,8 @@ pub fn prepare_replica(
 ) -> Result<(Option<DirMutRef>, bool, Locks), RunError> {
     refuse_other(options, &replica)?;
     let mut locks = match &replica {
-        _ if !options.applies() => Locks::default(),
+        // The lock of a replica that is lent is with the process that lends it.
+        _ if !options.applies() || options.lent.is_some() => Locks::default(),
         Replica::There(dir) => hold(options, dir, None)?,
         // Who works on a tree that it would lie in is found before it is made.
         Replica::Missing(parent, name) => hold(options, parent, Some(name))?,

@@ -1,5 +1,6 @@
 //! The end of a directory: what earlier runs left in it is removed, and its own attributes are set.
 
+use crate::clock::now;
 use crate::sync::closed::OPENED;
 use crate::sync::entry::Intent;
 use crate::sync::run::Run;
@@ -12,6 +13,9 @@ use driftless_tree::{Attributes, DirMutRef, Done, Known};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// An unfinished entry that nobody has changed for so long was left.
+const LEFT_SECONDS: i64 = 3600;
 
 /// How a directory ends.
 enum End {
@@ -198,12 +202,22 @@ impl Worker<'_> {
             return;
         };
         let leftovers = std::mem::take(&mut *visit.leftovers.lock());
+        let spares_young = self.run.options.meets_others();
         for name in leftovers {
+            // Others may be at work on it.
+            if spares_young && replica.look(&name).is_ok_and(|meta| is_young(&meta)) {
+                continue;
+            }
             visit.touch();
             let removed = replica.remove_leftover(&name);
             self.run.report_stuck(&visit.path(), removed.stuck);
         }
     }
+}
+
+/// Whether an unfinished entry was changed so short a time ago that somebody may be at work on it.
+fn is_young(meta: &Meta) -> bool {
+    meta.ctime.max(meta.mtime).sec > now().sec - LEFT_SECONDS
 }
 
 /// What the replica had at the name of a directory, if that is known.

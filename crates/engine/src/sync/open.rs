@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::monitor::Monitor;
 use crate::options::Options;
 use crate::sync::begin::{begin_root, open_basis, prepare_replica, unusable};
+use crate::sync::borrowed::Borrowed;
 use crate::sync::ending::{End, Summary, make_durable, or_cut_off, sum_up};
 use crate::sync::ground::Ground;
 use crate::sync::run::Run;
@@ -53,6 +54,8 @@ pub struct Trees {
     first: Mutex<Option<First>>,
     /// The tree that is asked what leads to it.
     origin: Option<Origin>,
+    /// Where another process holds the replica: what this one may do.
+    borrowed: Option<Borrowed>,
 }
 
 /// The roots as they were found.
@@ -96,9 +99,15 @@ impl Trees {
     ) -> Result<Trees, RunError> {
         let basis = open_basis(options)?;
         let (replica, made, locks) = prepare_replica(options, &source, replica)?;
+        let borrowed = match (&options.lent, &replica) {
+            (Some(lent), Some(replica)) => Some(Borrowed::of((options, lent), &source, replica)?),
+            _ => None,
+        };
         let changes = replica
             .as_ref()
-            .map(|root| Changes::of(options, root, None, &locks))
+            // The mark of a replica that is lent is that of whoever lends it.
+            .filter(|_| borrowed.is_none())
+            .map(|root| changes_of(options, root, &locks))
             .transpose()?;
         let takes_over = match &changes {
             Some(changes) if options.applies() => changes.take_over(clock)?,
@@ -128,6 +137,7 @@ impl Trees {
             turn: Mutex::default(),
             first: Mutex::new(Some(First { before, basis })),
             origin,
+            borrowed,
         };
         trees.refuse_ring()?;
         Ok(trees)
@@ -139,6 +149,14 @@ impl Trees {
             Some(replica) => refuse_ring(&self.options, self.origin.as_ref(), replica),
             None => Ok(()),
         }
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(crate) fn borrowed(&self) -> Option<&Borrowed> {
+        self.borrowed.as_ref()
     }
 
     /// Makes what `selection` names equal, as `policy` says: a path, a directory without what is
@@ -167,10 +185,15 @@ impl Trees {
         };
         let _turn = self.takes_turns().then(|| self.turn.lock());
         self.refuse_lost()?;
+        self.refuse_unlent()?;
         let changes = self.changes.read();
         let mut run = Run::new(&options, monitor, stop, self.ground.clone());
         run.is_few = !selection.whole;
         run.within(changes.as_ref().map(|(changes, _)| changes));
+        if let (Some(borrowed), Some(lent)) = (&self.borrowed, &options.lent) {
+            run.lease = Some(borrowed.lease().clone());
+            run.rules.suspect_since = lent.suspect_since;
+        }
         let summary = or_cut_off(self.go(&mut run, selection.clone()), &options, |end| {
             Summary::of_nothing(run.started.elapsed(), end)
         })?;
@@ -181,6 +204,7 @@ impl Trees {
         run.changes
             .as_ref()
             .map_or(Ok(()), |changes| changes.outcome())?;
+        self.refuse_unlent()?;
         Ok(summary)
     }
 
@@ -234,6 +258,13 @@ impl Trees {
         } else {
             Ok(())
         }
+    }
+
+    /// A replica that is not lent any more is left alone.
+    fn refuse_unlent(&self) -> Result<(), RunError> {
+        let borrowed = self.borrowed.as_ref();
+        let refusal = borrowed.and_then(|borrowed| borrowed.refusal(&self.options));
+        refusal.map_or(Ok(()), Err)
     }
 
     /// What a lost connection leaves may not be durable.
@@ -302,11 +333,13 @@ impl Trees {
         };
         // What earlier runs have left in doubt is compared by a run that looks at all.
         let (is_left, is_complete, is_all, is_clear) = (false, false, false, false);
+        // What others have changed, to whom it is lent, they make durable themselves.
+        let is_flushed = !done.is_lent();
         done.end(
             &self.options,
             &Ending {
                 scope: done.scope(),
-                is_flushed: true,
+                is_flushed,
                 is_left,
                 is_complete,
                 is_all,
@@ -322,7 +355,7 @@ impl Trees {
             .1
             .as_ref()
             .expect("what is changed has a root");
-        let next = Changes::of(&self.options, root, None, &self.locks)?;
+        let next = changes_of(&self.options, root, &self.locks)?;
         *changes = Some(watched(&self.options, next, monitor));
         Ok(())
     }
@@ -403,6 +436,15 @@ impl Trees {
             .as_ref()
             .is_some_and(|first| first.before.is_none())
     }
+}
+
+/// The changes of a tree that the run holds.
+fn changes_of(options: &Options, root: &DirMutRef, locks: &Locks) -> Result<Changes, RunError> {
+    let mut changes = Changes::of(options, root, None, locks)?;
+    if let Some(members) = options.members {
+        changes.set_movers(members);
+    }
+    Ok(changes)
 }
 
 fn look_again<D: Dir + ?Sized>(

@@ -284,6 +284,7 @@ impl<'r> Run<'r> {
             sync_each: durability == Durability::File || is_single,
             sync_large: durability != Durability::None || is_single,
             verify: self.options.policy.read_back,
+            own: self.options.own,
         }
     }
 

@@ -276,13 +276,14 @@ impl Worker<'_> {
     }
 
     /// Whether another mover seems to be at work on the same batch, because the coordinator took
-    /// one of the two for dead: something was made or removed on the replica meanwhile. What the
+    /// one of the two for dead, or another member of a pool at the same entries: something was made
+    /// or removed on the replica meanwhile. What the
     /// other did counts, and the rest is tried again.
     fn meets_another(&self, visit: &Visit, fault: &Fault) -> bool {
         let is_sign = fault.side == Side::Replica
             && matches!(fault.errno, errno::ENOENT | errno::EEXIST | errno::ESTALE);
         is_sign
-            && self.run.part.is_batch()
+            && (self.run.part.is_batch() || self.run.options.meets_others())
             && !self.run.stopped()
             && visit.pass() == 0
             && visit.may_meet_another()

@@ -128,8 +128,7 @@ impl Changes {
 
     /// It has movers, who know it by this number: before the first.
     pub fn set_movers(&mut self, run: u64) {
-        // Never that of nobody.
-        self.movers = Some(1 << 64 | u128::from(run));
+        self.movers = Some(movers_number(run));
     }
 
     /// By what movers know that they may change the replica; nothing where it has no mark.
@@ -142,6 +141,27 @@ impl Changes {
                 is_hidden: self.root.rights().trusted,
             })
         })
+    }
+
+    /// Lends the replica to members, who know the run by this number; durably marked before. Says
+    /// by what they know that it is lent; nothing where it takes no mark.
+    ///
+    /// # Errors
+    /// Nothing may be changed any more.
+    pub fn lend(&self, members: u64, clock: &dyn Clock) -> Result<Option<Held>, RunError> {
+        // Why it is refused is what counts.
+        let _refusal = self.begin(clock);
+        self.outcome()?;
+        let mut begun = self.begun.lock();
+        begun.leaves_movers = true;
+        self.hand_to(&mut begun, Some(movers_number(members)));
+        drop(begun);
+        Ok(self.held())
+    }
+
+    /// Whether others may still be changing what is lent to them.
+    pub fn is_lent(&self) -> bool {
+        self.begun.lock().leaves_movers
     }
 
     /// Tells movers, by the mark, that they may change nothing any more.
@@ -552,6 +572,11 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.0.before_change(None);
     }
+}
+
+/// The number of a run as the mark has it for those who help: never that of nobody.
+fn movers_number(run: u64) -> u128 {
+    1 << 64 | u128::from(run)
 }
 
 /// A moment at which nothing was changed yet that is changed from now on.

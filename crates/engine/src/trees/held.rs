@@ -1,5 +1,6 @@
 //! By what a mover knows that its run holds the replica.
 
+use crate::lent::Lent;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -16,4 +17,14 @@ pub struct Held {
     pub movers: u128,
     /// Who may not use the attributes `trusted.*` cannot see the mark (xattr(7)).
     pub is_hidden: bool,
+}
+
+impl From<&Lent> for Held {
+    fn from(lent: &Lent) -> Held {
+        Held {
+            identity: lent.identity,
+            movers: lent.members,
+            is_hidden: lent.is_hidden,
+        }
+    }
 }
