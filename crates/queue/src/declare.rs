@@ -61,7 +61,7 @@ impl Session {
             }));
         }
         if !self.has_queue(queue).await? {
-            let table = FieldTable::default();
+            let table = subscription.arguments();
             let declared = self.channel.queue_declare(queue.into(), durable(), table);
             answer(declared).await.map_err(|why| why.at(queue))?;
             self.is_queue_new = true;

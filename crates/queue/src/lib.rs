@@ -44,7 +44,7 @@ pub use publisher::Publisher;
 pub use seat::Seat;
 pub use topic_consumer::{Acknowledger, TopicConsumer, TopicDelivery};
 pub use topic_publisher::{TopicMessage, TopicPublisher};
-pub use topology::{Exchange, Subscription};
+pub use topology::{Exchange, Passing, Subscription};
 pub use url::Url;
 
 /// Longest message, in bytes; far below the broker's own limit, 16 MiB in RabbitMQ 4.

@@ -127,6 +127,17 @@ impl TopicConsumer {
         self.link.standing().is_some()
     }
 
+    /// Ends the connection, if there is one: what was handed out and not acknowledged goes back to
+    /// the queue. [`TopicConsumer::next`] makes another.
+    pub fn disconnect(&mut self) {
+        self.link.lose();
+    }
+
+    /// How many connections were lost or ended: what came by one of them comes again.
+    pub fn lost_connections(&self) -> u64 {
+        self.link.epoch().load(Ordering::SeqCst)
+    }
+
     /// What the last try to connect ended with.
     pub fn last_failure(&self) -> String {
         self.link.last_failure()

@@ -6,6 +6,8 @@
 //! may be allowed to use what he is not allowed to make.
 
 use crate::{Error, Job};
+use lapin::types::{AMQPValue, FieldTable};
+use std::time::Duration;
 
 /// Longest name of an exchange, a queue or a routing key: they travel as short strings (AMQP 0.9.1,
 /// 4.2.5.3).
@@ -38,6 +40,18 @@ pub struct Subscription {
     queue: String,
     exchange: Exchange,
     bindings: Vec<String>,
+    passing: Option<Passing>,
+}
+
+/// A queue that is of use to one process while that runs: the broker deletes it and what is in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Passing {
+    /// When nobody was subscribed for so long, the queue goes.
+    pub unused_max: Duration,
+    /// A message that was not fetched for so long goes.
+    pub age_max: Duration,
+    /// Of more messages the oldest go.
+    pub messages_max: u32,
 }
 
 impl Exchange {
@@ -77,7 +91,35 @@ impl Subscription {
             queue: queue.to_owned(),
             exchange,
             bindings: bindings.to_vec(),
+            passing: None,
         })
+    }
+
+    /// The same, of which nothing is kept for long: if the queue is not there it is made so.
+    #[must_use]
+    pub fn passing(self, passing: Passing) -> Subscription {
+        Subscription {
+            passing: Some(passing),
+            ..self
+        }
+    }
+
+    /// The arguments with which its queue is made (<https://www.rabbitmq.com/docs/ttl>,
+    /// <https://www.rabbitmq.com/docs/maxlength>).
+    pub(crate) fn arguments(&self) -> FieldTable {
+        let mut table = FieldTable::default();
+        let Some(passing) = self.passing else {
+            return table;
+        };
+        let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
+        for (name, value) in [
+            ("x-expires", millis(passing.unused_max)),
+            ("x-message-ttl", millis(passing.age_max)),
+            ("x-max-length", i64::from(passing.messages_max)),
+        ] {
+            table.insert(name.into(), AMQPValue::LongLongInt(value));
+        }
+        table
     }
 
     /// The name of the queue.
