@@ -6,7 +6,7 @@
 //! turns, so that it can be woken; a message ends a turn at once.
 
 use crate::seen::seen_of;
-use driftless_detect::{Deaf, Detector, Heard, Queue, Waker};
+use driftless_detect::{Deaf, Detector, Heard, Queue, Seen, Sharing, Waker};
 use driftless_queue::{Acknowledger, Broker, Subscription, TopicConsumer, TopicDelivery};
 use driftless_sarracenia::{BaseUrl, Headers, Message, Refused, parse};
 use std::sync::Arc;
@@ -15,10 +15,14 @@ use std::time::{Duration, Instant};
 /// Messages that are handed out before one is acknowledged. A mirror acknowledges what is durable
 /// on the replica, about every second: this bounds how many it takes in a second.
 const PREFETCH: u16 = 20_000;
+/// The same of a member of a pool: what it has taken nobody else works on.
+const PREFETCH_OF_MEMBER: u16 = 5000;
 /// Messages that are told at once.
 const MESSAGES_AT_ONCE: usize = 1000;
 /// A turn of waiting: how long somebody who wakes it may wait for it.
 const TURN: Duration = Duration::from_millis(25);
+/// How often one looks that may not hear; whoever lets it wakes it.
+const REST: Duration = Duration::from_millis(500);
 /// How long a connection may take before nothing is said to be heard.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// How old what is said of the queue may be.
@@ -50,6 +54,14 @@ pub struct Announcements {
     queue: Option<(Queue, Instant)>,
     /// Since when somebody else is subscribed to the queue, and whether that was told.
     shared: Option<(Instant, bool)>,
+    /// Others were subscribed to the queue: what one of them had and did not acknowledge may be on
+    /// the replica in part.
+    was_shared: bool,
+    /// What the mirror says of others that hear the queue.
+    sharing: Arc<Sharing>,
+    /// It helps a mirror that hears the queue as well: all that it can hear is what was handed to
+    /// it.
+    is_member: bool,
 }
 
 impl Announcements {
@@ -62,9 +74,39 @@ impl Announcements {
         subscription: &Subscription,
         base: BaseUrl,
     ) -> Result<Announcements, Deaf> {
+        Announcements::with(
+            (broker, subscription),
+            base,
+            (PREFETCH, Sharing::new(true), false),
+        )
+    }
+
+    /// The same in a pool: `sharing` says what is known of it. A member hears only while it may.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn in_pool(
+        broker: &Broker,
+        subscription: &Subscription,
+        base: BaseUrl,
+        (sharing, is_member): (Arc<Sharing>, bool),
+    ) -> Result<Announcements, Deaf> {
+        let prefetch = match is_member {
+            true => PREFETCH_OF_MEMBER,
+            false => PREFETCH,
+        };
+        let how = (prefetch, sharing, is_member);
+        Announcements::with((broker, subscription), base, how)
+    }
+
+    fn with(
+        (broker, subscription): (&Broker, &Subscription),
+        base: BaseUrl,
+        (prefetch, sharing, is_member): (u16, Arc<Sharing>, bool),
+    ) -> Result<Announcements, Deaf> {
         let place = format!("{}, queue {}", broker.url(), subscription.queue());
         let waker = Waker::new().map_err(|errno| Deaf::for_now(format!("{place}: {errno}")))?;
-        let consumer = TopicConsumer::new(broker, subscription, PREFETCH);
+        let consumer = TopicConsumer::new(broker, subscription, prefetch);
         Ok(Announcements {
             name: format!("announcements of {}", subscription.exchange().name()),
             place,
@@ -76,7 +118,27 @@ impl Announcements {
             is_queue_new: false,
             queue: None,
             shared: None,
+            was_shared: is_member,
+            sharing,
+            is_member,
         })
+    }
+
+    /// Gives back what it has not acknowledged, and says that it hears nothing.
+    fn give_back(&mut self) -> Heard {
+        if self.consumer.is_connected() {
+            self.consumer.disconnect();
+        }
+        self.first = None;
+        let queue = Queue {
+            connection: self.consumer.lost_connections(),
+            ..Queue::default()
+        };
+        self.queue = None;
+        Heard {
+            queue: Some(queue),
+            ..Heard::default()
+        }
     }
 
     /// Waits until the connection stands, in turns.
@@ -115,11 +177,14 @@ impl Announcements {
     /// so.
     fn rest(&mut self) -> Result<(Vec<TopicDelivery>, bool), Deaf> {
         let waits = self.count()?;
+        let then = self.queue;
         // The broker may have answered before it sent what it had handed out by then. What it
         // answers afterwards comes behind that.
         self.count()?;
+        // Those count that were subscribed when nothing waited.
+        self.queue = then;
         let here = self.here()?;
-        let is_all = waits == 0 && here.len() < MESSAGES_AT_ONCE;
+        let is_all = (waits == 0 || self.is_member) && here.len() < MESSAGES_AT_ONCE;
         Ok((here, is_all))
     }
 
@@ -130,6 +195,7 @@ impl Announcements {
         let queue = Queue {
             waiting: count.ready.into(),
             consumers: count.consumers.into(),
+            connection: self.consumer.lost_connections(),
         };
         self.queue = Some((queue, Instant::now()));
         self.note_consumers(count.consumers);
@@ -144,7 +210,8 @@ impl Announcements {
     /// Each message comes to one of those who are subscribed; a mirror that shares its queue by
     /// mistake hears a part.
     fn note_consumers(&mut self, consumers: u32) {
-        if consumers <= 1 {
+        self.was_shared |= consumers > 1;
+        if self.is_member || u64::from(consumers) <= 1 + self.sharing.others() {
             self.shared = None;
             return;
         }
@@ -170,7 +237,16 @@ impl Announcements {
         };
         for delivery in messages {
             match read(delivery) {
-                Ok(message) => heard.seen.extend(seen_of(&message, &self.base)),
+                Ok(message) => {
+                    let seen = seen_of(&message, &self.base).into_iter();
+                    let is_doubtful = delivery.is_redelivered && self.was_shared;
+                    // Whoever had it before may have had no time to make it durable.
+                    heard.seen.extend(seen.map(|one| Seen {
+                        is_written: one.is_written || is_doubtful,
+                        is_repeated: is_doubtful,
+                        ..one
+                    }));
+                }
                 Err(why) => {
                     tracing::warn!("{}: a message cannot be used: {why}", self.place);
                     heard.unread += 1;
@@ -193,6 +269,9 @@ impl Detector for Announcements {
     }
 
     fn hear(&mut self) -> Result<Heard, Deaf> {
+        if !self.sharing.may_hear() {
+            return Ok(self.give_back());
+        }
         self.connect()?;
         let mut here = self.here()?;
         let mut is_all = false;
@@ -211,7 +290,11 @@ impl Detector for Announcements {
     }
 
     fn wait(&mut self) -> Result<(), Deaf> {
-        while self.first.is_none() && !self.waker.was_woken() {
+        if !self.sharing.may_hear() {
+            let _it_is_looked_again_at_once = self.waker.wait(None, Some(REST));
+            return Ok(());
+        }
+        while self.first.is_none() && !self.waker.was_woken() && self.sharing.may_hear() {
             self.first = self.next(TURN)?;
             if self.is_queue_new || self.is_count_old() || !self.consumer.is_connected() {
                 break;

@@ -8,6 +8,8 @@
 mod announcements;
 mod publisher;
 mod seen;
+mod talk;
 
 pub use announcements::Announcements;
 pub use publisher::Publisher;
+pub use talk::Talk;

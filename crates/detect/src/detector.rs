@@ -11,7 +11,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, read, write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Tells of changes while they happen.
@@ -82,12 +82,52 @@ pub struct Heard {
 }
 
 /// A queue, of which others may hear a part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Queue {
     /// What waits there and was handed out to nobody.
     pub waiting: u64,
     /// How many are subscribed to it, the detector counted.
     pub consumers: u64,
+    /// How many connections to it were lost or ended: what came by them comes again, to somebody.
+    pub connection: u64,
+}
+
+/// What a mirror tells the detector of a queue that others hear as well, on its behalf.
+#[derive(Debug)]
+pub struct Sharing {
+    may_hear: AtomicBool,
+    others: AtomicU64,
+}
+
+impl Sharing {
+    /// Of a process that hears from the beginning, or only when it is told to.
+    pub fn new(may_hear: bool) -> Arc<Sharing> {
+        Arc::new(Sharing {
+            may_hear: AtomicBool::new(may_hear),
+            others: AtomicU64::new(0),
+        })
+    }
+
+    /// It may hear from now on, or hears no more, and what it has not done goes to others. True if
+    /// that was otherwise.
+    pub fn set_may_hear(&self, may_hear: bool) -> bool {
+        self.may_hear.swap(may_hear, Relaxed) != may_hear
+    }
+
+    /// Whether it may hear.
+    pub fn may_hear(&self) -> bool {
+        self.may_hear.load(Relaxed)
+    }
+
+    /// So many others are known that hear the queue.
+    pub fn set_others(&self, others: u64) {
+        self.others.store(others, Relaxed);
+    }
+
+    /// How many others are known that hear the queue.
+    pub fn others(&self) -> u64 {
+        self.others.load(Relaxed)
+    }
 }
 
 impl Heard {
@@ -113,6 +153,8 @@ pub struct Seen {
     pub is_open: bool,
     /// Bytes of a regular file when its event was read.
     pub size: u64,
+    /// It was told to another process before, which has not said that it is done, and may be at it.
+    pub is_repeated: bool,
 }
 
 impl Seen {
@@ -125,6 +167,7 @@ impl Seen {
             is_written: false,
             is_open: false,
             size: 0,
+            is_repeated: false,
         }
     }
 }

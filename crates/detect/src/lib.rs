@@ -16,5 +16,5 @@ pub mod post;
 pub mod snapshot;
 
 pub use base::Base;
-pub use detector::{Deaf, Detector, Heard, Queue, Seen, Unnamed, Waker};
+pub use detector::{Deaf, Detector, Heard, Queue, Seen, Sharing, Unnamed, Waker};
 pub use lines::LineFault;

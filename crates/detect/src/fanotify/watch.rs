@@ -441,6 +441,7 @@ impl<'a> Paths<'a> {
             is_written: mask & libc::FAN_MODIFY != 0,
             is_open: writes && mask & libc::FAN_CLOSE_WRITE == 0,
             size: file.map_or(0, |file| u64::try_from(file.st_size).unwrap_or(0)),
+            is_repeated: false,
         });
     }
 
