@@ -379,6 +379,20 @@ impl DirtyPaths {
             .filter(|(_, dirty)| dirty.is_in_quarantine())
     }
 
+    /// Takes away what has failed so often in a row.
+    pub fn take_failed(&mut self, attempts: u32) -> Vec<(RelPath, Dirty)> {
+        let has_failed = |(_, dirty): &(&RelPath, &Dirty)| dirty.attempts >= attempts;
+        let failed = self.left.iter().filter(has_failed);
+        let failed: Vec<(RelPath, Dirty)> = failed
+            .map(|(path, dirty)| (path.clone(), dirty.clone()))
+            .collect();
+        for (path, dirty) in &failed {
+            self.left.remove(path);
+            self.due.remove(path, dirty);
+        }
+        failed
+    }
+
     /// Whether something is left that has not failed yet.
     pub fn has_fresh(&self) -> bool {
         let is_fresh = |dirty: &Dirty| dirty.attempts == 0;

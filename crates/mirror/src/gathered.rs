@@ -74,6 +74,32 @@ impl Gathered {
         works.filter(|work| !made.contains(&work.path)).collect()
     }
 
+    /// What a further look at the same trees tells.
+    pub(crate) fn of_another_look(&self) -> Gathered {
+        Gathered {
+            is_of_snapshot: self.is_of_snapshot,
+            between: self.between.clone(),
+            ..Gathered::default()
+        }
+    }
+
+    /// Adds what a further look has told.
+    pub(crate) fn take_in(&self, other: &Gathered) {
+        self.problems.lock().append(&mut other.problems.lock());
+        self.linked.lock().append(&mut other.linked.lock());
+        let mut changed = self.changed.lock();
+        let room = CHANGED_PATHS_MAX.saturating_sub(changed.len());
+        let mut more = other.changed.lock();
+        let has_lost = more.len() > room || other.has_lost_changes();
+        changed.extend(more.drain(..).take(room));
+        self.changed_more.fetch_or(has_lost, Relaxed);
+    }
+
+    /// Whether more was changed than is told apart.
+    pub(crate) fn has_lost_changes(&self) -> bool {
+        self.changed_more.load(Relaxed)
+    }
+
     /// All of what was taken is a problem: why, in words.
     pub(crate) fn refuse(&self, taken: &Taken, why: &str) {
         let problem = |path: &RelPath| Problem {

@@ -1,8 +1,10 @@
 //! What a mirror does between its two trees: it opens them, keeps them open, and makes equal what
 //! it is given. When they are out of reach it says why, and opens them anew when it is asked again.
 
+mod again;
 mod chosen;
 mod closed;
+mod company;
 mod last_replica;
 mod onlooker;
 mod renames;
@@ -14,10 +16,11 @@ use crate::gathered::{Gathered, PROBLEMS_MAX, Silent};
 use crate::herald::News;
 use crate::link_names::{InodeId, Linked, files_of};
 use crate::worded;
+use company::Company;
 use driftless_detect::gap::{self, Found};
 use driftless_detect::snapshot::Provider;
 use driftless_engine::{
-    Bin, Counts, End, Limits, MachineClock, Options, Purged, RunError, Sizes, Summary, Trees,
+    Bin, Counts, End, Limits, MachineClock, Options, Purged, RunError, Sizes, Summary, Trees, now,
 };
 use driftless_lock::{Mutex, RwLock};
 use driftless_model::{
@@ -73,6 +76,8 @@ pub struct Hands {
     closes: bool,
     /// Others are told what was changed.
     pub tells: bool,
+    /// Who else changes the replica.
+    company: Company,
 }
 
 /// Trees that are open, and the connections that they are reached by.
@@ -93,12 +98,16 @@ pub struct Work {
     /// Both trees were equal then, but for what is told of: what differs although the source was not
     /// changed since was changed on the replica.
     pub equal_at: Option<Duration>,
+    /// Nobody else changed the replica when it was begun.
+    pub is_alone: bool,
 }
 
 /// What became of a piece of work.
 pub struct Outcome {
     /// What it was.
     pub taken: Taken,
+    /// Nobody else changed the replica when it was begun.
+    pub is_alone: bool,
     /// Where it was carried out, until it is written out.
     on: Option<Arc<Open>>,
     /// All of it was made equal, whether or not that could be written out.
@@ -200,6 +209,7 @@ impl Hands {
             keeper: None,
             closes: false,
             tells: false,
+            company: Company::default(),
         }
     }
 
@@ -256,6 +266,7 @@ impl Hands {
         let mut options = self.options()?;
         options.known_replica = *self.known.lock();
         options.owner = self.owner.load(Relaxed);
+        self.company.apply(&mut options)?;
         let snapshot = self.snapshot.read().clone();
         let live = snapshot.map(|snapshot| {
             let snapshot = snapshot.into();
@@ -332,6 +343,7 @@ impl Hands {
     /// Closes both trees: nothing of them is held any more when all work is over.
     pub fn close(&self) {
         *self.open.write() = None;
+        self.company.closed();
     }
 
     /// Says in the replica's mark that all is durable; waits for what is in work.
@@ -403,6 +415,7 @@ impl Hands {
             taken,
             delete_limit,
             equal_at,
+            is_alone,
         } = work;
         let policy = Policy {
             delete_limit,
@@ -419,6 +432,7 @@ impl Hands {
         };
         let mut outcome = Outcome {
             taken,
+            is_alone,
             on: None,
             was_carried_out: false,
             not_moved: Vec::new(),
@@ -433,6 +447,7 @@ impl Hands {
         };
         let done = self.opened().and_then(|open| {
             self.look_again(&open.trees, &outcome.taken)?;
+            self.lend(&open)?;
             let end = self.work((&open.trees, &policy), &mut outcome, (&gathered, stop))?;
             let mut known = self.known.lock();
             *known = known.or_else(|| open.trees.identity());
@@ -470,7 +485,13 @@ impl Hands {
         outcome: &mut Outcome,
         (gathered, stop): (&Gathered, &AtomicBool),
     ) -> Result<Ended, RunError> {
-        self.relocate((trees, policy), outcome, stop)?;
+        let began = now();
+        if self.has_company() {
+            // Another member may have made equal one of the names by now: that would be renamed.
+            outcome.not_moved = outcome.taken.moves.clone();
+        } else {
+            self.relocate((trees, policy), outcome, stop)?;
+        }
         if !outcome.taken.paths.is_empty() {
             if let Some(end) = self.narrow(outcome, stop) {
                 return Ok(end);
@@ -481,7 +502,12 @@ impl Hands {
             if let Some(end) = Self::not_done(&summary, outcome, gathered) {
                 return Ok(end);
             }
-            return Self::compare_content((trees, policy), outcome, (gathered, stop));
+            let end = Self::compare_content((trees, policy), outcome, (gathered, stop))?;
+            if end == Ended::Done && self.has_company() {
+                let (on, from) = ((trees, policy), (gathered, stop));
+                return self.look_until_equal(on, outcome, from, began);
+            }
+            return Ok(end);
         }
         Ok(Ended::Done)
     }

@@ -24,6 +24,7 @@ pub mod memory;
 pub mod message;
 pub mod metrics;
 mod pace;
+pub mod pool;
 pub mod pulse;
 pub mod recovery;
 pub mod snapshots;

@@ -10,6 +10,7 @@ mod beside;
 mod cycle;
 mod missed;
 mod mounts;
+pub(crate) mod pool;
 mod untold;
 mod work;
 
@@ -37,6 +38,7 @@ use cycle::Cycle;
 use driftless_detect::Unnamed;
 use driftless_model::{Change, Hint, RelPath, SNAPSHOTS, Scope};
 use driftless_state::StateError;
+pub use pool::Pool;
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -100,6 +102,8 @@ pub struct Live {
     looked_at: Duration,
     /// What was mounted below them then.
     mounts: mounts::Mounts,
+    /// Who else works on the replica.
+    pool: Option<Pool>,
 }
 
 /// What a life begins with.
@@ -116,6 +120,8 @@ pub struct Beginning {
     pub on_problem: Option<Caller>,
     /// Who tells others what was changed.
     pub herald: Option<Box<dyn Herald>>,
+    /// Where others may work on the replica at the same time, by which side of the pool it is.
+    pub pool: Option<Pool>,
 }
 
 /// Why a mirror does not begin.
@@ -147,6 +153,7 @@ impl Live {
             snapshots,
             on_problem,
             herald,
+            pool,
         } = beginning;
         hands.tells = herald.is_some();
         let has_told_all = memory.begin_to_tell()?;
@@ -190,6 +197,7 @@ impl Live {
             settled_at: began,
             looked_at: began,
             mounts: mounts::Mounts::default(),
+            pool,
         };
         live.look_at_mounts(began);
         let start = |herald| Crier::start(herald, (&live.hands, &outbox), has_told_all);
@@ -272,6 +280,7 @@ impl Live {
     pub fn run(mut self) -> bool {
         while !self.stop.load(Relaxed) {
             self.pulse.beat(now());
+            self.turn_pool(now());
             self.interrupt();
             self.begin_work();
             self.close_after_purge();
@@ -286,7 +295,11 @@ impl Live {
     /// Waits for a message, or for what is due.
     fn wait(&mut self) {
         let now = now();
-        let due = [self.next_work(now), self.waits.next_deadline()];
+        let due = [
+            self.next_work(now),
+            self.waits.next_deadline(),
+            self.next_again(),
+        ];
         let wait = due
             .into_iter()
             .flatten()
@@ -315,7 +328,8 @@ impl Live {
         let now = now();
         let is_live = !self.reads_snapshots();
         let is_sure = self.walked.ended.is_some() && self.doubt.is_none() && self.away.is_none();
-        if is_live && is_sure && self.dirty.is_empty() {
+        let is_done = self.dirty.is_empty() && self.next_again().is_none();
+        if is_live && is_sure && is_done {
             self.memory.equal_until(self.heard_until);
         }
         if self.memory.is_due(now) {
@@ -328,6 +342,7 @@ impl Live {
             let done = self.positions_done();
             self.memory.heard(self.hearing.cursors(&done, now));
             if self.memory.save(now, dirty, &self.problems) {
+                self.saved_until(now.saturating_sub(YOUNG));
                 self.hearing.let_go(&done);
             }
         }
@@ -335,7 +350,13 @@ impl Live {
 
     /// Positions of detectors before which nothing is left. A path in quarantine is, but is saved.
     fn positions_done(&self) -> Vec<(usize, u64)> {
-        let is_done = |moment| self.doubt.is_none() && !self.dirty.waits_since(moment);
+        let waits_for_others = |moment| {
+            let pool = self.pool.as_ref();
+            pool.is_some_and(|pool| pool.waits_for_others(moment))
+        };
+        let is_done = |moment| {
+            self.doubt.is_none() && !self.dirty.waits_since(moment) && !waits_for_others(moment)
+        };
         self.hearing.done(is_done)
     }
 
@@ -361,6 +382,9 @@ impl Live {
                         is_open: seen.is_open,
                         size: seen.size,
                     };
+                    if seen.is_repeated {
+                        self.look_again_later(now, &seen.change);
+                    }
                     if let Some(cycle) = &mut self.cycle {
                         cycle.untold.told(&seen.change.path);
                     }
@@ -372,12 +396,15 @@ impl Live {
             }
             Message::HeardUntil { from, moment } => {
                 let moment = self.hearing.heard_until(from, moment);
-                self.heard_until = moment;
                 self.gaps.heard_until(moment, now);
-                self.waits.heard_until(moment, now);
                 self.dirty.heard_until(moment);
+                self.heard_until(now, moment);
             }
-            Message::Queue(queue) => self.status.queue = Some(queue.into()),
+            Message::Queue(queue) => {
+                self.status.queue = Some(queue.into());
+                self.note_queue(queue);
+            }
+            Message::Pool(word) => self.take_word(now, *word),
             Message::Missed => {
                 self.status.missed();
                 self.take_gap(now);
@@ -464,6 +491,9 @@ impl Live {
     /// The same for what may have happened since then.
     fn walk_for(&mut self, now: Duration, since: Duration) {
         (self.walked.asked, self.doubt) = (Some(now), None);
+        if self.hand_all_over(since) {
+            return;
+        }
         let all = Dirty::new(Scope::Subtree, since, now);
         self.dirty.add_again(RelPath::root(), all);
     }
@@ -481,17 +511,19 @@ impl Live {
             }
         }
         let desk = self.desk();
+        self.dismiss_members();
         // The detector may wait for room for its last word.
         while self.inbox.try_recv().is_ok() {}
-        drop(self.inbox);
         match self.hands.settle() {
             Ok(()) => desk.settled(),
             Err(why) => tracing::warn!("{why}"),
         }
-        if self.crier.is_some_and(Crier::end) {
+        if self.crier.take().is_some_and(Crier::end) {
             self.memory.has_told_all();
         }
         self.hands.shut();
+        self.leave_pool();
+        drop(self.inbox);
         let _it_was_told = self.memory.save(now(), self.dirty.all(), &self.problems);
         for thread in self.threads {
             let _its_panic_was_told = thread.join();

@@ -2,6 +2,7 @@
 
 use crate::ask::{Answer, Ask, Asked, Reply};
 use crate::hands::Outcome;
+use crate::pool::Word;
 use crate::snapshots::Told;
 use crossbeam_channel::{Receiver, Sender};
 use driftless_detect::{Queue, Seen, Unnamed};
@@ -48,6 +49,8 @@ pub enum Message {
     Announced,
     /// A piece of work is done.
     Done(Box<Outcome>),
+    /// Somebody else who works on the replica says something.
+    Pool(Box<Word>),
     /// Somebody asks.
     Asked(Asked),
 }

@@ -77,7 +77,7 @@ const fn counter(
 }
 
 /// All numbers but the histogram.
-pub const METRICS: [Metric; 28] = [
+pub const METRICS: [Metric; 30] = [
     gauge(
         "driftless_mirror_behind_seconds",
         "Since when the oldest change waits that is not on the replica.",
@@ -112,6 +112,16 @@ pub const METRICS: [Metric; 28] = [
         "driftless_mirror_problem_paths",
         "Paths that have a problem.",
         |status| whole(status.problems),
+    ),
+    gauge(
+        "driftless_mirror_pool_members",
+        "Others that work on the replica at the same time and are led by this mirror.",
+        |status| whole(status.pool.len() as u64),
+    ),
+    gauge(
+        "driftless_mirror_pool_left_paths",
+        "Paths that are left to do for members of the pool.",
+        |status| whole(status.pool.iter().map(|one| one.left).sum()),
     ),
     gauge(
         "driftless_mirror_is_away",

@@ -68,6 +68,15 @@ pub struct Status {
     /// How far others were told what was changed, where they are.
     #[serde(default)]
     pub told: Option<ToldNow>,
+    /// Others that work on the replica at the same time, and are led by this mirror.
+    #[serde(default)]
+    pub pool: Vec<PoolMember>,
+    /// It helps another mirror, and is no mirror of its own.
+    #[serde(default)]
+    pub helps: bool,
+    /// Why it does not help at the moment.
+    #[serde(default)]
+    pub waiting: Option<String>,
     /// Events that were heard.
     pub events: u64,
     /// Lines, posts and lists that detectors could not use.
@@ -118,6 +127,31 @@ impl From<driftless_detect::Queue> for QueueNow {
             consumers: queue.consumers,
         }
     }
+}
+
+/// Somebody who works on the replica of a mirror at the same time, as he said last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolMember {
+    /// The host.
+    pub host: String,
+    /// The process there.
+    pub process: u32,
+    /// When it began.
+    pub began: Duration,
+    /// When it was heard of last.
+    pub heard: Duration,
+    /// It is subscribed to the queue.
+    pub hears: bool,
+    /// Paths that are left for it to do.
+    pub left: u64,
+    /// Entries that it has changed or removed.
+    pub done: u64,
+    /// Bytes that it has copied.
+    pub bytes: u64,
+    /// Paths that have a problem there.
+    pub problems: u64,
+    /// Why it does not work, or the last problem.
+    pub wrong: Option<String>,
 }
 
 /// What is in the trash.

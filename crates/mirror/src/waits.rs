@@ -55,6 +55,11 @@ impl Waits {
         }
     }
 
+    /// Whether somebody waits for what has not all been heard of.
+    pub fn is_hearing(&self) -> bool {
+        self.0.iter().any(|wait| wait.until.is_none())
+    }
+
     /// Whether nobody waits.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -101,6 +101,14 @@ pub enum MirrorCommand {
         #[command(flatten)]
         log: LogArgs,
     },
+    /// Help the mirror of a job that runs on another host and hears announcements through a broker:
+    /// share its queue and change the same replica, until a signal ends it
+    Join {
+        #[command(flatten)]
+        job: JobArgs,
+        #[command(flatten)]
+        log: LogArgs,
+    },
     /// Say how far behind the replica is
     Status {
         #[command(flatten)]

@@ -179,15 +179,38 @@ pub fn memory(job: &Job) -> Result<Memory, Failure> {
 
 /// The state of the mirror of a job, for the process that holds it.
 pub fn state(job: &Job) -> Result<MirrorState, Failure> {
+    state_at(job, &format!("mirror-{}.db", job.own_name()))
+}
+
+fn state_at(job: &Job, name: &str) -> Result<MirrorState, Failure> {
     let about = About {
         name: job.name.clone(),
         source: job.source.clone(),
         replica: job.replicas[0].clone(),
     };
-    let path = file(&format!("mirror-{}.db", job.own_name()))?;
+    let path = file(name)?;
     let opened = MirrorState::open(&path, &about, driftless_mirror::clock::now());
     let (state, _found) = opened.map_err(|error| record::refusal(&error))?;
     Ok(state)
+}
+
+/// What a member of a pool keeps while it runs: nothing of it is of use to another life.
+pub fn memory_of_member(job: &Job) -> Result<Memory, Failure> {
+    forget_member(job);
+    state_at(job, &format!("member-{}.db", job.name)).map(Memory::of)
+}
+
+/// Removes what a member has kept.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own files, no part of a replicated tree"
+)]
+pub fn forget_member(job: &Job) {
+    for kind in ["", "-wal", "-shm"] {
+        if let Ok(path) = file(&format!("member-{}.db{kind}", job.name)) {
+            let _it_may_not_be_there = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// The state of a mirror, to be read; nothing if there is none.

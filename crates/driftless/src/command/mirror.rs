@@ -5,10 +5,12 @@ mod asking;
 mod back;
 mod detectors;
 mod import_sr3;
+mod join;
 mod keep_equal;
 mod kept;
 mod over;
 mod places;
+mod pool;
 mod programs;
 mod publish;
 mod rivals;
@@ -37,6 +39,7 @@ pub fn run(args: &MirrorArgs) -> Exit {
             new_replica,
             log,
         } => keep_equal::keep_equal(job, *new_replica, log),
+        MirrorCommand::Join { job, log } => join::join(job, log),
         MirrorCommand::Status { job, json, check } => status(job, *json, *check),
         MirrorCommand::Pause(args) => ask_done(args, &Ask::Pause),
         MirrorCommand::Resume(args) => ask_done(args, &Ask::Resume),

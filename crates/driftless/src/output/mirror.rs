@@ -10,7 +10,7 @@ use crate::units::show_counted;
 use driftless_lock::Mutex;
 use driftless_mirror::ask::Troubles;
 use driftless_mirror::foreign::Foreign;
-use driftless_mirror::status::{Status, Trouble};
+use driftless_mirror::status::{PoolMember, Status, Trouble};
 use driftless_mirror::worded::for_job;
 use driftless_model::{cause, escape, escape_text, moment};
 use driftless_state::mirror::{JobRow, Role};
@@ -137,6 +137,9 @@ fn json_of_work(status: &Status) -> serde_json::Value {
             "unheard": told.unheard,
             "away": told.away,
         })),
+        "pool": status.pool.iter().map(json_of_member).collect::<Vec<_>>(),
+        "helps": status.helps,
+        "waiting": status.waiting,
         "changed": status.changed,
         "deleted": status.deleted,
         "bytes_copied": status.bytes_copied,
@@ -151,6 +154,22 @@ fn json_of_work(status: &Status) -> serde_json::Value {
         "missed": status.walk.missed,
         "foreign": status.foreign.count,
         "role": Role::Following.word(),
+    })
+}
+
+/// Somebody who works on the replica at the same time.
+fn json_of_member(one: &PoolMember) -> serde_json::Value {
+    serde_json::json!({
+        "host": one.host,
+        "process": one.process,
+        "began": one.began.as_secs_f64(),
+        "heard": one.heard.as_secs_f64(),
+        "hears": one.hears,
+        "left": one.left,
+        "done": one.done,
+        "bytes_copied": one.bytes,
+        "problems": one.problems,
+        "wrong": one.wrong,
     })
 }
 

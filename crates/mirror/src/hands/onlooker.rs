@@ -5,7 +5,6 @@ use super::{Hands, Outcome};
 use crate::gathered::Gathered;
 use crate::herald::News;
 use driftless_engine::Onlooker;
-use std::sync::atomic::Ordering::Relaxed;
 
 impl Hands {
     /// Who looks at the replica; `None` while the trees are closed.
@@ -22,6 +21,6 @@ impl Hands {
         let made = gathered.changed.lock();
         let news = News::of(&made, &gathered.linked.lock());
         outcome.news.all.extend(news.all);
-        outcome.news.is_more |= gathered.changed_more.load(Relaxed);
+        outcome.news.is_more |= gathered.has_lost_changes();
     }
 }

@@ -15,6 +15,11 @@ use std::time::Duration;
 
 impl Live {
     pub(super) fn take_question(&mut self, now: Duration, asked: Asked) {
+        if matches!(asked.ask, Ask::Barrier { .. } | Ask::SyncNow { .. })
+            && let Some(refusal) = self.refuses_as_member(now)
+        {
+            return asked.reply.give(refusal);
+        }
         let answer = match asked.ask {
             Ask::Status => Answer::Status(vec![self.status(now)]),
             Ask::Problems => Answer::Problems(vec![Troubles {
@@ -70,7 +75,7 @@ impl Live {
 
     /// A mirror that is paused holds neither of its trees once it has done what it was at.
     pub(super) fn let_go(&mut self, now: Duration) {
-        if self.pausing.is_empty() || self.is_busy() {
+        if self.pausing.is_empty() || self.is_busy() || !self.members_rest(now) {
             return;
         }
         self.settle(now);
@@ -136,9 +141,10 @@ impl Live {
         let now = now();
         let dirty = &self.dirty;
         let is_doubtful = self.doubt.is_some();
-        let crier = self.crier.as_ref();
+        let (crier, pool) = (self.crier.as_ref(), self.pool.as_ref());
         let is_done = |wait: &mut Wait| {
-            let is_equal = |until| !is_doubtful && !dirty.waits_since(until);
+            let is_others = |until| pool.is_some_and(|pool| pool.waits_for_others(until));
+            let is_equal = |until| !is_doubtful && !dirty.waits_since(until) && !is_others(until);
             // Who waits for the next site has to wait for what that one hears.
             wait.until.is_some_and(is_equal) && crier.is_none_or(|crier| wait.is_told(crier))
         };
@@ -181,7 +187,11 @@ impl Live {
 
     fn status(&self, now: Duration) -> Status {
         let mut status = self.status.clone();
-        status.oldest = self.dirty.oldest();
+        let oldest = [self.dirty.oldest(), self.oldest_of_members()];
+        status.oldest = oldest.into_iter().flatten().min();
+        status.pool = self.pool_now();
+        status.waiting = self.why_waiting(now).filter(|_| self.is_member());
+        status.helps = self.is_member();
         status.equal_until = self.memory.is_equal_until();
         status.left = self.dirty.len() as u64;
         status.quarantined = self.dirty.quarantined().count() as u64;

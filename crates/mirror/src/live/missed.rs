@@ -9,6 +9,10 @@ use std::time::Duration;
 impl Live {
     /// Finds what has changed while no mirror ran.
     pub(super) fn catch_up(&mut self, now: Duration) -> Result<(), BeginError> {
+        if self.is_member() {
+            // What it may have missed its lead finds.
+            return Ok(());
+        }
         let kept = self.memory.heard_until()?.unwrap_or_default();
         let since = self.gaps.since_kept(&kept);
         match since.zip(self.memory.last_walk()?) {

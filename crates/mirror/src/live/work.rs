@@ -46,7 +46,7 @@ pub(super) struct Away {
 impl Live {
     /// Nothing may be done at the moment.
     fn is_at_rest(&self) -> bool {
-        self.is_paused || self.job.quiet.holds_at(by_clock())
+        self.is_paused || self.job.quiet.holds_at(by_clock()) || self.why_waiting(now()).is_some()
     }
 
     /// Has lanes give back what they are at when nothing may be done any more: a comparison of all
@@ -75,6 +75,9 @@ impl Live {
     }
 
     fn next_walk(&self) -> Option<Duration> {
+        if self.is_member() {
+            return None;
+        }
         // Where snapshots tell all, a job may do without.
         let is_on_time = self.cycle.is_none() || self.job.detects_by(Detect::Walk);
         let on_time = self
@@ -108,7 +111,9 @@ impl Live {
         if now.saturating_sub(self.looked_at) >= LOOK_EVERY {
             self.look_at_roots(now);
         }
-        if self.doubt.is_some_and(|due| due <= now) {
+        if self.is_member() {
+            // Its lead walks.
+        } else if self.doubt.is_some_and(|due| due <= now) {
             self.walk_in_doubt(now);
         } else if self.next_walk().is_some_and(|due| due <= now) {
             self.walk(now);
@@ -136,11 +141,13 @@ impl Live {
                     self.walked.begun = now;
                 }
                 *self.busy.get_mut(&lane).expect("all lanes are known") += 1;
+                let is_alone = self.begins_alone();
                 let delete_limit = self.deletes.limit(now, taken.is_walk(), &self.walked);
                 let work = Work {
                     taken,
                     delete_limit,
                     equal_at: self.walked.equal.filter(|_| lane == Lane::Walk),
+                    is_alone,
                 };
                 let sent = self.lanes[&lane].send(work);
                 sent.expect("lanes end after this thread");
@@ -164,7 +171,7 @@ impl Live {
     /// Says in the replica's mark that all is durable, now and then.
     fn settle_when_idle(&mut self, now: Duration) {
         let is_time = now.saturating_sub(self.settled_at) >= SETTLE_EVERY;
-        if !self.is_unsettled || !is_time || self.is_busy() {
+        if !self.is_unsettled || !is_time || self.is_busy() || self.has_company(now) {
             return;
         }
         self.settle(now);
@@ -195,7 +202,8 @@ impl Live {
         self.let_go(now);
     }
 
-    fn take_end(&mut self, now: Duration, outcome: Outcome) {
+    fn take_end(&mut self, now: Duration, mut outcome: Outcome) {
+        self.note_outcome(now, &mut outcome);
         let Some(outcome) = self.close_gap(now, outcome) else {
             return;
         };
@@ -239,6 +247,7 @@ impl Live {
         self.problems.replace(now, &paths, told.collect());
         let counts = outcome.counts;
         let waited = self.dirty.done(now, outcome.taken, &failed);
+        self.hand_failed_over();
         self.status.lag(now, &waited);
         self.memory.done(now, &counts, &waited);
     }
@@ -357,8 +366,10 @@ impl Live {
     fn come_back(&mut self, now: Duration) {
         if self.away.take().is_some() {
             tracing::info!("within reach again");
-            // Nobody knows what became of the trees meanwhile.
-            self.walk_in_doubt(now);
+            // Nobody knows what became of the trees meanwhile. What a member had others have done.
+            if !self.is_member() {
+                self.walk_in_doubt(now);
+            }
         }
     }
 }

@@ -3,28 +3,41 @@
 use super::Failure;
 use crate::command::broker;
 use crate::exit::Exit;
-use driftless_announce::Announcements;
-use driftless_detect::Detector;
+use driftless_announce::{Announcements, Talk};
+use driftless_detect::{Detector, Sharing};
 use driftless_mirror::job::{self, Job};
 use driftless_model::escape;
 use driftless_queue::{Broker, Error, Exchange, Subscription};
 use driftless_sarracenia::{BaseUrl, binding};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
-/// What hears them. `source` is the path of the source on this host, if it is here. Connects later.
+/// What hears them. `source` is the path of the source on this host, if it is here; `pool` as
+/// [`Announcements::in_pool`] takes it, where the queue may be shared. Connects later.
 pub fn detector(
     job: &Job,
     from: &job::Announcements,
-    source: Option<&Path>,
+    (source, pool): (Option<&Path>, Option<(Arc<Sharing>, bool)>),
 ) -> Result<Box<dyn Detector>, Failure> {
     let base = base(job, from, source)?;
     let of_queue = |error: Error| queue_failure((job, "announcements"), &error);
     let broker = broker(from).map_err(of_queue)?;
     let subscription = subscription(from).map_err(of_queue)?;
-    let heard = Announcements::new(&broker, &subscription, base);
+    let heard = match pool {
+        None => Announcements::new(&broker, &subscription, base),
+        Some(pool) => Announcements::in_pool(&broker, &subscription, base, pool),
+    };
     let heard = heard.map_err(|deaf| (Exit::CouldNotRun, format!("{}: {deaf}", job.name)))?;
     Ok(Box::new(heard))
+}
+
+/// The talk of those who share the queue of a job; `(leads, own)` as [`Talk::of`] takes them.
+pub fn talk(job: &Job, who: (bool, u64)) -> Result<Talk, Failure> {
+    let from = job.announcements.as_ref();
+    let from = from.expect("only a job with announcements has a pool");
+    let broker = broker(from).and_then(|broker| Talk::of(&broker, &from.queue, who));
+    broker.map_err(|error| queue_failure((job, "announcements"), &error))
 }
 
 fn broker(from: &job::Announcements) -> Result<Broker, Error> {

@@ -1,6 +1,7 @@
 //! How a job finds out what has changed: what watches its source, who makes its snapshots, and what
 //! it asks for that is not there.
 
+use super::pool::End;
 use super::{Failure, announcements};
 use crate::command::post;
 use crate::exit::Exit;
@@ -33,13 +34,13 @@ pub fn check(job: &Job) -> Result<(), Failure> {
         source_of(job, Detect::List)?;
         list::check(&from.path).map_err(|deaf| refusal(job, deaf))?;
     }
-    let _not_connected = announced(job)?;
+    let _not_connected = announced(job, None)?;
     watch(job).map(drop)
 }
 
 /// Everything that tells of changes of a job's source while they happen; refuses what is not there.
 /// The caller holds the job.
-pub fn begin(job: &Job) -> Result<Vec<Box<dyn Detector>>, Failure> {
+pub fn begin(job: &Job, end: Option<&End>) -> Result<Vec<Box<dyn Detector>>, Failure> {
     refuse_unbuilt(job)?;
     let mut all: Vec<Box<dyn Detector>> = Vec::new();
     if let Some(watch) = watch(job)? {
@@ -48,8 +49,14 @@ pub fn begin(job: &Job) -> Result<Vec<Box<dyn Detector>>, Failure> {
     all.extend(lustre(job)?);
     all.extend(list(job)?);
     all.extend(posts(job)?);
-    all.extend(announced(job)?);
+    all.extend(announced(job, end)?);
     Ok(all)
+}
+
+/// What tells a member of a pool: the queue that it shares, and nothing of its host.
+pub fn of_member(job: &Job, end: &End) -> Result<Vec<Box<dyn Detector>>, Failure> {
+    refuse_unbuilt(job)?;
+    Ok(announced(job, Some(end))?.into_iter().collect())
 }
 
 /// The changelog of Lustre, where the job wants that.
@@ -100,14 +107,15 @@ fn takes_posts(job: &Job) -> Result<bool, Failure> {
 }
 
 /// What is announced through a broker, where the job names one.
-fn announced(job: &Job) -> Result<Option<Box<dyn Detector>>, Failure> {
+fn announced(job: &Job, end: Option<&End>) -> Result<Option<Box<dyn Detector>>, Failure> {
     let Some(from) = &job.announcements else {
         return Ok(None);
     };
     let is_here = own_path(job, &job.source)?.is_some();
     let source = is_here.then(|| source_of(job, Detect::Announcements));
     let source = source.transpose()?;
-    announcements::detector(job, from, source.as_deref()).map(Some)
+    let pool = end.map(|end| (end.sharing.clone(), end.is_member));
+    announcements::detector(job, from, (source.as_deref(), pool)).map(Some)
 }
 
 /// The source of this host, absolute and without symbolic links where it is there now.

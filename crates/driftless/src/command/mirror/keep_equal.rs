@@ -1,11 +1,13 @@
 //! `driftless mirror run`: opens what a job names, and keeps its replicas equal until a signal comes.
 
+use super::pool::End;
 use super::{Failure, detectors, programs, publish, rivals};
 use crate::args::{JobArgs, LogArgs};
 use crate::command::{job, mounts, record};
 use crate::exit::Exit;
 use crate::output::diagnostics;
 use crate::{own, service, signals};
+use driftless_detect::Detector;
 use driftless_engine::{Options, RunError, Throttle};
 use driftless_mirror::alarm::{Caller, Pace};
 use driftless_mirror::clock::now;
@@ -37,26 +39,42 @@ pub fn keep_equal(args: &JobArgs, takes_new_replica: bool, log: &LogArgs) -> Res
     let _held = job::hold(&job)?;
     job::refuse_active(&job)?;
     // First, so that nothing that happens from here on is missed.
-    let detectors = detectors::begin(&job)?;
+    let end = End::of(&job, false);
+    let detectors = detectors::begin(&job, end.as_ref())?;
     let reach = reach(&job, &signals);
     let caller = on_problem(&job)?;
-    let beginning = |one| beginning(one, &reach, caller.clone());
+    let beginning = |one| beginning(one, &reach, caller.clone(), end.as_ref());
     let beginnings = job.apart().into_iter().map(beginning);
     let mut beginnings = beginnings.collect::<Result<Vec<_>, _>>()?;
     for beginning in beginnings.iter_mut().filter(|_| takes_new_replica) {
         let taken = beginning.memory.take_new_replica();
         taken.map_err(|error| record::refusal(&error))?;
     }
+    run(&job, (beginnings, detectors), end, &signals)
+}
+
+/// Works on what was begun, and answers whoever asks, until a signal comes.
+pub fn run(
+    job: &Job,
+    (beginnings, detectors): (Vec<Beginning>, Vec<Box<dyn Detector>>),
+    end: Option<End>,
+    signals: &signals::Signals,
+) -> Result<Exit, Failure> {
     let begun = Mirror::begin(beginnings, detectors, signals.stop.clone());
     let (mirror, inboxes) = begun.map_err(|error| not_begun(&job.name, &error))?;
     control::listen(&job::socket(&job.name)?, inboxes.clone())
         .map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", job.name)))?;
-    rivals::refuse(&job)?;
-    serve_metrics(&job, inboxes.clone())?;
+    rivals::refuse(job)?;
+    serve_metrics(job, inboxes.clone())?;
+    let talk = |end: End| end.talk(job, inboxes.clone());
+    let talking = end.map(talk).transpose()?;
     let pulses = mirror.pulses();
     let service = service::begin(Replicas { inboxes, pulses }, signals.stop.clone());
     tracing::info!("{}: at work", job.name);
     let is_deaf = mirror.run();
+    if let Some(talking) = talking {
+        talking.end();
+    }
     if let Some(thread) = service {
         let _its_panic_was_told = thread.join();
     }
@@ -83,9 +101,14 @@ fn begin_anew(job: &str) -> Failure {
 }
 
 /// What one replica of a job begins with.
-fn beginning(job: Job, reach: &Reach, on_problem: Option<Caller>) -> Result<Beginning, Failure> {
+fn beginning(
+    job: Job,
+    reach: &Reach,
+    on_problem: Option<Caller>,
+    end: Option<&End>,
+) -> Result<Beginning, Failure> {
     let snapshots = detectors::snapshots(&job)?;
-    let (hands, is_away) = hands(&job, reach)?;
+    let (hands, is_away) = hands_of(&job, reach)?;
     let mut memory = job::memory(&job)?;
     // What is noted on the replica when it is opened is this mirror's.
     let known = memory
@@ -99,6 +122,7 @@ fn beginning(job: Job, reach: &Reach, on_problem: Option<Caller>) -> Result<Begi
     Ok(Beginning {
         herald: publish::herald(&job)?,
         memory,
+        pool: end.map(|end| end.pool(&job)),
         job,
         hands,
         snapshots,
@@ -128,7 +152,7 @@ fn on_problem(job: &Job) -> Result<Option<Caller>, Failure> {
 
 /// Both trees of one replica. A host that cannot be reached now may be reached later: its replica
 /// alone waits. The second value says that one cannot.
-fn hands(job: &Job, reach: &Reach) -> Result<(Hands, bool), Failure> {
+pub fn hands_of(job: &Job, reach: &Reach) -> Result<(Hands, bool), Failure> {
     let is_away = match options(job, reach) {
         Ok(_) => false,
         Err(Unprepared::Away(_)) => true,

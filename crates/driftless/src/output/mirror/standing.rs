@@ -3,7 +3,7 @@
 
 use crate::units::{show_bytes, show_count, show_counted, show_entries};
 use driftless_mirror::herald::ToldNow;
-use driftless_mirror::status::{CycleNow, QueueNow, Status};
+use driftless_mirror::status::{CycleNow, PoolMember, QueueNow, Status};
 use driftless_mirror::worded::for_job;
 use driftless_model::moment;
 use std::time::Duration;
@@ -20,11 +20,16 @@ pub fn lines(status: &Status, named: &str) -> Vec<String> {
         rows.push(("cycle", cycle_now(cycle)));
     }
     if let Some(queue) = status.queue.filter(|_| status.is_running()) {
-        rows.push(("queue", queue_now(queue)));
+        rows.push(("queue", queue_now(queue, status)));
     }
     if let Some(told) = status.told.as_ref().filter(|_| status.is_running()) {
         rows.push(("announced", announced(told)));
     }
+    let members = status
+        .pool
+        .iter()
+        .map(|one| ("pool", member(one, status.now)));
+    rows.extend(members);
     rows.push(("compared", walks(status)));
     if status.is_running() {
         rows.push(("done", done(status)));
@@ -68,6 +73,10 @@ fn state(status: &Status) -> String {
         (_, _, true) if !tells => "comparing all".to_owned(),
         _ if !tells => "waiting for the next comparison".to_owned(),
         (_, _, true) => format!("comparing all, and following {what}"),
+        _ if status.helps => match &status.waiting {
+            Some(why) => format!("a member of a pool, waiting: {why}"),
+            None => "a member of a pool, at work".to_owned(),
+        },
         _ => format!("following {what}"),
     };
     let since = at(status.began);
@@ -166,10 +175,34 @@ pub fn in_the_way(status: &Status, named: &str) -> Option<String> {
     }
 }
 
-fn queue_now(queue: QueueNow) -> String {
+/// A member of the pool.
+fn member(one: &PoolMember, now: Duration) -> String {
+    let silent = now.saturating_sub(one.heard);
+    let hears = if one.hears { "" } else { "; hears nothing" };
+    let wrong = match (&one.wrong, one.problems) {
+        (Some(why), _) => format!("; WRONG: {why}"),
+        (None, 0) => String::new(),
+        (None, some) => format!("; {}", show_counted(some, "problem", "problems")),
+    };
+    format!(
+        "{} (process {}, since {}): {} left, {} done, {} copied; heard {} ago{hears}{wrong}",
+        one.host,
+        one.process,
+        at(one.began),
+        show_count(one.left),
+        show_count(one.done),
+        show_bytes(one.bytes),
+        seconds(silent),
+    )
+}
+
+fn queue_now(queue: QueueNow, status: &Status) -> String {
     let waiting = show_counted(queue.waiting, "announcement waits", "announcements wait");
-    let others = queue.consumers.saturating_sub(1);
+    let members = status.pool.iter().filter(|one| one.hears).count() as u64;
+    let others = queue.consumers.saturating_sub(1 + members);
     match others {
+        // Which share it only their lead knows.
+        _ if status.helps => waiting,
         0 => waiting,
         _ => format!(
             "{waiting}; SHARED with {}, which hear what this mirror does not",

@@ -1,0 +1,202 @@
+//! What a member of a pool does beside its work: it follows its lead, answers it, and hands over what
+//! it cannot do.
+
+use super::{Answering, Live, Pool};
+use crate::ask::Reply;
+use crate::hands::Outcome;
+use crate::pool::{Member, MemberWord, Side};
+use crate::waits::Wait;
+use driftless_model::{Act, RelPath, Scope, escape};
+use std::time::Duration;
+
+/// What a member has failed at so often the lead tries in its place.
+const ATTEMPTS_OF_MEMBER: u32 = 3;
+/// Longest text of what is wrong, in characters.
+const WRONG_MAX: usize = 500;
+
+impl Live {
+    /// The lead knows all names of files that have several, and a member does not.
+    pub(super) fn hand_links_over(&mut self, now: Duration, outcome: &mut Outcome) {
+        let Some(member) = self.pool.as_mut().and_then(Pool::member) else {
+            return;
+        };
+        let since = outcome.taken.since().unwrap_or(now);
+        let untold = outcome
+            .problems
+            .extract_if(.., |problem| problem.act == Act::LinkAll);
+        let names = untold.map(|problem| problem.path);
+        let linked = outcome.linked.drain(..).map(|linked| linked.path);
+        for path in names.chain(linked) {
+            member.hand_over(since, (path, Scope::Entry), false);
+        }
+    }
+
+    /// A member does not try for long what fails: the lead may be able to, and remembers it.
+    pub(in crate::live) fn hand_failed_over(&mut self) {
+        if !self.is_member() {
+            return;
+        }
+        for (path, dirty) in self.dirty.take_failed(ATTEMPTS_OF_MEMBER) {
+            if let Some(member) = self.member() {
+                member.hand_over(dirty.since, (path, dirty.scope), true);
+            }
+        }
+    }
+
+    /// A member has the lead compare all.
+    pub(in crate::live) fn hand_all_over(&mut self, since: Duration) -> bool {
+        let Some(member) = self.member() else {
+            return false;
+        };
+        member.hand_over(since, (RelPath::root(), Scope::Subtree), false);
+        true
+    }
+
+    pub(super) fn turn_member(&mut self, now: Duration) {
+        self.follow_lead(now);
+        let is_free = self.why_waiting(now).is_none() && !self.is_paused;
+        let (is_away, is_busy) = (self.away.is_some(), self.is_busy());
+        let Some(pool) = &mut self.pool else { return };
+        let may_hear = is_free && !is_away && pool.is_proven;
+        if pool.sharing.set_may_hear(may_hear) {
+            self.hearing.wake();
+        }
+        let Some(pool) = &mut self.pool else { return };
+        pool.leaves &= is_busy;
+        let rest = pool.member().map_or(0, |member| member.rest());
+        if pool.lent.is_none() && !is_busy && pool.rest != rest {
+            pool.rest = rest;
+            self.say(now);
+        }
+        self.answer_round(now, is_busy);
+    }
+
+    /// Opens what the lead lends anew, and leaves what it lends no more.
+    fn follow_lead(&mut self, now: Duration) {
+        let is_busy = self.is_busy();
+        let Some(pool) = &mut self.pool else { return };
+        let Side::Member(member) = &pool.side else {
+            return;
+        };
+        let (lent, is_resting) = (member.lent(now).cloned(), member.rest() > 0);
+        let is_same = match (&lent, &pool.lent) {
+            (Some(new), Some(old)) => (new.identity, new.members) == (old.identity, old.members),
+            (new, old) => new.is_none() && old.is_none(),
+        };
+        if is_same {
+            return;
+        }
+        if is_busy {
+            // What is in work ends, unless the lead waits for it.
+            return match is_resting {
+                true => self.interrupt(),
+                false => self.hands.give_up(),
+            };
+        }
+        pool.is_proven = false;
+        pool.lent.clone_from(&lent);
+        let is_new = lent.is_some();
+        if is_resting && let Err(why) = self.hands.settle() {
+            tracing::warn!("{why}");
+        }
+        self.hands.close();
+        self.hands.borrow(lent);
+        if is_new {
+            self.try_again(now);
+            // It opens the trees.
+            self.look_at_roots(now);
+        }
+        self.say(now);
+    }
+
+    fn answer_round(&mut self, now: Duration, is_busy: bool) {
+        let Some(pool) = &mut self.pool else { return };
+        let connection = pool.queue.connection;
+        let is_deaf = pool.queue.consumers == 0;
+        let Side::Member(member) = &mut pool.side else {
+            return;
+        };
+        let Some(round) = member.asked(now) else {
+            pool.answering = None;
+            return;
+        };
+        if is_deaf && !is_busy {
+            // What it has heard others hear again.
+            pool.answering = None;
+            member.answer(round);
+            return self.say(now);
+        }
+        match &mut pool.answering {
+            Some(answering) if answering.round == round => {
+                if answering.answer.try_recv().is_ok() {
+                    answering.reached = Some(now);
+                }
+                let is_again = |moment| pool.again.iter().any(|(_, since, _)| *since <= moment);
+                let is_done = |moment| !member.waits_since(moment) && !is_again(moment);
+                if answering.reached.is_some_and(is_done) {
+                    if answering.connection == connection {
+                        member.answer(round);
+                    }
+                    pool.answering = None;
+                    self.say(now);
+                }
+            }
+            _ => {
+                let (reply, answer) = Reply::new();
+                pool.answering = Some(Answering {
+                    round,
+                    connection,
+                    answer,
+                    reached: None,
+                });
+                self.waits.add(Wait::for_all(reply, now, None));
+                self.hearing.wake();
+                self.dirty.hurry(now);
+            }
+        }
+    }
+
+    pub(super) fn word_of_member(&self, now: Duration, pool: &Pool, member: &Member) -> MemberWord {
+        let oldest = self.dirty.oldest().into_iter().chain(member.oldest()).min();
+        let hears = pool.queue.consumers > 0;
+        MemberWord {
+            member: member.id(),
+            lead: member.lead(now).map_or(0, |(lead, _)| lead),
+            host: pool.host.clone(),
+            process: std::process::id(),
+            began: self.status.began,
+            replica: self.job.replicas[0].clone(),
+            hears,
+            connection: pool.queue.connection,
+            left: (self.dirty.len() + member.handed()) as u64,
+            oldest: oldest.filter(|_| hears),
+            done: self.status.changed + self.status.deleted,
+            bytes: self.status.bytes_copied,
+            problems: self.problems.count() as u64,
+            wrong: self.wrong_of_member(now),
+            round: member.answered(),
+            looks: member.looks(),
+            rest: pool.rest,
+            has_left: false,
+        }
+    }
+
+    fn wrong_of_member(&self, now: Duration) -> Option<String> {
+        let away = self.away.as_ref().map(|away| away.why.clone());
+        let problem = || {
+            let all = self.problems.all();
+            let last = all.iter().max_by_key(|trouble| trouble.last)?;
+            Some(last.problem.to_string())
+        };
+        let why = away.or_else(|| self.why_waiting(now)).or_else(problem)?;
+        Some(escape(why.as_bytes()).chars().take(WRONG_MAX).collect())
+    }
+
+    /// A member ends; what it did is durable.
+    pub(in crate::live) fn leave_pool(&mut self) {
+        if self.is_member() {
+            let now = crate::clock::now();
+            self.say_with(now, true);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! What a member knows of its lead, and what it has handed to that.
+
+use super::{LEAD_GONE, LEAD_HOLDS, LeadWord, Look};
+use driftless_engine::Lent;
+use driftless_model::{RelPath, Scope};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Paths that one word tells.
+const LOOKS_TOLD_MAX: usize = 200;
+/// Paths that wait to be looked at by the lead; of more, all of the tree is to be looked at.
+const LOOKS_MAX: usize = 10_000;
+
+/// A member.
+#[derive(Debug)]
+pub struct Member {
+    id: u64,
+    /// The replica as the job names it, and the number of its rules.
+    replica: String,
+    rules: u64,
+    lead: Option<(LeadWord, Duration)>,
+    refused: Option<String>,
+    looks: VecDeque<(Look, Duration)>,
+    next: u64,
+    answered: u64,
+}
+
+impl Member {
+    /// One that has heard nothing yet: with a number that was drawn, the replica as its job names
+    /// it, and the number of the rules of that.
+    pub fn new(id: u64, replica: String, rules: u64) -> Member {
+        Member {
+            id,
+            replica,
+            rules,
+            lead: None,
+            refused: None,
+            looks: VecDeque::new(),
+            next: 1,
+            answered: 0,
+        }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// A lead has said how it stands. Returns the paths that it remembers now.
+    pub fn hear(&mut self, now: Duration, word: LeadWord) -> Vec<(RelPath, Scope)> {
+        let other = |(known, heard): &(LeadWord, Duration)| {
+            known.lead != word.lead && now.saturating_sub(*heard) < LEAD_HOLDS && known.rest == 0
+        };
+        if word.replica != self.replica || self.lead.as_ref().is_some_and(other) {
+            return Vec::new();
+        }
+        let is_new = self
+            .lead
+            .as_ref()
+            .is_none_or(|(known, _)| known.lead != word.lead);
+        if is_new {
+            // Its rounds begin anew, and it has taken nothing.
+            self.answered = 0;
+            self.renumber();
+            tracing::info!("pool: the mirror on {} leads", word.host);
+        }
+        self.refused = (word.rules != self.rules).then(|| {
+            format!(
+                "the mirror on {} that leads the pool has a job with other rules, or is of another version",
+                word.host
+            )
+        });
+        let own = word.members.iter().find(|(member, _)| *member == self.id);
+        let remembered = own.map_or(0, |(_, remembered)| *remembered);
+        self.lead = Some((word, now));
+        let mut gone = Vec::new();
+        while let Some((look, _)) = self
+            .looks
+            .front()
+            .filter(|(look, _)| look.number <= remembered)
+        {
+            gone.push((look.path.clone(), look.scope));
+            self.looks.pop_front();
+        }
+        gone
+    }
+
+    /// All that waits is asked for again, by new numbers.
+    fn renumber(&mut self) {
+        self.next = 1;
+        for (look, _) in &mut self.looks {
+            look.number = self.next;
+            self.next += 1;
+        }
+    }
+
+    /// The lead that was heard last, if that was not too long ago.
+    fn lead_within(&self, now: Duration, holds: Duration) -> Option<&LeadWord> {
+        let (word, heard) = self.lead.as_ref()?;
+        (now.saturating_sub(*heard) < holds).then_some(word)
+    }
+
+    /// Why it may not work, if it may not.
+    pub fn why_waiting(&self, now: Duration) -> Option<String> {
+        if let Some(why) = &self.refused {
+            return Some(why.clone());
+        }
+        let Some(lead) = self.lead_within(now, LEAD_HOLDS) else {
+            return Some("no mirror is heard that leads the pool (driftless mirror run)".into());
+        };
+        if lead.rest > 0 {
+            return Some(format!(
+                "the mirror on {} rests, or is about to end",
+                lead.host
+            ));
+        }
+        let is_member = lead.members.iter().any(|(member, _)| *member == self.id);
+        (!is_member || lead.lent.is_none())
+            .then(|| format!("the mirror on {} has not taken it in yet", lead.host))
+    }
+
+    /// By what it knows the replica that is lent to it; nothing where the lead is gone for good, or
+    /// has not lent it.
+    pub fn lent(&self, now: Duration) -> Option<&Lent> {
+        let lead = self.lead_within(now, LEAD_GONE)?;
+        let is_member = lead.members.iter().any(|(member, _)| *member == self.id);
+        lead.lent
+            .as_ref()
+            .filter(|_| is_member && lead.rest == 0 && self.refused.is_none())
+    }
+
+    /// The lead, by number and host, as long as it is heard.
+    pub fn lead(&self, now: Duration) -> Option<(u64, &str)> {
+        let lead = self.lead_within(now, LEAD_GONE)?;
+        Some((lead.lead, &lead.host))
+    }
+
+    /// The number of the lead's rest; 0 while it does not rest.
+    pub fn rest(&self) -> u64 {
+        self.lead.as_ref().map_or(0, |(lead, _)| lead.rest)
+    }
+
+    /// The round that is to be answered, if one is.
+    pub fn asked(&self, now: Duration) -> Option<u64> {
+        let lead = self.lead_within(now, LEAD_GONE)?;
+        (lead.round > self.answered).then_some(lead.round)
+    }
+
+    /// Everything that it had heard when it was asked is durable.
+    pub fn answer(&mut self, round: u64) {
+        self.answered = self.answered.max(round);
+    }
+
+    /// The last round that was answered.
+    pub fn answered(&self) -> u64 {
+        self.answered
+    }
+
+    /// The lead is to look at a path in its place, of which was heard at `since`.
+    pub fn hand_over(&mut self, since: Duration, (path, scope): (RelPath, Scope), doubt: bool) {
+        if self.looks.len() >= LOOKS_MAX {
+            let oldest = self.looks.iter().map(|(_, at)| *at).min();
+            self.looks.clear();
+            let all = (RelPath::root(), Scope::Subtree);
+            return self.push(oldest.unwrap_or(since).min(since), all, doubt);
+        }
+        self.push(since, (path, scope), doubt);
+    }
+
+    fn push(&mut self, since: Duration, (path, scope): (RelPath, Scope), is_doubtful: bool) {
+        let look = Look {
+            number: self.next,
+            path,
+            scope,
+            is_doubtful,
+        };
+        self.next += 1;
+        self.looks.push_back((look, since));
+    }
+
+    /// What it says that the lead is to look at.
+    pub fn looks(&self) -> Vec<Look> {
+        let looks = self.looks.iter().take(LOOKS_TOLD_MAX);
+        looks.map(|(look, _)| look.clone()).collect()
+    }
+
+    /// Whether something waits for the lead that was heard of at `moment` or before.
+    pub fn waits_since(&self, moment: Duration) -> bool {
+        self.looks.iter().any(|(_, since)| *since <= moment)
+    }
+
+    /// Since when the oldest waits.
+    pub fn oldest(&self) -> Option<Duration> {
+        self.looks.iter().map(|(_, since)| *since).min()
+    }
+
+    /// How many paths wait for the lead.
+    pub fn handed(&self) -> usize {
+        let paths = self.looks.iter().map(|(look, _)| (&look.path, ()));
+        paths.collect::<BTreeMap<_, _>>().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: u64) -> Duration {
+        Duration::from_secs(second)
+    }
+
+    fn member() -> Member {
+        Member::new(1, "/r".into(), 5)
+    }
+
+    fn word(lead: u64, remembered: u64) -> LeadWord {
+        LeadWord {
+            lead,
+            host: "h".into(),
+            replica: "/r".into(),
+            rules: 5,
+            members: vec![(1, remembered)],
+            ..LeadWord::default()
+        }
+    }
+
+    fn path(text: &str) -> RelPath {
+        RelPath::parse(text.as_bytes()).expect("a path")
+    }
+
+    #[test]
+    fn what_was_handed_over_waits_until_the_lead_remembers_it() {
+        let mut member = member();
+        member.hear(at(1), word(9, 0));
+        member.hand_over(at(1), (path("a"), Scope::Entry), false);
+        member.hand_over(at(2), (path("b"), Scope::Subtree), true);
+        assert!(member.waits_since(at(1)) && !member.waits_since(Duration::ZERO));
+        assert_eq!(member.hear(at(3), word(9, 1)), [(path("a"), Scope::Entry)]);
+        assert!(!member.waits_since(at(1)) && member.waits_since(at(2)));
+        // Another lead has taken nothing yet.
+        member.hear(at(20), word(10, 0));
+        assert_eq!(member.looks()[0].number, 1);
+        assert_eq!(member.hear(at(21), word(10, 1)).len(), 1);
+        assert_eq!(member.oldest(), None);
+    }
+
+    #[test]
+    fn it_works_for_a_lead_that_it_hears_with_the_same_rules() {
+        let mut member = member();
+        let waits = |member: &Member, second| member.why_waiting(at(second));
+        assert!(waits(&member, 0).is_some_and(|why| why.contains("no mirror")));
+        member.hear(at(1), word(9, 0));
+        assert!(waits(&member, 1).is_some_and(|why| why.contains("not taken it in")));
+        let other = LeadWord {
+            rules: 6,
+            ..word(9, 0)
+        };
+        member.hear(at(2), other);
+        assert!(waits(&member, 2).is_some_and(|why| why.contains("other rules")));
+        let ending = LeadWord {
+            rest: 1,
+            ..word(9, 0)
+        };
+        member.hear(at(3), ending);
+        assert!(waits(&member, 3).is_some_and(|why| why.contains("about to end")));
+        assert_eq!(member.rest(), 1);
+        let elsewhere = LeadWord {
+            replica: "/other".into(),
+            ..word(11, 0)
+        };
+        member.hear(at(30), elsewhere);
+        assert_eq!(member.lead(at(30)), None);
+    }
+
+    #[test]
+    fn a_second_lead_is_not_heard_while_the_first_is() {
+        let mut member = member();
+        member.hear(at(1), word(9, 0));
+        member.hear(at(2), word(10, 0));
+        assert_eq!(member.lead(at(2)).map(|(lead, _)| lead), Some(9));
+        member.hear(at(7), word(10, 0));
+        assert_eq!(member.lead(at(7)).map(|(lead, _)| lead), Some(10));
+    }
+
+    #[test]
+    fn a_round_is_answered_once_and_a_new_lead_begins_anew() {
+        let mut member = member();
+        let asking = |lead, round| LeadWord {
+            round,
+            ..word(lead, 0)
+        };
+        member.hear(at(1), asking(9, 4));
+        assert_eq!(member.asked(at(1)), Some(4));
+        member.answer(4);
+        assert_eq!(member.asked(at(1)), None);
+        member.hear(at(20), asking(10, 1));
+        assert_eq!(member.asked(at(20)), Some(1));
+    }
+}
