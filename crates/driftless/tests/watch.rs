@@ -592,8 +592,11 @@ fn what_users_post_is_kept_for_a_mirror_that_is_away() {
 
 #[test]
 fn programs_are_told_the_device_of_a_tree_that_is_on_one_alone() {
-    let (_folder, source) = place();
-    let (mirror, agent, shim) = at_work(&source);
+    let (folder, source) = place();
+    let agent = Agent::of(&source, folder.path(), "");
+    agent.wait_for("it begins", |status| {
+        status["trees"][0]["gaps"]["count"] == 1
+    });
     let device = || {
         let map = fs::read(agent.map()).expect("a map");
         u64::from_ne_bytes(map[1152..1160].try_into().expect("8 bytes"))
@@ -607,8 +610,6 @@ fn programs_are_told_the_device_of_a_tree_that_is_on_one_alone() {
     wait_until("that is a gap", || agent.gaps() > gaps);
     drop(mount);
     wait_until("it is on one again", || device() == own);
-    fs::write(source.join("file"), "1").expect("a file");
-    shim.say('w', &[&source.join("file")]);
-    agent.wait_until_told();
-    mirror.check_equal("after a mount");
+    agent.shim().say('w', &[&source.join("file")]);
+    agent.wait_for("it is heard", |status| status["messages"] == 1);
 }
