@@ -81,7 +81,7 @@ impl Model {
     }
 
     /// Runs to its end; whether both trees are equal then.
-    fn is_equal_at_the_end(mut self) -> bool {
+    fn ends_equal(mut self) -> bool {
         loop {
             let busy: Vec<usize> = (0..self.processes.len())
                 .filter(|at| self.is_busy(*at))
@@ -183,14 +183,14 @@ impl Model {
 #[test]
 fn the_last_state_wins_where_all_look_until_nothing_was_changed() {
     for seed in 0..20_000 {
-        assert!(Model::new(seed, true).is_equal_at_the_end(), "seed {seed}");
+        assert!(Model::new(seed, true).ends_equal(), "seed {seed}");
     }
 }
 
 #[test]
 fn without_that_an_older_state_may_stay() {
     let wrong: BTreeSet<u64> = (0..20_000)
-        .filter(|seed| !Model::new(*seed, false).is_equal_at_the_end())
+        .filter(|seed| !Model::new(*seed, false).ends_equal())
         .collect();
     assert!(wrong.len() > 10, "{}", wrong.len());
 }
