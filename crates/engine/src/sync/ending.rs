@@ -98,7 +98,7 @@ pub fn sum_up(run: &Run<'_>, end: End) -> Summary {
 }
 
 /// What the end of a run says of what is on the replica.
-fn ending(
+pub fn ending(
     run: &Run<'_>,
     scope: driftless_reconcile::Scope,
     (end, counts): (&End, &Counts),

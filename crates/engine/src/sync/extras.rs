@@ -46,9 +46,12 @@ impl Worker<'_> {
         if is_temp_name(name)
             || visit.is_beside(name)
             || !matches!(there(visit.source.look(name)), Ok(None))
-            || self.run.hides_mount(visit, name)
         {
             return false;
+        }
+        // What the replica has there stays, and that was told.
+        if self.run.hides_mount(visit, name) {
+            return true;
         }
         if !options.policy.delete {
             return true;

@@ -10,7 +10,7 @@ use crate::monitor::Monitor;
 use crate::options::Options;
 use crate::sync::begin::{begin_root, open_basis, prepare_replica, unusable};
 use crate::sync::borrowed::Borrowed;
-use crate::sync::ending::{End, Summary, make_durable, or_cut_off, sum_up};
+use crate::sync::ending::{End, Summary, ending, make_durable, or_cut_off, sum_up};
 use crate::sync::ground::Ground;
 use crate::sync::run::Run;
 use crate::sync::stages::{delete, try_postponed, walk};
@@ -45,6 +45,9 @@ pub struct Trees {
     pub(crate) changes: RwLock<Option<(Arc<Changes>, Option<Watch>)>>,
     /// One directory of each further file system of the replica that was changed.
     file_systems: Mutex<HashMap<u64, DirMutRef>>,
+    /// How the last call ended that looked at all, if that was after the last flush: what earlier
+    /// runs have left in doubt, it has compared.
+    compared: Mutex<Option<Ending>>,
     /// The disk did not keep what it was given.
     is_lost: AtomicBool,
     /// Whose turn it is, where completions of all calls come by one connection and each would hear
@@ -133,6 +136,7 @@ impl Trees {
             locks,
             changes: RwLock::new(changes.map(|changes| watched(options, changes, monitor))),
             file_systems: Mutex::default(),
+            compared: Mutex::default(),
             is_lost: AtomicBool::new(false),
             turn: Mutex::default(),
             first: Mutex::new(Some(First { before, basis })),
@@ -205,6 +209,10 @@ impl Trees {
             .as_ref()
             .map_or(Ok(()), |changes| changes.outcome())?;
         self.refuse_unlent()?;
+        if let Some(changes) = run.changes.as_ref().filter(|_| selection.whole) {
+            let whole = ending(&run, changes.scope(), (&summary.end, &summary.counts));
+            *self.compared.lock() = Some(whole).filter(|whole| whole.is_complete);
+        }
         Ok(summary)
     }
 
@@ -331,22 +339,18 @@ impl Trees {
         let Some((done, watch)) = changes.take() else {
             return Ok(());
         };
-        // What earlier runs have left in doubt is compared by a run that looks at all.
-        let (is_left, is_complete, is_all, is_clear) = (false, false, false, false);
-        // What others have changed, to whom it is lent, they make durable themselves.
-        let is_flushed = !done.is_lent();
-        done.end(
-            &self.options,
-            &Ending {
-                scope: done.scope(),
-                is_flushed,
-                is_left,
-                is_complete,
-                is_all,
-                is_clear,
-            },
-            monitor,
-        );
+        // What earlier runs have left in doubt is compared by a call that looks at all.
+        let compared = self.compared.lock().take();
+        let ending = Ending {
+            scope: done.scope(),
+            // What others have changed, to whom it is lent, they make durable themselves.
+            is_flushed: !done.is_lent(),
+            is_left: false,
+            is_complete: compared.is_some(),
+            is_all: compared.is_some_and(|whole| whole.is_all),
+            is_clear: compared.is_some_and(|whole| whole.is_clear),
+        };
+        done.end(&self.options, &ending, monitor);
         done.outcome()?;
         drop(watch);
         let root = self
