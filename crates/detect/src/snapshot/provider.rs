@@ -22,6 +22,15 @@ pub trait Provider: Send {
     /// Why not.
     fn check(&self) -> Result<(), SnapshotError>;
 
+    /// Whether a snapshot of the tree can be made as it is now; nothing is made. One that is closed to
+    /// changes may be open later.
+    ///
+    /// # Errors
+    /// Why not.
+    fn check_open(&self) -> Result<(), SnapshotError> {
+        Ok(())
+    }
+
     /// Makes the place for snapshots, which may be in the tree's root, so that no snapshot changes
     /// the tree's times.
     ///

@@ -12,7 +12,9 @@ use crate::snapshot::provider::{Provider, SnapshotError, followable, shown};
 use crate::snapshot::sequence::in_sequence;
 use driftless_model::{Change, RelPath, SNAPSHOTS};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, mkdirat, openat, statat, statfs};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, StatVfsMountFlags, mkdirat, openat, statat, statfs, statvfs,
+};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
@@ -45,6 +47,20 @@ impl Subvolumes {
         self.folder().join(name)
     }
 
+    /// Whether the folder is there; refuses what stands in its place.
+    fn has_folder(&self) -> Result<bool, SnapshotError> {
+        let folder = self.folder();
+        match statat(CWD, &folder, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_dir() => Ok(true),
+            Ok(_) => Err(SnapshotError::NotFit {
+                path: shown(&folder),
+                why: "is a symbolic link or a file, where the folder for snapshots has to be: remove or rename it, and the folder is made",
+            }),
+            Err(Errno::NOENT) => Ok(false),
+            Err(cause) => Err(SnapshotError::system(&folder, "look at the folder", cause)),
+        }
+    }
+
     /// Opens the root, to which a link may lead.
     fn open_root(&self) -> Result<OwnedFd, Errno> {
         openat(CWD, &self.root, DIRECTORY, Mode::empty())
@@ -73,14 +89,35 @@ impl Provider for Subvolumes {
         Program::new("btrfs", ["version"]).run()
     }
 
+    fn check_open(&self) -> Result<(), SnapshotError> {
+        let not_fit = |why| SnapshotError::NotFit {
+            path: shown(&self.root),
+            why,
+        };
+        let _made_later = self.has_folder()?;
+        let system = |cause| SnapshotError::system(&self.root, "look at the tree", cause);
+        let mounted = statvfs(&self.root).map_err(system)?;
+        if mounted.f_flag.contains(StatVfsMountFlags::RDONLY) {
+            return Err(not_fit(
+                "is mounted read-only, so no snapshot can be made in it (mount -o remount,rw)",
+            ));
+        }
+        if self.is_read_only()? {
+            return Err(not_fit(
+                "is closed to all changes by its property ro=true, so no snapshot can be made in it (btrfs property set -ts SOURCE ro false)",
+            ));
+        }
+        Ok(())
+    }
+
     // Others have no business in the folder: a snapshot shows what its owner may have taken away
     // since.
     fn prepare(&self) -> Result<(), SnapshotError> {
-        let folder = self.folder();
         // A tree that is closed to changes may have one.
-        if statat(CWD, &folder, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+        if self.has_folder()? {
             return Ok(());
         }
+        let folder = self.folder();
         match mkdirat(CWD, &folder, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(cause) => Err(SnapshotError::system(&folder, "make the folder", cause)),
@@ -99,11 +136,10 @@ impl Provider for Subvolumes {
     fn list(&self) -> Result<BTreeMap<String, PathBuf>, SnapshotError> {
         let folder = self.folder();
         let failed = |cause| SnapshotError::system(&folder, "list the snapshots", cause);
-        let fd = match open(&folder) {
-            Ok(fd) => fd,
-            Err(Errno::NOENT) => return Ok(BTreeMap::new()),
-            Err(cause) => return Err(failed(cause)),
-        };
+        if !self.has_folder()? {
+            return Ok(BTreeMap::new());
+        }
+        let fd = open(&folder).map_err(failed)?;
         let mut found = BTreeMap::new();
         for entry in Dir::new(fd).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -134,15 +170,16 @@ impl Provider for Subvolumes {
         done.map_err(|cause| SnapshotError::system(&path, "delete the snapshot", cause))
     }
 
-    /// A subvolume is drawn a number when it is made; the generation of its tree grows with each
-    /// change (btrfs(5), `BTRFS_IOC_GET_SUBVOL_INFO`).
+    /// A subvolume is drawn a number when it is made, and notes the transaction in which an inode of
+    /// it was changed last (`ctransid` of `BTRFS_IOC_GET_SUBVOL_INFO`). A snapshot that somebody makes
+    /// of it changes the generation of its tree, and nothing in it.
     fn identity(&self, name: &str) -> Result<Option<String>, SnapshotError> {
         let path = self.path(name);
         let info = open(&path).and_then(|root| sys::subvolume(root.as_fd()));
         let info =
             info.map_err(|cause| SnapshotError::system(&path, "look at the snapshot", cause))?;
         let number = u128::from_be_bytes(info.uuid);
-        Ok(Some(format!("{number:032x}:{}", info.generation)))
+        Ok(Some(format!("{number:032x}:{}", info.changed_in)))
     }
 
     fn is_read_only(&self) -> Result<bool, SnapshotError> {

@@ -29,8 +29,11 @@ const DIR_INDEX: u32 = 96;
 const ENTRY_NAME_LEN: Range<usize> = 27..29;
 const ENTRY_KIND: usize = 29;
 const ENTRY_NAME: usize = 30;
-/// The entry that it leads to: a `btrfs_disk_key`.
+/// The entry that it leads to: a `btrfs_disk_key`, and where that has its type.
 const ENTRY_KEY: Range<usize> = 0..17;
+const KEY_TYPE: usize = 8;
+/// `BTRFS_ROOT_ITEM_KEY`: the root of another subvolume.
+const ROOT_ITEM: u8 = 132;
 /// `BTRFS_FT_DIR`: a directory, or the root of another subvolume.
 const KIND_DIR: u8 = 2;
 /// `BTRFS_EXTENT_DATA_KEY`: an extent of a file, by where it begins.
@@ -40,6 +43,8 @@ const EXTENT_DATA: u32 = 108;
 const ITEM_MADE_IN: usize = 0;
 const ITEM_LINKS: usize = 40;
 const ITEM_TRANSACTION: usize = 8;
+/// Its owner and group stand before the mode.
+const ITEM_OWNER: Range<usize> = 44..52;
 const ITEM_MODE: usize = 52;
 /// Its size, and its time of modification.
 const ITEM_SIZE: Range<usize> = 16..24;
@@ -94,6 +99,7 @@ pub(super) struct Changed {
     /// It was made after the transaction, too.
     pub(super) is_new: bool,
     pub(super) size_and_time: SizeAndTime,
+    pub(super) owner: Owner,
     /// How many names it has.
     links: u32,
     /// Those of its names that were found with it: a leaf that has not changed may have others.
@@ -106,6 +112,7 @@ pub(super) struct Known {
     /// The transaction that it was made in.
     pub(super) made_in: u64,
     pub(super) size_and_time: Option<SizeAndTime>,
+    pub(super) owner: Option<Owner>,
     pub(super) names: Vec<Name>,
 }
 
@@ -130,6 +137,16 @@ pub(super) struct Entry {
 
 /// The size of an inode and its time of modification, as they are kept.
 pub(super) type SizeAndTime = [u8; 20];
+
+/// The owner of an inode and its group, as they are kept.
+pub(super) type Owner = [u8; 8];
+
+impl Entry {
+    /// It leads to another subvolume, of which a snapshot shows an empty directory.
+    pub(super) fn is_subvolume(&self) -> bool {
+        self.key[KEY_TYPE] == ROOT_ITEM
+    }
+}
 
 impl Changed {
     /// Its size in bytes.
@@ -234,6 +251,7 @@ impl Tree<'_> {
             if item.key.kind == INODE_ITEM {
                 known.made_in = word(&mut item.bytes.get(ITEM_MADE_IN..)?)?;
                 known.size_and_time = Some(item.size_and_time()?);
+                known.owner = Some(item.owner()?);
             }
             item.names(&mut known.names)
         })? {
@@ -333,6 +351,7 @@ impl<'a> Item<'a> {
             is_dir: FileType::from_raw_mode(mode).is_dir(),
             is_new: made > transaction,
             size_and_time,
+            owner: self.owner()?,
             links,
             names: Vec::new(),
         })
@@ -358,6 +377,11 @@ impl<'a> Item<'a> {
     fn size_and_time(&self) -> Option<SizeAndTime> {
         let (size, time) = (self.bytes.get(ITEM_SIZE)?, self.bytes.get(ITEM_MTIME)?);
         [size, time].concat().try_into().ok()
+    }
+
+    /// And of these.
+    fn owner(&self) -> Option<Owner> {
+        self.bytes.get(ITEM_OWNER)?.try_into().ok()
     }
 
     /// Adds the names that it tells, if any: `btrfs_inode_ref` and `btrfs_inode_extref`, each with a
@@ -427,6 +451,7 @@ mod tests {
         let mut bytes = [0; 160];
         bytes[ITEM_TRANSACTION] = 9;
         bytes[ITEM_LINKS] = 3;
+        bytes[ITEM_OWNER.start + 4] = 7;
         bytes[ITEM_MODE..ITEM_MODE + 4].copy_from_slice(&0o040_755_u32.to_le_bytes());
         let (inode, offset) = (300, 0);
         let item = |kind, bytes| Item {
@@ -442,6 +467,7 @@ mod tests {
             is_dir: true,
             is_new: false,
             size_and_time: [0; 20],
+            owner: [0, 0, 0, 0, 7, 0, 0, 0],
             links: 3,
             names: Vec::new(),
         };

@@ -65,18 +65,21 @@ struct Differences<'a> {
 impl Differences<'_> {
     /// Tells of an inode that has changed, by all names that it has now.
     fn look_at(&mut self, one: &Changed) -> Result<(), Errno> {
+        let was = match one.is_new {
+            true => Known::default(),
+            false => self.older.tree.known(one.inode)?,
+        };
         if one.is_dir && !one.is_new {
             self.compare_names(one.inode)?;
+            if was.owner != Some(one.owner) {
+                self.tell_subvolumes(one.inode)?;
+            }
         }
         if one.inode == ROOT_INODE {
             self.told.tell(Change::entry(RelPath::root()));
             return Ok(());
         }
         let is = self.newer.tree.names_of(one)?;
-        let was = match one.is_new {
-            true => Known::default(),
-            false => self.older.tree.known(one.inode)?,
-        };
         let [had, has] = [&was.names, &is].map(|names| names.iter().collect::<HashSet<_>>());
         let left = was.names.iter().find(|name| !has.contains(name));
         let moved_from = match left.filter(|_| has.iter().any(|name| !had.contains(name))) {
@@ -111,6 +114,20 @@ impl Differences<'_> {
         let trees = (&mut self.older.tree, &mut self.newer.tree);
         let ranges = ranges_of(trees, one.inode, one.size())?;
         Ok(ranges.is_none_or(|ranges| !ranges.is_empty()))
+    }
+
+    /// Tells of the subvolumes in a directory: what a snapshot shows in their places has the owner and
+    /// the group of the directory (`new_simple_dir`, fs/btrfs/inode.c).
+    fn tell_subvolumes(&mut self, dir: u64) -> Result<(), Errno> {
+        let is_one = |found: &Result<Entry, Errno>| found.as_ref().is_ok_and(Entry::is_subvolume);
+        let all = self.newer.tree.entries(dir);
+        let found = all.filter(|found| found.is_err() || is_one(found));
+        for Entry { name, .. } in found.collect::<Result<Vec<_>, _>>()? {
+            if let Some(path) = self.newer.path(&Name { dir, name })? {
+                self.told.tell(Change::entry(path));
+            }
+        }
+        Ok(())
     }
 
     /// Tells of the names of a directory that only one of both trees has, or for something else.
