@@ -77,6 +77,23 @@ fn a_start_that_is_not_the_first_tells_how_it_was_left() {
     assert!(!told.contains("nothing follows the source"), "{told}");
 }
 
+#[test]
+fn a_state_that_is_being_made_is_that_of_a_mirror_that_starts() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let mut mirror = Mirror::of(&scratch.dir("src"), KEYS);
+    mirror.barrier();
+    mirror.stop();
+    for end in ["db", "db-wal", "db-shm"] {
+        let _it_may_be_gone = fs::remove_file(mirror.state_file().with_extension(end));
+    }
+    fs::write(mirror.state_file(), "").expect("an empty file");
+    let lock = mirror.state_file().with_extension("lock");
+    let holds = ["flock".as_ref(), lock.as_os_str()];
+    let told = mirror.command("status").through(holds).run().expect(1);
+    let told = told.stderr_text();
+    assert!(told.contains("is starting (process "), "{told}");
+}
+
 fn check_in_time(told: &Outcome, seconds: std::ops::Range<u64>, process: u32) {
     for words in [&format!("process {process}"), "kill -CONT"] {
         assert!(told.stderr_text().contains(words), "{}", told.describe());

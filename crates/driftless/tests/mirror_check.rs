@@ -8,6 +8,7 @@ use driftless_testkit::{Driftless, FsKind, Scratch};
 use std::fs;
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::process::Command;
 
 const SIZE_MIB: u64 = 64;
 const POSTS: &str = "detect = [\"announcements\"]\n";
@@ -112,4 +113,54 @@ fn who_can_hear_posts_nowhere_is_told_when_a_job_is_checked() {
     let told = run.as_user(65534, 65534).run().expect(1);
     let words = "names a folder";
     assert!(told.stderr_text().contains(words), "{}", told.describe());
+}
+
+#[test]
+fn a_source_that_no_snapshot_can_be_made_in_is_told_when_a_job_is_checked() {
+    let scratch = Scratch::new(FsKind::Btrfs, 300);
+    let btrfs = |words: &[&str]| {
+        let done = Command::new("btrfs").args(words).output().expect("btrfs");
+        assert!(done.status.success(), "{done:?}");
+    };
+    let source = scratch.path().join("src");
+    let named = source.to_str().expect("text");
+    btrfs(&["subvolume", "create", named]);
+    let desk = Desk {
+        scratch,
+        source: source.clone(),
+    };
+    let keys = "detect = [\"btrfs\"]\n";
+    desk.check_keys(keys, 0, "");
+    btrfs(&["property", "set", "-ts", named, "ro", "true"]);
+    desk.check_keys(keys, 1, "ro=true");
+    btrfs(&["property", "set", "-ts", named, "ro", "false"]);
+    let folder = source.join(".driftless-snapshots");
+    std::os::unix::fs::symlink("/tmp", &folder).expect("a link");
+    desk.check_keys(keys, 1, "remove or rename it");
+    fs::remove_file(&folder).expect("removed");
+    let remount = |how: &str| {
+        let done = Command::new("mount")
+            .args(["-o", how])
+            .arg(desk.scratch.path())
+            .status();
+        assert!(done.expect("mount").success());
+    };
+    let (job, state) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir());
+    let text = format!(
+        "source = {source:?}\nreplica = {:?}\n{keys}",
+        job.path().join("r")
+    );
+    fs::write(job.path().join("job.toml"), text).expect("a job");
+    remount("remount,ro");
+    let check = driftless()
+        .args(["mirror", "check"])
+        .arg(job.path().join("job.toml"));
+    let check = check.env("XDG_STATE_HOME", state.expect("a folder").path());
+    let told = check.run();
+    remount("remount,rw");
+    assert!(
+        told.expect(1)
+            .stderr_text()
+            .contains("is mounted read-only")
+    );
 }

@@ -303,15 +303,18 @@ pub fn starting_words(named: &str, process: &str) -> String {
 /// names the job so.
 pub fn view(job: &Job, typed: &Path) -> Result<MirrorView, Failure> {
     let path = file(&format!("mirror-{}.db", job.own_name()))?;
+    let (name, typed) = (&job.name, typed.display());
+    let starting = |process: &String| (Exit::CouldNotRun, starting_words(name, process));
+    let holder = holder(name)?;
     if !is_there(&path) {
-        let (name, typed) = (&job.name, typed.display());
-        let why = match holder(name)? {
-            Some(process) => starting_words(name, &process),
-            None => format!("{name}: its mirror has never run here (driftless mirror run {typed})"),
-        };
-        return Err((Exit::CouldNotRun, why));
+        let why = format!("{name}: its mirror has never run here (driftless mirror run {typed})");
+        return Err(holder.as_ref().map_or((Exit::CouldNotRun, why), starting));
     }
-    MirrorState::look(&path).map_err(|error| record::refusal(&error))
+    MirrorState::look(&path).map_err(|error| match (&error, &holder) {
+        // It is being made, or brought up to date.
+        (StateError::Unready { .. }, Some(process)) => starting(process),
+        _ => record::refusal(&error),
+    })
 }
 
 #[allow(

@@ -84,7 +84,7 @@ fn check(args: &JobArgs) -> Result<Exit, Failure> {
         (false, false) => "changes are found by comparing",
     };
     for one in job.apart() {
-        detectors::snapshots(&one)?;
+        detectors::check_snapshots(&one)?;
     }
     say::line(&format!("{}: a job that can be run; {hears}", job.name));
     if let Some(warning) = warning {

@@ -179,6 +179,14 @@ pub fn snapshots(job: &Job) -> Result<Option<Snapshots>, Failure> {
     Ok(Some(snapshots))
 }
 
+/// Whether snapshots of the source can be made as it is now, where the job wants them.
+pub fn check_snapshots(job: &Job) -> Result<(), Failure> {
+    let _they_are_known = snapshots(job)?;
+    let source = own_path(job, &job.source)?.filter(|_| job.snapshots().is_some());
+    let checked = source.map_or(Ok(()), |source| provider(job, source).check_open());
+    checked.map_err(|error| refusal(job, error))
+}
+
 /// Who closes the one replica of a job to others, and opens it.
 pub fn keeper(job: &Job) -> Result<Option<Box<dyn Provider>>, Failure> {
     let path = own_path(job, &job.replicas[0])?;
