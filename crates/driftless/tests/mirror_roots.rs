@@ -268,6 +268,71 @@ fn what_is_not_mounted_any_more_is_forgotten_during_a_pause() {
 }
 
 #[test]
+fn a_paused_mirror_leaves_nothing_in_doubt_that_it_has_compared() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::write(source.join("one"), "one").expect("a file");
+    let mut mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    mirror.kill();
+    let beside = || {
+        let told = mirror.sync(&["--dry-run"]).run().expect(0);
+        told.stderr_text() + &told.stdout_text()
+    };
+    assert!(beside().contains("not made durable"), "{}", beside());
+    mirror.start();
+    fs::write(source.join("two"), "two").expect("a file");
+    let _all = mirror.command("sync-now").arg("--wait").run().expect(0);
+    let _paused = mirror.command("pause").run().expect(0);
+    let told = mirror.sync(&["--dry-run"]).run().expect(0);
+    let told = told.stderr_text() + &told.stdout_text();
+    assert!(!told.contains("not made durable"), "{told}");
+}
+
+#[test]
+fn a_place_that_went_with_what_was_mounted_there_is_forgotten_out_of_quarantine_too() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, inner) = (scratch.dir("src"), scratch.dir("inner"));
+    fs::write(inner.join("kept"), "kept").expect("a file");
+    fs::write(source.join("other"), "other").expect("a file");
+    let mounted = Mounted::bind(&inner, &source.join("sub"));
+    let mut mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    drop(mounted);
+    fs::remove_dir(source.join("sub")).expect("removed");
+    mirror.wait_for("problems", |problems| problems > 0);
+    let began = Instant::now();
+    loop {
+        let _tried = mirror.command("retry").run().expect(0);
+        let problems = mirror.command("problems").run().expect(3).stdout_text();
+        assert!(problems.contains("sync --forget-mounts"), "{problems}");
+        if problems.contains(", 3 times") {
+            break;
+        }
+        assert!(began.elapsed() < LIMIT, "{problems}");
+    }
+    let _paused = mirror.command("pause").run().expect(0);
+    // As it is after an hour in quarantine.
+    mirror.stop();
+    let quarantined = "attempts = 9, due_ms = due_ms + 3600000 WHERE attempts > 0";
+    assert!(
+        mirror
+            .changed_state(&format!("UPDATE dirty SET {quarantined}"))
+            .success()
+    );
+    mirror.start();
+    assert_eq!(mirror.status()["quarantined"], 1, "{}", mirror.status());
+    let forgotten = mirror.sync(&["--forget-mounts"]).run().expect(0);
+    let said = forgotten.stderr_text() + &forgotten.stdout_text();
+    assert!(!said.contains("not made durable"), "{said}");
+    let _resumed = mirror.command("resume").run().expect(0);
+    mirror.wait_for("problems", |problems| problems == 0);
+    mirror.wait_for("quarantined", |paths| paths == 0);
+    mirror.barrier();
+    assert!(!mirror.replica.join("sub").exists());
+}
+
+#[test]
 fn without_delete_what_the_source_has_lost_is_no_problem() {
     let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
     let source = scratch.dir("src");

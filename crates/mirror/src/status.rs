@@ -368,7 +368,8 @@ impl Problems {
             before.extend(gone.into_iter().filter_map(|at| self.0.remove_entry(&at)));
         }
         for problem in found {
-            let known = before.remove(&problem.path);
+            // A path may have several at once, of which the last is known.
+            let known = before.get(&problem.path);
             let (first, times) = known.map_or((now, 0), |known| (known.first, known.times));
             let trouble = Trouble {
                 problem: problem.clone(),
@@ -435,7 +436,10 @@ mod tests {
         problems.replace(at(3), &[(path("c"), Scope::Entry)], vec![problem("c")]);
         let met = problems.all();
         assert_eq!((met[1].first, met[1].last, met[1].times), (at(1), at(3), 2));
-        problems.replace(at(4), &[(path("a"), Scope::Subtree)], Vec::new());
+        let twice = || vec![problem("c"), problem("c")];
+        problems.replace(at(4), &[(path("c"), Scope::Entry)], twice());
+        assert_eq!(problems.all()[1].times, 3, "it was looked at once more");
+        problems.replace(at(5), &[(path("a"), Scope::Subtree)], Vec::new());
         assert_eq!(problems.count(), 1);
     }
 }

@@ -38,6 +38,7 @@ impl Live {
                 self.is_paused = false;
                 // A run of its own may have forgotten what was mounted below the source.
                 self.hands.prepare_anew();
+                self.dirty.retry_now(now, None);
                 self.interrupt();
                 self.memory.pause(now, false);
                 self.kept()

@@ -223,6 +223,8 @@ impl Live {
         if let Some(why) = self.hands.last_replica.take_other() {
             tracing::warn!("{why}: all is compared");
             self.walk_in_doubt(now);
+            // What has failed all the time may not fail there.
+            self.dirty.retry_now(now, None);
         }
         self.memory.know(self.hands.known());
         if outcome.taken.is_walk() {
