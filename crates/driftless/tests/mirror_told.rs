@@ -56,6 +56,38 @@ fn a_mirror_that_does_not_run_is_told_of_as_its_state_has_it() {
 }
 
 #[test]
+fn a_moment_that_is_yet_to_come_proves_nothing() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::write(source.join("file"), b"content").expect("a file");
+    let mut mirror = Mirror::of(&source, FOLLOWING);
+    mirror.barrier();
+    mirror.stop();
+    let _equal = mirror.command("status").arg("--check").run().expect(0);
+    // As a clock leaves it that was two days ahead.
+    let ahead = "equal_until_ms = equal_until_ms + 172800000, since_ms = since_ms + 172800000";
+    let changed = mirror.changed_state(&format!("UPDATE job SET {ahead}"));
+    assert!(changed.success());
+    let status = mirror.status();
+    assert_eq!(status["is_behind"], true, "{status}");
+    for field in ["behind_seconds", "equal_until"] {
+        assert_eq!(status[field], Value::Null, "{status}");
+    }
+    let late = mirror.command("status").arg("--check").run().expect(6);
+    assert!(
+        late.stdout_text().contains("nobody knows"),
+        "{}",
+        late.describe()
+    );
+    mirror.start();
+    mirror.barrier();
+    let status = mirror.status();
+    assert_eq!(status["is_behind"], false, "{status}");
+    assert_eq!(status["foreign"], 0, "{status}");
+    assert!(status["equal_until"].is_f64(), "{status}");
+}
+
+#[test]
 fn problems_of_a_mirror_that_does_not_run_are_told() {
     let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
     let source = scratch.dir("src");

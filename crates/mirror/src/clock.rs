@@ -16,3 +16,9 @@ pub fn by_clock() -> Duration {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.unwrap_or_default()
 }
+
+/// Whether a moment is past. One that is not was noted by a clock that was ahead, and nobody knows
+/// when that was: no time of a file says what was changed since.
+pub fn is_past(moment: Duration) -> bool {
+    moment <= by_clock()
+}

@@ -4,6 +4,7 @@
 //! which it is known to have had everything, however little was left to do then.
 
 use crate::ask::Troubles;
+use crate::clock::is_past;
 use crate::job::Job;
 use crate::memory::trouble_of;
 use crate::status::{CycleNow, LagNow, Status, Walked};
@@ -21,18 +22,20 @@ const RUNS_LOOKED_AT: u64 = 1000;
 pub fn status(job: &Job, state: &MirrorView, now: Duration) -> Result<Status, StateError> {
     let (held, dirty, problems) = (state.job()?, state.dirty()?, state.problems()?);
     let quarantined = problems.iter().filter(|row| row.is_quarantined);
-    let equal = held.equal_until.unwrap_or(held.since);
+    let equal_until = held.equal_until.filter(|until| is_past(*until));
+    let equal = equal_until.unwrap_or(held.since);
     let oldest = dirty.iter().map(|row| row.since).chain([equal]).min();
     let common = state.common()?.into_iter().rfind(|row| row.is_newest);
     let cycle = job.snapshots().map(|_| CycleNow {
         snapshot: common.as_ref().map(|row| row.name.clone()),
-        equal: common.map(|row| row.made),
+        equal: common.map(|row| row.made).filter(|made| is_past(*made)),
         stage: "stopped".into(),
         ..CycleNow::default()
     });
     let mut status = Status::new(job, held.since);
     (status.process, status.now, status.oldest) = (0, now, oldest);
-    status.equal_until = held.equal_until;
+    status.equal_until = equal_until;
+    status.is_unknown = !is_past(equal);
     status.left = dirty.len() as u64;
     status.quarantined = quarantined.count() as u64;
     status.problems = problems.len() as u64;

@@ -81,7 +81,7 @@ pub const METRICS: [Metric; 30] = [
     gauge(
         "driftless_mirror_behind_seconds",
         "Since when the oldest change waits that is not on the replica.",
-        |status| seconds(status.behind()),
+        |status| seconds(status.behind()).filter(|_| !status.is_unknown),
     ),
     gauge(
         "driftless_mirror_rpo_seconds",

@@ -44,6 +44,10 @@ pub struct Status {
     pub oldest: Option<Duration>,
     /// The replica has everything that happened before; `None` if no such moment is known.
     pub equal_until: Option<Duration>,
+    /// Nobody knows since when the replica is behind: all moments that were noted are yet to come,
+    /// since the clock was ahead.
+    #[serde(default)]
+    pub is_unknown: bool,
     /// Paths that are left to do.
     pub left: u64,
     /// Of these, paths that have failed too often.
@@ -232,9 +236,10 @@ pub(crate) struct Hour {
 }
 
 impl Walked {
-    /// An earlier life of the mirror has made the last one.
-    pub fn go_on(&mut self, walk: &RunRow) {
-        self.asked = Some(walk.begun);
+    /// An earlier life of the mirror has made the last one. Its clock may have been ahead: the next is
+    /// not put off until that moment has come.
+    pub fn go_on(&mut self, walk: &RunRow, now: Duration) {
+        self.asked = Some(walk.begun.min(now));
         self.ended = walk.ended;
         (self.seen, self.changed) = (walk.counts.seen, walk.counts.changed + walk.counts.deleted);
         self.took = walk.ended.unwrap_or(walk.begun).saturating_sub(walk.begun);
@@ -275,9 +280,9 @@ impl Status {
         self.process > 0
     }
 
-    /// Whether that is more than it may be.
+    /// Whether that is more than it may be, as far as anybody knows.
     pub fn is_behind(&self) -> bool {
-        self.behind() > self.rpo
+        self.is_unknown || self.behind() > self.rpo
     }
 
     /// A detector told of so many changes, and could not use so much of what it was told.

@@ -9,6 +9,7 @@ use crate::exit::Exit;
 use crate::units::show_counted;
 use driftless_lock::Mutex;
 use driftless_mirror::ask::Troubles;
+use driftless_mirror::clock::is_past;
 use driftless_mirror::foreign::Foreign;
 use driftless_mirror::status::{PoolMember, Status, Trouble};
 use driftless_mirror::worded::for_job;
@@ -101,7 +102,7 @@ fn json_of_state(status: &Status) -> serde_json::Value {
         "began": seconds(status.began),
         "now": seconds(status.now),
         "rpo_seconds": seconds(status.rpo),
-        "behind_seconds": seconds(status.behind()),
+        "behind_seconds": (!status.is_unknown).then(|| seconds(status.behind())),
         "is_behind": status.is_behind(),
         "equal_until": status.equal_until.map(seconds),
         "left": status.left,
@@ -204,7 +205,7 @@ pub fn active(job: &JobRow, json: bool) {
             "role": job.role.role.word(),
             "role_since": since.as_secs_f64(),
             "to": job.role.to,
-            "equal_until": job.equal_until.map(|until| until.as_secs_f64()),
+            "equal_until": job.equal_until.filter(|until| is_past(*until)).map(|until| until.as_secs_f64()),
         });
         return line(&value.to_string());
     }

@@ -17,7 +17,7 @@ impl Live {
         let since = self.gaps.since_kept(&kept);
         match since.zip(self.memory.last_walk()?) {
             Some((since, walk)) if self.hands.watched.is_some() => {
-                self.walked.go_on(&walk);
+                self.walked.go_on(&walk, now);
                 self.status.gaps += 1;
                 self.dirty.add_gap(now, since);
             }

@@ -85,6 +85,11 @@ fn state(status: &Status) -> String {
 
 fn behind(status: &Status) -> String {
     let allowed = seconds(status.rpo);
+    if status.is_unknown {
+        return format!(
+            "nobody knows, of {allowed} that are allowed: TOO FAR; the clock was ahead when it was last equal"
+        );
+    }
     let verdict = if status.is_behind() { ": TOO FAR" } else { "" };
     let equal = match status.equal_until {
         Some(moment) => format!("; it had everything at {}", at(moment)),
