@@ -1121,3 +1121,84 @@ fn what_another_run_has_done_to_the_replica_is_compared() {
         walks
     );
 }
+
+/// Has the newest snapshot of both be one that was made by a clock that was ahead.
+fn was_ahead(mirror: &Mirror, newest: &str) -> String {
+    const AHEAD: &str = "test-2099-01-01T000000.000Z";
+    let closed = [&mirror.replica, Path::new("ro")];
+    let property = |value: &str| {
+        btrfs(
+            &["property", "set", "-ts"],
+            &[&closed[..], &[Path::new(value)]].concat(),
+        );
+    };
+    property("false");
+    for tree in [&mirror.source, &mirror.replica] {
+        fs::rename(of_tree(tree, newest), of_tree(tree, AHEAD)).expect("renamed");
+    }
+    property("true");
+    let in_text = format!("CAST(replace(CAST(position AS TEXT), '{newest}', '{AHEAD}') AS BLOB)");
+    let changed = mirror.changed_state(&format!(
+        "UPDATE common SET name = '{AHEAD}', source = '{AHEAD}', replica = '{AHEAD}',
+            made_ms = 4070908800000 WHERE name = '{newest}';
+        UPDATE cursors SET position = {in_text}, at_ms = 4070908800000
+            WHERE detector IN ('snapshots', 'snapshots.replica');
+        UPDATE job SET equal_until_ms = 4070908800000;"
+    ));
+    assert!(changed.success());
+    AHEAD.to_owned()
+}
+
+#[test]
+fn after_a_clock_was_ahead_cycles_go_on_and_its_snapshots_go_as_others_do() {
+    let near = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let far = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let (source, replica) = (subvolume(&near, "source"), subvolume(&far, "replica"));
+    fs::write(source.join("file"), "content").expect("a file");
+    let mut mirror = Mirror::between(&source, &replica, &format!("{KEYS}[cycle]\nkeep = 2\n"));
+    mirror.barrier();
+    let newest = snapshot(&mirror);
+    mirror.stop();
+    let ahead = was_ahead(&mirror, &newest);
+    let late = mirror.command("status").arg("--json").run().expect(0);
+    assert!(
+        late.stdout_text().contains("\"equal_until\":null"),
+        "{}",
+        late.describe()
+    );
+    mirror.start();
+    for round in 0..3 {
+        fs::write(source.join("file"), format!("content {round}")).expect("written");
+        mirror.barrier();
+        check_snapshot(&mirror, &replica, "after a clock was ahead");
+    }
+    for tree in [&source, &replica] {
+        let names = snapshots(tree);
+        assert!(names.len() == 2 && !names.contains(&ahead), "{names:?}");
+    }
+    let walks = "SELECT count(*) FROM runs WHERE kind = 'walk'";
+    assert_eq!(mirror.rows(walks), "1\n", "the first alone compares all");
+    let status = mirror.status();
+    assert_eq!(status["foreign"], 0, "{status}");
+    assert!(status["equal_until"].is_f64(), "{status}");
+}
+
+#[test]
+fn what_stands_for_a_subvolume_gets_the_owner_of_its_directory() {
+    let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let source = subvolume(&scratch, "source");
+    fs::create_dir(source.join("home")).expect("a directory");
+    let nested = source.join("home/alice");
+    btrfs(&["subvolume", "create"], &[&nested]);
+    btrfs(&["subvolume", "create"], &[&source.join("top")]);
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    for dir in [source.join("home"), source.clone()] {
+        std::os::unix::fs::chown(dir, Some(1000), Some(1001)).expect("another owner");
+    }
+    mirror.barrier();
+    for name in ["", "home", "home/alice", "top"] {
+        let meta = fs::metadata(mirror.replica.join(name)).expect("it is there");
+        assert_eq!((meta.uid(), meta.gid()), (1000, 1001), "{name:?}");
+    }
+}

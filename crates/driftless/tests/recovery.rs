@@ -797,3 +797,101 @@ fn what_a_killed_mirror_has_left_unfinished_does_not_come_back() {
     mirror.start();
     mirror.check_equal("what was left has gone");
 }
+
+fn btrfs(words: &[&str], paths: &[&Path]) {
+    let done = Command::new("btrfs").args(words).args(paths).output();
+    let done = done.expect("btrfs");
+    assert!(done.status.success(), "{words:?} {paths:?}: {done:?}");
+}
+
+#[test]
+fn a_failover_goes_back_to_no_snapshot_that_somebody_has_changed_or_made_anew() {
+    let [near, far] = [(); 2].map(|()| Scratch::new(FsKind::Btrfs, SIZE_MIB));
+    let mut mirror = in_cycles(&near, &far, 5);
+    let replica = mirror.replica.clone();
+    let mut common = vec![wait_common(&mirror)];
+    for name in ["two", "three"] {
+        write(&mirror.source, name, name);
+        mirror.barrier();
+        wait_closed(&mirror);
+        common.push(wait_common(&mirror));
+    }
+    mirror.stop();
+    let path = |name: &str| replica.join(".driftless-snapshots").join(name);
+    let promote = ["promote", "--dry-run", "--to=common", "--json"];
+    let doubts = |told: &Value| told["snapshot_doubts"].as_array().expect("a list").clone();
+
+    // Whoever only makes a snapshot of it changes nothing.
+    let copy = far.path().join("copy");
+    btrfs(
+        &["subvolume", "snapshot", "-r"],
+        &[&path(&common[2]), &copy],
+    );
+    let told = done(&mirror, &promote);
+    assert_eq!(told["to"], common[2].as_str(), "{told}");
+    assert_eq!(doubts(&told), [Value::Null; 0], "{told}");
+
+    // As an older version has left it.
+    let rename = |from: &str, to: &str| {
+        let sql = format!("UPDATE cursors SET detector = '{to}' WHERE detector = '{from}'");
+        assert!(mirror.changed_state(&sql).success());
+    };
+    rename("snapshots.replica", "aside");
+    let told = done(&mirror, &promote);
+    assert_eq!(told["to"], common[2].as_str(), "{told}");
+    let [doubt] = &doubts(&told)[..] else {
+        panic!("{told}")
+    };
+    let doubt = doubt.as_str().expect("text");
+    assert!(doubt.contains("nobody knows whether"), "{doubt}");
+    let _not_agreed_to = asked(&mirror, &["failover", "--to=common"], 2);
+    rename("aside", "snapshots.replica");
+
+    // The newest is changed, and another one has the name of the one before.
+    property(&path(&common[2]), "false");
+    write(&path(&common[2]), "three", "planted");
+    property(&path(&common[2]), "true");
+    property(&replica, "false");
+    btrfs(&["subvolume", "delete"], &[&path(&common[1])]);
+    btrfs(
+        &["subvolume", "snapshot", "-r"],
+        &[&copy, &path(&common[1])],
+    );
+    property(&replica, "true");
+    let told = done(&mirror, &promote);
+    assert_eq!(told["to"], common[0].as_str(), "{told}");
+    let text = doubts(&told);
+    assert!(text.len() == 2 && text[0].as_str().expect("text").contains(&common[2]));
+    let over = asked(&mirror, &["failover", "--to=common", "--yes"], 0).stdout_text();
+    assert!(over.contains("is not what it was"), "{over}");
+    assert!(replica.join("dir/1").exists() && !replica.join("three").exists());
+    assert!(!replica.join("two").exists(), "{over}");
+}
+
+#[test]
+fn a_failover_to_a_snapshot_needs_one_that_is_what_it_was_and_the_state() {
+    let [near, far] = [(); 2].map(|()| Scratch::new(FsKind::Btrfs, SIZE_MIB));
+    let mut mirror = in_cycles(&near, &far, 5);
+    let common = wait_common(&mirror);
+    mirror.stop();
+    let elsewhere = near.dir("elsewhere");
+    let words = ["promote", "--dry-run", "--to=common"];
+    let there = mirror.command(words[0]).args(&words[1..]);
+    let there = there.env("XDG_STATE_HOME", &elsewhere).run().expect(13);
+    let said = there.stderr_text();
+    assert!(said.contains("needs the state of its mirror"), "{said}");
+    let folder = mirror.replica.join(".driftless-snapshots");
+    assert!(folder.join(&common).exists());
+    for path in names(&folder).iter().map(|name| folder.join(name)) {
+        property(&path, "false");
+        fs::create_dir(path.join("planted")).expect("a directory");
+        property(&path, "true");
+    }
+    for words in [&words[..], &["failover", "--to=common", "--yes"]] {
+        let said = asked(&mirror, words, 13).stderr_text();
+        assert!(said.contains("is not what it was"), "{said}");
+        assert!(said.contains("--to latest"), "{said}");
+    }
+    let _over = asked(&mirror, &["failover", "--yes"], 0);
+    assert!(mirror.replica.join("dir/1").exists());
+}

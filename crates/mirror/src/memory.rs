@@ -4,8 +4,9 @@
 //! A detector whose position is kept must not be told to move on before what it told of is saved;
 //! that of fanotify is a moment, from which on times of change are looked at after an end.
 
-use crate::clock::by_clock;
+use crate::clock::{by_clock, is_past, now};
 use crate::dirty::Dirty;
+use crate::snapshots::OnReplica;
 use crate::status::{Problems, Trouble};
 use driftless_engine::Counts;
 use driftless_model::{Lag, RelPath, Scope};
@@ -14,7 +15,7 @@ use driftless_state::mirror::{
     About, BacklogRow, CommonRow, Cursor, DirtyRow, EqualUntil, HourRow, MirrorState, ProblemRow,
     RunCounts, RunKind, RunRow, Saved,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -26,6 +27,9 @@ const SAVE_SHARE: u32 = 20;
 pub(crate) const SNAPSHOTS: &str = "snapshots";
 /// What tells the snapshot that was read last from others of its name, as the state calls it.
 const IDENTITY: &str = "snapshots.identity";
+/// What tells the replica's snapshots from others of their names, as the state calls it: a line of
+/// each, its name, a blank and the identity.
+pub(crate) const ON_REPLICA: &str = "snapshots.replica";
 /// The rules by which it is compared, as the state calls them.
 const RULES: &str = "snapshots.rules";
 /// The detector that the kernel tells, as the state calls it.
@@ -49,6 +53,8 @@ pub struct Memory {
     next: Duration,
     /// The replica, as the state knows it.
     replica: Option<u128>,
+    /// What tells its snapshots from others of their names.
+    on_replica: BTreeMap<String, String>,
     /// What was left to do in this stretch of time.
     backlog: Option<BacklogRow>,
     is_equal: Option<Duration>,
@@ -59,8 +65,10 @@ impl Memory {
     /// Of a state that was opened.
     pub fn of(state: MirrorState) -> Memory {
         let job = state.job().ok();
+        let on_replica = state.cursor(ON_REPLICA).ok().flatten();
         Memory {
             is_equal: job.and_then(|job| job.equal_until),
+            on_replica: identities_of(on_replica),
             state,
             dirty: BTreeMap::new(),
             problems: BTreeMap::new(),
@@ -81,7 +89,7 @@ impl Memory {
     /// The state cannot be read.
     pub fn left(&mut self) -> Result<Vec<(RelPath, Dirty)>, StateError> {
         let rows = self.state.dirty()?;
-        let left: Vec<(RelPath, Dirty)> = rows.into_iter().map(of_row).collect();
+        let left: Vec<(RelPath, Dirty)> = rows.into_iter().map(|row| of_row(row, now())).collect();
         self.dirty = left.iter().cloned().collect();
         Ok(left)
     }
@@ -156,7 +164,8 @@ impl Memory {
     /// # Errors
     /// The state cannot be read.
     pub fn was_equal_until(&self) -> Result<Option<Duration>, StateError> {
-        self.state.job().map(|job| job.equal_until)
+        let until = self.state.job()?.equal_until;
+        Ok(until.filter(|until| is_past(*until)))
     }
 
     /// What is changed on the replica from now on, nobody may have been told of when this life is
@@ -310,6 +319,15 @@ impl Memory {
         Ok(replica.filter(|name| !name.is_empty()))
     }
 
+    /// All that both have.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn all_common(&self) -> Result<BTreeSet<String>, StateError> {
+        let rows = self.state.common()?.into_iter();
+        Ok(rows.map(|row| row.name).collect())
+    }
+
     fn newest_common(&self) -> Result<Option<CommonRow>, StateError> {
         Ok(self.state.common()?.into_iter().find(|row| row.is_newest))
     }
@@ -366,19 +384,43 @@ impl Memory {
     }
 
     /// Source and replica have these snapshots in common no more.
-    pub fn share_no_more(&mut self, names: Vec<String>) {
+    pub fn share_no_more(&mut self, names: Vec<String>, at: Duration) {
+        names.iter().for_each(|name| {
+            self.on_replica.remove(name);
+        });
         self.saved.uncommon.extend(names);
+        self.keep_identities(at);
     }
 
     /// Source and replica have a snapshot in common.
-    pub fn share(&mut self, name: &str, at: Duration, on_replica: Option<String>) {
+    pub fn share(&mut self, name: &str, at: Duration, on_replica: Option<OnReplica>) {
+        let (replica, identity) = match on_replica {
+            Some(one) => (one.name, one.identity),
+            None => (String::new(), None),
+        };
+        match identity {
+            Some(identity) => self.on_replica.insert(replica.clone(), identity),
+            None => self.on_replica.remove(&replica),
+        };
         self.saved.common = vec![CommonRow {
             name: name.to_owned(),
             source: name.to_owned(),
-            replica: on_replica.unwrap_or_default(),
+            replica,
             made: at,
             is_newest: true,
         }];
+        self.keep_identities(at);
+    }
+
+    fn keep_identities(&mut self, at: Duration) {
+        let lines = self.on_replica.iter();
+        let lines = lines.map(|(name, identity)| format!("{name} {identity}\n"));
+        let position = lines.collect::<String>().into_bytes();
+        self.heard(vec![Cursor {
+            detector: ON_REPLICA.into(),
+            position,
+            at,
+        }]);
     }
 
     /// Everything that happened until then is on the replica. Files that are written later have
@@ -389,7 +431,7 @@ impl Memory {
 
     /// Until when that is known; of an earlier life, too.
     pub fn is_equal_until(&self) -> Option<Duration> {
-        self.is_equal
+        self.is_equal.filter(|until| is_past(*until))
     }
 
     /// So much is left to do just now.
@@ -488,6 +530,16 @@ pub(crate) fn snapshot_read(cursor: Option<Cursor>) -> Option<(String, Duration)
     (!name.is_empty()).then_some((name, cursor.at))
 }
 
+/// What a position of the replica's snapshots says of them.
+pub(crate) fn identities_of(cursor: Option<Cursor>) -> BTreeMap<String, String> {
+    let text = cursor.map(|cursor| String::from_utf8_lossy(&cursor.position).into_owned());
+    let text = text.unwrap_or_default();
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines
+        .map(|(name, identity)| (name.to_owned(), identity.to_owned()))
+        .collect()
+}
+
 fn cursor(snapshot: &str, at: Duration) -> Cursor {
     Cursor {
         detector: SNAPSHOTS.into(),
@@ -506,11 +558,13 @@ pub(crate) fn trouble_of(row: ProblemRow) -> Trouble {
     }
 }
 
-fn of_row(row: DirtyRow) -> (RelPath, Dirty) {
+/// What an earlier life has left to do, as of `now`. Its clock may have been ahead: what has changed
+/// has changed by now, and is not put off until its moments come.
+fn of_row(row: DirtyRow, now: Duration) -> (RelPath, Dirty) {
     let dirty = Dirty {
         scope: row.scope,
-        since: row.since,
-        due: row.due,
+        since: row.since.min(now),
+        due: row.due.min(now + HOUR),
         attempts: row.attempts,
         is_long: row.is_long,
         gap: None,

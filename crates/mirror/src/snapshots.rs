@@ -4,6 +4,7 @@
 use crate::hands::ReplicaHere;
 use driftless_detect::snapshot::{Provider, SnapshotError};
 use driftless_model::{Change, RelPath, date_and_time};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,6 +35,50 @@ pub struct Made {
     pub identity: Option<String>,
 }
 
+/// A snapshot of the replica.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnReplica {
+    /// What it is called.
+    pub name: String,
+    /// What tells it from others of its name, where something does.
+    pub identity: Option<String>,
+}
+
+/// The snapshots that a state knows to be its own. A clock that was ahead has given some of them names
+/// that are later than those of snapshots that were made after them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Those that source and replica have in common.
+    pub common: BTreeSet<String>,
+    /// Those of the source that the replica was not equal to, or not yet.
+    pub unfinished: BTreeSet<String>,
+}
+
+impl Known {
+    /// One of the source was made.
+    pub fn made(&mut self, name: &str) {
+        self.unfinished.insert(name.to_owned());
+    }
+
+    /// Both have it.
+    pub fn shared(&mut self, name: &str) {
+        self.unfinished.remove(name);
+        self.common.insert(name.to_owned());
+    }
+
+    /// These were deleted.
+    pub fn gone(&mut self, names: &[String]) {
+        for name in names {
+            self.unfinished.remove(name);
+            self.common.remove(name);
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.common.contains(name) || self.unfinished.contains(name)
+    }
+}
+
 /// What is asked of who makes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
@@ -49,6 +94,8 @@ pub enum Task {
         /// The last that both have in common, or "" if none is: those since then were never whole
         /// on the replica. `None` where snapshots are made beside live changes.
         common: Option<String>,
+        /// Those that the state knows.
+        known: Known,
         /// The replica as it was.
         replica: Option<ReplicaHere>,
         /// What time it is.
@@ -63,6 +110,8 @@ pub enum Task {
     Thin {
         /// The snapshot.
         needed: String,
+        /// Those that the state knows.
+        known: Known,
     },
 }
 
@@ -73,8 +122,8 @@ pub enum Told {
     Made(Made),
     /// The snapshots of a cycle are complete.
     Finished {
-        /// What the replica's snapshot is called, if it has one.
-        on_replica: Option<String>,
+        /// The replica's snapshot, if it has one.
+        on_replica: Option<OnReplica>,
     },
     /// What is not needed is gone.
     Thinned {
@@ -117,23 +166,24 @@ impl Snapshots {
                 identity,
                 on_replica,
                 common,
+                known,
                 replica,
                 now,
             } => {
                 let older = older.as_deref();
                 let is_same = || {
                     !is_replaced(replica)
-                        && self.is_known(on_replica.as_deref(), older)
+                        && self.is_known(on_replica.as_deref(), older, &known)
                         && self.is_itself(older, identity.as_deref())
                 };
                 let made = self.make(older, is_same, now);
                 if let (Ok(made), Some(common)) = (&made, &common) {
-                    self.drop_between(common, older, &made.name);
+                    self.drop_between(common, older, &made.name, &known);
                 }
                 made.map(Told::Made)
             }
             Task::Finish { name } => self.finish(&name),
-            Task::Thin { needed } => self.thin_both(&needed),
+            Task::Thin { needed, known } => self.thin_both(&needed, &known),
         };
         done.unwrap_or_else(|error| Told::Failed(error.to_string()))
     }
@@ -189,13 +239,14 @@ impl Snapshots {
     /// replica that was put in its place lacks it, whatever its mark says, and where an older state
     /// of the mirror was put back, the replica has later ones, but for that of a cycle that was cut
     /// off at its end. One of which nobody can say that is compared.
-    fn is_known(&self, on_replica: Option<&str>, older: Option<&str>) -> bool {
+    fn is_known(&self, on_replica: Option<&str>, older: Option<&str>, known: &Known) -> bool {
         let Some((replica, name)) = self.replica.as_ref().zip(on_replica) else {
             return true;
         };
         let names = replica.list().unwrap_or_default();
         let is_later = |other: &&String| {
-            other.as_str() > name && Some(other.as_str()) != older && self.is_own(other)
+            let is_new = other.as_str() > name && !known.common.contains(other.as_str());
+            is_new && Some(other.as_str()) != older && self.is_own(other)
         };
         if !names.contains_key(name) {
             tracing::warn!("the replica lacks its snapshot {name}: all is compared");
@@ -212,12 +263,14 @@ impl Snapshots {
 
     /// Deletes snapshots of cycles that did not come to their end: those after the last common one
     /// that are neither the newest nor what it is compared with.
-    fn drop_between(&self, common: &str, older: Option<&str>, newest: &str) {
+    fn drop_between(&self, common: &str, older: Option<&str>, newest: &str, known: &Known) {
         let all = self.source.list().unwrap_or_default();
         let is_between = |name: &&String| {
+            let is_in_order = name.as_str() > common && name.as_str() < newest;
             self.is_own(name)
-                && name.as_str() > common
-                && name.as_str() < newest
+                && (is_in_order && !known.common.contains(*name)
+                    || known.unfinished.contains(*name))
+                && name.as_str() != newest
                 && Some(name.as_str()) != older
         };
         for name in all.keys().filter(is_between) {
@@ -228,40 +281,59 @@ impl Snapshots {
     }
 
     fn finish(&self, name: &str) -> Result<Told, SnapshotError> {
-        let mut on_replica = None;
-        if let Some(replica) = &self.replica {
-            // It may have been made before the process ended.
-            if !replica.list()?.contains_key(name) {
-                replica.create(name)?;
-            }
-            on_replica = Some(name.to_owned());
+        let Some(replica) = &self.replica else {
+            return Ok(Told::Finished { on_replica: None });
+        };
+        // Whatever has this name was not made of the replica as it is.
+        if replica.list()?.contains_key(name) {
+            replica.delete(name)?;
         }
-        Ok(Told::Finished { on_replica })
+        replica.create(name)?;
+        let on_replica = OnReplica {
+            name: name.to_owned(),
+            identity: replica.identity(name)?,
+        };
+        Ok(Told::Finished {
+            on_replica: Some(on_replica),
+        })
     }
 
-    fn thin_both(&self, needed: &str) -> Result<Told, SnapshotError> {
-        let mut deleted = self.thin(&*self.source, needed)?;
+    fn thin_both(&self, needed: &str, known: &Known) -> Result<Told, SnapshotError> {
+        let mut deleted = self.thin(&*self.source, needed, known)?;
         if let Some(replica) = &self.replica {
-            deleted.extend(self.thin(&**replica, needed)?);
+            deleted.extend(self.thin(&**replica, needed, known)?);
         }
         Ok(Told::Thinned { deleted })
     }
 
-    /// Deletes the oldest snapshots of the job beyond those that are kept, never one from
-    /// `needed` on. One that cannot be deleted is tried again after the next cycle.
-    fn thin(&self, provider: &dyn Provider, needed: &str) -> Result<Vec<String>, SnapshotError> {
+    /// Deletes the oldest snapshots of the job beyond those that are kept, never `needed`, nor a
+    /// later one that the state does not know. One that it knows and whose name is later was made
+    /// before `needed`, by a clock that was ahead. One that cannot be deleted is tried again after
+    /// the next cycle.
+    fn thin(
+        &self,
+        provider: &dyn Provider,
+        needed: &str,
+        known: &Known,
+    ) -> Result<Vec<String>, SnapshotError> {
         let all = provider.list()?;
         let own: Vec<&String> = all.keys().filter(|name| self.is_own(name)).collect();
         let beyond = own.len().saturating_sub(self.keep);
-        let old = own[..beyond].iter().filter(|name| name.as_str() < needed);
-        let delete = |name: &&&String| match provider.delete(name) {
+        let (before, behind): (Vec<&String>, Vec<&String>) = own
+            .into_iter()
+            .filter(|name| *name != needed)
+            .partition(|name| name.as_str() < needed);
+        let mut early: Vec<&String> = behind.into_iter().filter(|name| known.has(name)).collect();
+        early.sort_by_key(|name| known.common.contains(*name));
+        let old = early.into_iter().chain(before).take(beyond);
+        let delete = |name: &&String| match provider.delete(name) {
             Ok(()) => true,
             Err(error) => {
                 tracing::warn!("snapshot {name} stays: {error}");
                 false
             }
         };
-        Ok(old.filter(delete).map(|name| (*name).clone()).collect())
+        Ok(old.filter(delete).cloned().collect())
     }
 
     /// The name of a snapshot that is made now: the job's and the moment, in universal time, so
@@ -303,7 +375,7 @@ pub fn name_of(beginning: &str, now: Duration) -> String {
 mod tests {
     use super::*;
     use driftless_lock::Mutex;
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeMap;
     use std::sync::Arc;
 
     #[derive(Clone, Default)]
@@ -352,6 +424,7 @@ mod tests {
             identity: None,
             on_replica: None,
             common: None,
+            known: Known::default(),
             replica: None,
             now: Duration::from_secs(seconds),
         };
@@ -384,7 +457,8 @@ mod tests {
             let finish = Task::Finish { name: name.clone() };
             assert!(matches!(snapshots.carry_out(finish), Told::Finished { .. }));
             let needed = name.clone();
-            match snapshots.carry_out(Task::Thin { needed }) {
+            let known = Known::default();
+            match snapshots.carry_out(Task::Thin { needed, known }) {
                 Told::Thinned { deleted } => deleted,
                 other => panic!("{other:?}"),
             }
@@ -407,6 +481,7 @@ mod tests {
             identity: None,
             on_replica: Some(name.clone()),
             common: Some(name.clone()),
+            known: Known::default(),
             replica: None,
             now: Duration::from_secs(seconds),
         };
@@ -434,6 +509,7 @@ mod tests {
                 identity: None,
                 on_replica: None,
                 common: Some(common.clone()),
+                known: Known::default(),
                 replica: None,
                 now: Duration::from_secs(1_000_000_000 + cycle),
             };
@@ -448,6 +524,56 @@ mod tests {
             );
             older = made.name;
         }
+    }
+
+    #[test]
+    fn what_a_clock_that_was_ahead_has_made_is_known_and_goes_first() {
+        let (source, replica) = (Names::default(), Names::default());
+        let of = |names: &Names| Box::new(names.clone());
+        let snapshots = Snapshots::of("a", 2, of(&source), Some(of(&replica)));
+        let mut known = Known::default();
+        let mut last: Option<String> = None;
+        // Two days ahead, and corrected; the third cycle does not come to its end.
+        for (seconds, is_whole) in [
+            (172_800, true),
+            (172_801, true),
+            (172_802, false),
+            (1, true),
+        ] {
+            let task = Task::Make {
+                older: last.clone(),
+                identity: None,
+                on_replica: known.common.last().cloned(),
+                common: known.common.last().cloned(),
+                known: known.clone(),
+                replica: None,
+                now: Duration::from_secs(1_000_000_000 + seconds),
+            };
+            let Told::Made(made) = snapshots.carry_out(task) else {
+                panic!("it is made")
+            };
+            assert_eq!(made.changes.is_empty(), last.is_some(), "{seconds}");
+            known.made(&made.name);
+            last = Some(made.name.clone());
+            if !is_whole {
+                continue;
+            }
+            let name = made.name.clone();
+            let finished = snapshots.carry_out(Task::Finish { name });
+            assert!(matches!(finished, Told::Finished { .. }), "{finished:?}");
+            known.shared(&made.name);
+            let task = Task::Thin {
+                needed: made.name,
+                known: known.clone(),
+            };
+            let thinned = snapshots.carry_out(task);
+            assert!(matches!(thinned, Told::Thinned { .. }), "{thinned:?}");
+        }
+        let newest = "a-2001-09-09T014641.000Z";
+        assert!(source.list().unwrap().contains_key(newest));
+        assert!(replica.list().unwrap().contains_key(newest));
+        assert_eq!(source.list().unwrap().len(), 2);
+        assert_eq!(replica.list().unwrap().len(), 2);
     }
 
     #[test]

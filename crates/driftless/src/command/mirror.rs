@@ -14,6 +14,7 @@ mod pool;
 mod programs;
 mod publish;
 mod rivals;
+mod shared;
 mod trash;
 mod waiting;
 

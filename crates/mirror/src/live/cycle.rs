@@ -9,13 +9,13 @@
 use super::untold::Untold;
 use super::work::counts_of;
 use super::{BeginError, Live};
-use crate::clock::now;
+use crate::clock::{is_past, now};
 use crate::dirty::Circumstance;
 use crate::hands::ReplicaHere;
 use crate::herald::Crier;
 use crate::memory::Memory;
 use crate::message::Message;
-use crate::snapshots::{Made, Snapshots, Task, Told};
+use crate::snapshots::{Known, Made, OnReplica, Snapshots, Task, Told};
 use crate::status::CycleNow;
 use crate::trash::Trash;
 use crossbeam_channel::{Sender, unbounded};
@@ -73,6 +73,8 @@ pub(super) struct Cycle {
     on_replica: Option<String>,
     /// The last that source and replica have in common.
     common: Option<String>,
+    /// All that the state knows.
+    known: Known,
     every: Duration,
     pub(super) next: Duration,
     pub(super) counts: RunCounts,
@@ -102,6 +104,13 @@ impl Cycle {
         // nothing half done that the next cycle would not see.
         Builder::new().name("snapshots".into()).spawn(work)?;
         let (snapshot, at) = memory.snapshot()?.unzip();
+        let mut known = Known {
+            common: memory.all_common()?,
+            ..Known::default()
+        };
+        let unfinished = snapshot.as_deref();
+        let unfinished = unfinished.filter(|name| !known.common.contains(*name));
+        unfinished.into_iter().for_each(|name| known.made(name));
         Ok(Cycle {
             tasks,
             stage: Stage::Idle,
@@ -112,9 +121,10 @@ impl Cycle {
             identity: memory.snapshot_identity()?,
             is_read: false,
             at: at.unwrap_or_default(),
-            equal: memory.common()?,
+            equal: memory.common()?.filter(|equal| is_past(*equal)),
             on_replica: memory.snapshot_on_replica()?,
             common: memory.common_snapshot()?,
+            known,
             every: every.unwrap_or_default().max(EVERY_MIN),
             next: now(),
             counts: RunCounts::default(),
@@ -171,6 +181,7 @@ impl Cycle {
             identity: self.identity.clone(),
             on_replica: self.on_replica.clone(),
             common: (!self.is_beside).then(|| self.common.clone().unwrap_or_default()),
+            known: self.known.clone(),
             replica,
             now,
         });
@@ -303,6 +314,7 @@ impl Live {
         let Stage::Made(made) = std::mem::replace(&mut cycle.stage, Stage::Saving) else {
             unreachable!("a snapshot was made")
         };
+        cycle.known.made(&made.name);
         (cycle.snapshot, cycle.at) = (Some(made.name), made.at);
         cycle.identity = made.identity;
         (cycle.is_read, cycle.counts, cycle.failed) = (true, RunCounts::default(), None);
@@ -405,19 +417,24 @@ impl Live {
     }
 
     /// Both have the snapshot. Those that the state still names go when it names this one.
-    fn end_cycle(&mut self, now: Duration, on_replica: Option<String>) {
+    fn end_cycle(&mut self, now: Duration, on_replica: Option<OnReplica>) {
         let cycle = self.cycle.as_mut().expect("it has come to its end");
         let name = cycle.snapshot.clone().expect("it is finished");
         self.memory
             .end_run(RunKind::Cycle, now, &cycle.counts, "complete");
         let is_known = cycle.is_beside || {
-            cycle.on_replica.clone_from(&on_replica);
+            cycle.on_replica = on_replica.as_ref().map(|one| one.name.clone());
             cycle.common = Some(name.clone());
+            cycle.known.shared(&name);
             self.memory.share(&name, cycle.at, on_replica);
             self.memory.save(now, self.dirty.all(), &self.problems)
         };
         if is_known {
-            cycle.ask(Task::Thin { needed: name });
+            let known = cycle.known.clone();
+            cycle.ask(Task::Thin {
+                needed: name,
+                known,
+            });
         } else {
             self.rest_after_cycle();
         }
@@ -451,7 +468,8 @@ impl Live {
             Told::Made(made) => cycle.stage = Stage::Made(Box::new(made)),
             Told::Finished { on_replica } => self.end_cycle(now, on_replica),
             Told::Thinned { deleted } => {
-                self.memory.share_no_more(deleted);
+                cycle.known.gone(&deleted);
+                self.memory.share_no_more(deleted, now);
                 self.rest_after_cycle();
             }
             Told::Failed(why) => cycle.fail(now, why),

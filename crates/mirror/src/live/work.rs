@@ -2,7 +2,7 @@
 //! are out of reach.
 
 use super::Live;
-use crate::clock::{by_clock, now};
+use crate::clock::{by_clock, is_past, now};
 use crate::dirty::{Circumstance, Dirty, Lane};
 use crate::hands::{Ended, Outcome, Work, is_to_be_told};
 use crate::job::Detect;
@@ -143,10 +143,11 @@ impl Live {
                 *self.busy.get_mut(&lane).expect("all lanes are known") += 1;
                 let is_alone = self.begins_alone();
                 let delete_limit = self.deletes.limit(now, taken.is_walk(), &self.walked);
+                let equal = self.walked.equal.filter(|equal| is_past(*equal));
                 let work = Work {
                     taken,
                     delete_limit,
-                    equal_at: self.walked.equal.filter(|_| lane == Lane::Walk),
+                    equal_at: equal.filter(|_| lane == Lane::Walk),
                     is_alone,
                 };
                 let sent = self.lanes[&lane].send(work);

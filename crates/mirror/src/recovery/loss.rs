@@ -1,11 +1,12 @@
 //! What is lost when a side is given up: what the state of the mirror says has not come to the
 //! replica, and what the other tree has that is newer than both were known to be equal.
 
-use crate::clock::by_clock;
-use crate::memory::{SNAPSHOTS, snapshot_read};
+use crate::clock::is_past;
+use crate::memory::{ON_REPLICA, SNAPSHOTS, identities_of, snapshot_read};
 use driftless_model::{Problem, RelPath, Stamp};
 use driftless_state::StateError;
 use driftless_state::mirror::{MirrorView, RoleRow};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -25,13 +26,15 @@ pub struct Loss {
     pub left: Vec<RelPath>,
     /// Paths that could not be made equal.
     pub problems: Vec<Problem>,
-    /// The newest snapshot that both have, and when it was made.
-    pub common: Option<(String, Duration)>,
+    /// Snapshots that both have, by their names on the replica, the newest first.
+    pub common: Vec<String>,
+    /// What told those of the replica from others of their names when they were made.
+    pub identities: BTreeMap<String, String>,
     /// The snapshot of the source that was read last. If the replica has one of its name, it is
     /// equal to it, though the mirror may have been cut off before it could note that.
     pub read: Option<String>,
     /// All snapshots that both have had, by their names on the replica, and that, and when they
-    /// were made.
+    /// were made, where that is known.
     pub shared: BTreeMap<String, Duration>,
 }
 
@@ -43,22 +46,26 @@ impl Loss {
     pub fn of(state: &MirrorView) -> Result<Loss, StateError> {
         let job = state.job()?;
         let (left, problems) = (state.dirty()?, state.problems()?);
-        let shared = state.common()?;
-        let newest = shared.iter().find(|row| row.is_newest).cloned();
-        let shared = shared.into_iter().map(|row| (row.replica, row.made));
+        let mut rows = state.common()?;
+        rows.retain(|row| !row.replica.is_empty());
+        // The moment of a snapshot says little where the clock was ahead; which was the last is known.
+        rows.sort_by_key(|row| Reverse((row.is_newest, row.made)));
         let read = snapshot_read(state.cursor(SNAPSHOTS)?);
-        let shared: BTreeMap<String, Duration> = read.iter().cloned().chain(shared).collect();
-        let common = newest.filter(|row| !row.replica.is_empty());
+        let shared = rows.iter().map(|row| (row.replica.clone(), row.made));
+        let shared = read.iter().cloned().chain(shared);
+        let shared = shared.filter(|(_, made)| is_past(*made)).collect();
+        let has_newest = rows.first().is_some_and(|row| row.is_newest);
+        let common = rows.into_iter().filter(|_| has_newest);
         Ok(Loss {
             role: job.role,
             replica: job.mark,
             shared,
             read: read.map(|(name, _)| name),
-            // The clock was ahead, and no time of a file says what was changed since.
-            equal_until: job.equal_until.filter(|until| *until <= by_clock()),
+            equal_until: job.equal_until.filter(|until| is_past(*until)),
             left: left.into_iter().map(|row| row.path).collect(),
             problems: problems.into_iter().map(|row| row.problem).collect(),
-            common: common.map(|row| (row.replica, row.made)),
+            common: common.map(|row| row.replica).collect(),
+            identities: identities_of(state.cursor(ON_REPLICA)?),
         })
     }
 }

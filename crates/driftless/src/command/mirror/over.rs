@@ -6,6 +6,7 @@
 
 use super::detectors::{of_replica, own_path};
 use super::keep_equal::reach;
+use super::shared::{Shared, Standing};
 use crate::args::{FailoverArgs, FailoverTo};
 use crate::command::{job, record};
 use crate::exit::Exit;
@@ -186,17 +187,6 @@ impl Failover<'_> {
         self.told(&to)
     }
 
-    /// The newest snapshot that source and replica have in common.
-    fn common(&self) -> Result<Option<String>, Failure> {
-        let noted = self.loss.common.as_ref().map(|(name, _)| name.clone());
-        let Some((provider, read)) = self.provider.as_ref().zip(self.loss.read.as_ref()) else {
-            return Ok(noted);
-        };
-        let all = provider.list();
-        let all = all.map_err(|error| not_done(self.job, &error))?;
-        Ok(all.contains_key(read).then(|| read.clone()).or(noted))
-    }
-
     /// What the replica becomes: the name of a snapshot, or [`LATEST`].
     fn aim(&self, to: FailoverTo) -> Result<String, Failure> {
         let refuse = |why: String| Err((Exit::Refused, format!("{}: {why}", self.job.name)));
@@ -216,14 +206,24 @@ impl Failover<'_> {
                 "a failover to {begun} was cut off, and has to come to its end: --to {way}"
             ));
         }
-        match (to, self.common()?) {
-            (FailoverTo::Latest, _) => Ok(LATEST.to_owned()),
-            (FailoverTo::Common, Some(name)) if self.provider.is_some() => Ok(name),
-            (FailoverTo::Common, _) => refuse(
-                "source and replica have no snapshot in common, or it is not on this host; --to latest needs none"
+        match to {
+            FailoverTo::Latest => Ok(LATEST.to_owned()),
+            FailoverTo::Common if !self.is_known => refuse(
+                "--to common needs the state of its mirror, which alone says which snapshots both have, and this user has none on this host (XDG_STATE_HOME); --to latest needs none (nothing was changed)"
                     .into(),
             ),
+            FailoverTo::Common if self.provider.is_none() => refuse(
+                "source and replica have no snapshot in common, or the replica is not on this host; --to latest needs none (nothing was changed)"
+                    .into(),
+            ),
+            FailoverTo::Common => self.shared()?.newest().or_else(refuse),
         }
+    }
+
+    /// The snapshots of the replica that it could go back to.
+    fn shared(&self) -> Result<Shared, Failure> {
+        let shared = Shared::of(&self.loss, self.provider.as_deref());
+        shared.map_err(|error| not_done(self.job, &error))
     }
 
     /// What a failover was to that was cut off, as long as there is a way to go on with it.
@@ -238,7 +238,10 @@ impl Failover<'_> {
         };
         let all = provider.list();
         let all = all.map_err(|error| not_done(self.job, &error))?;
-        Ok(all.contains_key(name).then(|| name.clone()))
+        let is_other = self.shared()?.standing(name) == Standing::Other;
+        Ok(begun
+            .clone()
+            .filter(|name| all.contains_key(name) && !is_other))
     }
 
     /// The replica is the active side already, and is writable. It has work of its own, so it goes
@@ -297,6 +300,10 @@ impl Failover<'_> {
             loss: self.loss.clone(),
             to: to.to_owned(),
             doubt: alone.doubt.map(|since| self.durable_until(since)),
+            snapshot_doubts: match to {
+                LATEST => Vec::new(),
+                to => self.shared()?.doubts(to),
+            },
             is_read_only: is_read_only.map_err(|error| not_done(self.job, &error))?,
             can_snapshot: self.provider.is_some(),
             back,

@@ -22,6 +22,8 @@ pub struct Over {
     pub to: String,
     /// What was changed on the replica since then may not be durable.
     pub doubt: Option<Stamp>,
+    /// Why the snapshot that it becomes may not be the newest, or not what it was.
+    pub snapshot_doubts: Vec<String>,
     pub is_read_only: bool,
     pub can_snapshot: bool,
     /// What going back to a snapshot does.
@@ -123,6 +125,9 @@ pub fn over(over: &Over, json: bool) {
             moment(since.sec)
         ));
     }
+    for doubt in &over.snapshot_doubts {
+        line(&format!("  DOUBT    {doubt}"));
+    }
     match &over.back {
         None => line("  becomes  what it is now"),
         Some(back) => {
@@ -172,6 +177,7 @@ fn json_of_over(over: &Over) -> serde_json::Value {
         "problems": over.loss.problems.len(),
         "problem_paths": paths(over.loss.problems.iter().map(|one| &one.path)),
         "doubt_since": over.doubt.map(|since| since.sec),
+        "snapshot_doubts": over.snapshot_doubts,
         "is_read_only": over.is_read_only,
         "can_snapshot": over.can_snapshot,
         "go_back": back.map(|back| back.counts.changed),

@@ -1,0 +1,136 @@
+//! The snapshots of a replica that it could go back to, and whether each is what it was when the
+//! mirror made it: somebody may have changed it since, or made another one of its name.
+
+use driftless_detect::snapshot::{Provider, SnapshotError};
+use driftless_mirror::recovery::Loss;
+
+/// What a snapshot of the replica is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// What it was when it was made.
+    Same,
+    /// Nobody knows: the state does not say what it was, or its file system does not tell.
+    Unknown,
+    /// Something else.
+    Other,
+    /// Not there any more.
+    Gone,
+}
+
+/// The snapshots that source and replica have in common, the newest first.
+pub struct Shared(Vec<(String, Standing)>);
+
+impl Shared {
+    /// What `loss` says of them, and what they are. Nothing is there without a provider.
+    ///
+    /// # Errors
+    /// Nobody knows what is there.
+    pub fn of(loss: &Loss, provider: Option<&dyn Provider>) -> Result<Shared, SnapshotError> {
+        let Some(provider) = provider else {
+            return Ok(Shared(Vec::new()));
+        };
+        let there = provider.list()?;
+        // The mirror may have been cut off before it could note that the replica has it.
+        let read = loss
+            .read
+            .iter()
+            .filter(|name| there.contains_key(*name) && loss.common.first() != Some(*name));
+        let names = read.chain(&loss.common);
+        let looked_at = names.map(|name| {
+            let standing = match there.contains_key(name) {
+                true => standing(loss, provider, name)?,
+                false => Standing::Gone,
+            };
+            Ok((name.clone(), standing))
+        });
+        looked_at.collect::<Result<_, _>>().map(Shared)
+    }
+
+    /// The one that the replica goes back to: the newest, unless that is known not to be what it
+    /// was. Only one that is known to be takes its place. Why there is none, otherwise.
+    pub fn newest(&self) -> Result<String, String> {
+        let Some((name, standing)) = self.0.first() else {
+            return Err(
+                "source and replica have no snapshot in common; --to latest needs none".into(),
+            );
+        };
+        if matches!(standing, Standing::Same | Standing::Unknown) {
+            return Ok(name.clone());
+        }
+        let same = self
+            .0
+            .iter()
+            .find(|(_, standing)| *standing == Standing::Same);
+        same.map(|(name, _)| name.clone()).ok_or_else(|| {
+            let what = words(name, *standing);
+            format!("{what}, and no older one is known to be; --to latest leaves the replica as it is (nothing was changed)")
+        })
+    }
+
+    /// What is to be said of the one that it goes back to, and of those that were passed by.
+    pub fn doubts(&self, to: &str) -> Vec<String> {
+        let newer = self.0.iter().take_while(|(name, _)| name != to);
+        let mut doubts: Vec<String> = newer
+            .filter(|(_, standing)| matches!(standing, Standing::Other | Standing::Gone))
+            .map(|(name, standing)| format!("{}: it is passed by", words(name, *standing)))
+            .collect();
+        if self.standing(to) == Standing::Unknown {
+            doubts.push(format!(
+                "nobody knows whether its snapshot {to} is what it was when the mirror made it"
+            ));
+        }
+        doubts
+    }
+
+    /// What one of them is; one that the state does not know may be anything.
+    pub fn standing(&self, name: &str) -> Standing {
+        let found = self.0.iter().find(|(one, _)| one == name);
+        found.map_or(Standing::Unknown, |(_, standing)| *standing)
+    }
+}
+
+fn standing(loss: &Loss, provider: &dyn Provider, name: &str) -> Result<Standing, SnapshotError> {
+    let is = provider.identity(name)?;
+    Ok(match is.zip(loss.identities.get(name)) {
+        None => Standing::Unknown,
+        Some((is, was)) if is == *was => Standing::Same,
+        Some(_) => Standing::Other,
+    })
+}
+
+fn words(name: &str, standing: Standing) -> String {
+    match standing {
+        Standing::Gone => format!("the replica has no snapshot {name} any more"),
+        _ => format!(
+            "snapshot {name} of the replica is not what it was when the mirror made it: somebody has changed it, or made another one of its name"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_is_taken_unless_it_is_known_to_be_another() {
+        use Standing::{Gone, Other, Same, Unknown};
+        for (standings, taken, doubts) in [
+            (&[][..], None, 0),
+            (&[Same, Same], Some("0"), 0),
+            (&[Unknown, Same], Some("0"), 1),
+            (&[Other, Same], Some("1"), 1),
+            (&[Other, Unknown, Gone, Same], Some("3"), 2),
+            (&[Gone, Same], Some("1"), 1),
+            (&[Other, Unknown], None, 0),
+            (&[Gone], None, 0),
+        ] {
+            let numbered = standings.iter().enumerate();
+            let names = numbered.map(|(number, standing)| (number.to_string(), *standing));
+            let shared = Shared(names.collect());
+            let newest = shared.newest().ok();
+            assert_eq!(newest.as_deref(), taken, "{standings:?}");
+            let told = newest.map_or(0, |name| shared.doubts(&name).len());
+            assert_eq!(told, doubts, "{standings:?}");
+        }
+    }
+}
