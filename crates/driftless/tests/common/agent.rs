@@ -3,7 +3,7 @@
 use super::driftless;
 use super::mirror::Mirror;
 use driftless_testkit::scratch::scratch_folder;
-use driftless_testkit::{Driftless, Outcome, Running};
+use driftless_testkit::{Driftless, Host, Outcome, Running};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs::{self, OpenOptions};
@@ -23,6 +23,8 @@ pub struct Agent {
     folder: TempDir,
     /// Where mirrors listen.
     mirrors: PathBuf,
+    /// What is put before its commands.
+    words: Vec<String>,
     running: Option<Running>,
 }
 
@@ -48,10 +50,17 @@ impl Agent {
         let agent = Agent {
             folder,
             mirrors: mirrors.to_owned(),
+            words: Vec::new(),
             running: None,
         };
         agent.configure(tree, keys);
         agent
+    }
+
+    /// The same on a host of a lab.
+    pub fn on(mut self, host: &Host) -> Agent {
+        self.words = host.words();
+        self
     }
 
     /// Writes another configuration.
@@ -83,6 +92,7 @@ impl Agent {
     /// A command about it.
     pub fn command(&self) -> Driftless {
         driftless()
+            .through(&self.words)
             .arg("watch")
             .arg(self.config())
             .env("XDG_STATE_HOME", self.folder.path().join("state"))

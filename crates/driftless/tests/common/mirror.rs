@@ -3,7 +3,7 @@
 use super::driftless;
 use super::far::{Far, agent};
 use driftless_testkit::scratch::scratch_folder;
-use driftless_testkit::{Driftless, Options, Outcome, Running, assert_equal};
+use driftless_testkit::{Driftless, Host, Options, Outcome, Running, assert_equal};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -24,6 +24,8 @@ pub struct Mirror {
     running: Option<Running>,
     /// A folder with programs that it finds first.
     programs: Option<PathBuf>,
+    /// What is put before its commands.
+    words: Vec<String>,
 }
 
 impl Mirror {
@@ -73,6 +75,24 @@ impl Mirror {
     pub fn stop(&mut self) {
         self.terminate();
         let _its_end = self.running.take().expect("it runs").wait();
+    }
+
+    /// Starts to follow `source` on a host of a lab.
+    pub fn on(host: &Host, source: &Path, keys: &str) -> Mirror {
+        let mut mirror = Mirror::not_started(source, keys);
+        mirror.words = host.words();
+        mirror.start();
+        mirror
+    }
+
+    /// Starts a member of the pool of `lead` on a host of a lab.
+    pub fn member(host: &Host, lead: &Mirror, keys: &str) -> Mirror {
+        let replica = lead.replica.to_str().expect("text").to_owned();
+        let mut member = Mirror::with(&lead.source, &|_| replica.clone(), keys);
+        member.words = host.words();
+        let join = member.command("join").limit(Duration::from_secs(600));
+        member.running = Some(join.spawn());
+        member
     }
 
     /// The same with a replica that is reached through ssh.
@@ -138,6 +158,7 @@ impl Mirror {
             folder,
             running: None,
             programs: None,
+            words: Vec::new(),
         };
         mirror.write_job(&named, keys);
         mirror
@@ -165,6 +186,7 @@ impl Mirror {
         let own = self.programs.iter().cloned();
         let path = std::env::join_paths(own.chain(std::env::split_paths(&found)));
         driftless()
+            .through(&self.words)
             .env("PATH", path.expect("no colons"))
             .arg("mirror")
             .arg(command)

@@ -1,6 +1,7 @@
 //! The library that announces, loaded into a program in C that changes files when it is told to.
 
 use super::agent::Agent;
+use driftless_testkit::Host;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -23,6 +24,13 @@ fn build() -> PathBuf {
     let output = output.expect("cargo starts");
     assert!(output.status.success(), "{output:?}");
     target.join("release/libdriftless_shim.so")
+}
+
+/// A program with the library, for whom the agent of this map listens.
+pub fn covered(mut command: Command, map: &Path) -> Command {
+    command.env("LD_PRELOAD", library());
+    command.env("DRIFTLESS_SHIM_MAP", map);
+    command
 }
 
 /// How the program is built: its name, and further words for the compiler.
@@ -84,9 +92,15 @@ pub struct Took {
 impl Writer {
     /// Starts one for whom this agent listens.
     pub fn beside(agent: &Agent, kind: Kind) -> Writer {
-        let mut command = Command::new(compiled(kind));
-        command.env("LD_PRELOAD", library());
-        command.env("DRIFTLESS_SHIM_MAP", agent.map());
+        Writer::started(covered(Command::new(compiled(kind)), &agent.map()))
+    }
+
+    /// The same on a host of a lab, for whom the agent of this map listens.
+    pub fn on(host: &Host, map: &Path) -> Writer {
+        Writer::started(covered(host.command(compiled(Kind::Usual)), map))
+    }
+
+    fn started(mut command: Command) -> Writer {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let orders = child.stdin.take().expect("its input");
