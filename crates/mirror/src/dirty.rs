@@ -5,11 +5,14 @@
 //! is. Moments are durations since 1970-01-01 UTC.
 
 mod due;
+mod effort;
 mod entry;
+mod left;
 mod moves;
 mod renames;
 mod taken;
 mod together;
+mod tops;
 
 pub use entry::{ATTEMPTS_BEFORE_QUARANTINE, Dirty, Lane};
 pub use taken::{Move, Taken};
@@ -17,12 +20,14 @@ pub use taken::{Move, Taken};
 use crate::pace::Pace;
 use driftless_model::{Change, Class, Hint, RelPath, Scope, Stamp};
 use due::Due;
+use effort::Effort;
 use moves::TakenAway;
 use renames::Renames;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::time::Duration;
 use together::Together;
+use tops::Tops;
 
 /// A directory that the source lacks may have been renamed, which is heard of within this time.
 const GONE_WAIT: Duration = Duration::from_millis(100);
@@ -31,13 +36,8 @@ const GONE_WAIT: Duration = Duration::from_millis(100);
 const UNSAID: Duration = Duration::from_millis(20);
 /// More paths than this are not told apart: whole directories are looked at in their place.
 pub const DIRTY_PATHS_MAX: usize = 200_000;
-/// So many dirty names of one directory make the directory dirty with all below it, when there are
-/// too many paths.
-const NAMES_TO_FOLD: usize = 1000;
 /// Files of this size and more do not hold up smaller ones.
 pub const LARGE_BYTES: u64 = 8 << 20;
-/// A file that somebody keeps writing to is copied after so many times the time to settle.
-const SETTLE_AT_MOST: u32 = 10;
 
 /// What is heard of a path beside the change itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -104,6 +104,8 @@ pub struct DirtyPaths {
     /// Changes that were heard of below what is worked on with all below it: it may have been
     /// looked at before them and be published after them.
     touched: BTreeMap<RelPath, Duration>,
+    /// What may be done to follow renames.
+    effort: Effort,
 }
 
 impl DirtyPaths {
@@ -125,6 +127,16 @@ impl DirtyPaths {
             recent: BTreeMap::new(),
             renames: Renames::default(),
             touched: BTreeMap::new(),
+            effort: Effort::default(),
+        }
+    }
+
+    /// As [`DirtyPaths::new`] says, with so many steps at most at once to follow what renames take
+    /// with them.
+    pub fn with_effort(settle: Duration, steps_max: usize) -> Self {
+        DirtyPaths {
+            effort: Effort::at_most(steps_max),
+            ..DirtyPaths::new(settle)
         }
     }
 
@@ -191,6 +203,7 @@ impl DirtyPaths {
 
     /// A change was heard of.
     pub fn add(&mut self, now: Duration, change: Change, seen: Circumstance) {
+        self.effort.told();
         if let Some(Hint::MovedFrom(from)) = change.hint {
             let is_dir = change.scope == Scope::Subtree;
             self.add_move(Move {
@@ -263,6 +276,9 @@ impl DirtyPaths {
         // Of these, `due` says when they were done.
         self.recent.retain(|_, dirty| dirty.due > heard);
         self.renames.forget_until(heard);
+        if self.renames.is_empty() && self.moves.is_empty() && self.moving.is_empty() {
+            self.effort.renew();
+        }
     }
 
     /// Takes what is due in a lane, the oldest first.
@@ -274,10 +290,13 @@ impl DirtyPaths {
         if lane == Lane::Short {
             taken.moves = self.take_moves();
         }
-        let fits = |(_, path): &&(Duration, RelPath)| {
-            // What a rename is about is looked at when it has been carried out.
-            self.is_free(path) && (lane == Lane::Short || !self.moves_near(path))
+        // What a rename is about is looked at when it has been carried out.
+        let is_due = self.due.of(lane).next().is_some_and(|(due, _)| *due <= now);
+        let moves = match lane == Lane::Short || !is_due {
+            true => Tops::default(),
+            false => Tops::of(self.moves.iter().chain(&self.moving)),
         };
+        let fits = |(_, path): &&(Duration, RelPath)| self.is_free(path) && !moves.is_near(path);
         let paths: Vec<(Duration, RelPath)> = self
             .due
             .of(lane)
@@ -341,13 +360,8 @@ impl DirtyPaths {
     /// Nothing of what was taken was done: the trees were out of reach. What was taken first is given
     /// back first.
     pub fn give_back(&mut self, now: Duration, taken: Taken) {
-        for renamed in &taken.moves {
-            // What follows may have been carried out by now, and have taken what this one should.
-            let places = self.places_after(renamed);
-            let ends = [&renamed.from, &renamed.to];
-            let later = places.into_iter().filter(|place| !ends.contains(&place));
-            later.for_each(|place| self.put_in_doubt(place, renamed));
-        }
+        // What follows may have been carried out by now, and have taken what these should.
+        self.doubt_what_follows(&taken.moves);
         self.moving.drain(..taken.moves.len());
         for (path, dirty) in taken.paths {
             self.let_go(now, &path);
@@ -507,109 +521,6 @@ impl DirtyPaths {
     /// Whether a path that is left may be looked at now.
     fn is_free(&self, path: &RelPath) -> bool {
         !self.work.contains_key(path) && self.together.is_free(path)
-    }
-
-    /// Adds a path to those that are left.
-    fn put(&mut self, path: RelPath, mut dirty: Dirty, word: Word) {
-        if let Some(whole) = self.covering(&path, &dirty) {
-            whole.since = whole.since.min(dirty.since);
-            return;
-        }
-        if let Some(known) = self.left.remove(&path) {
-            self.due.remove(&path, &known);
-            dirty.due = match word {
-                // A path that fails all the time is not tried at each change of it.
-                Word::Open | Word::Changed if known.attempts > 1 => known.due,
-                Word::Open => dirty.due.min(known.since + self.settle * SETTLE_AT_MOST),
-                Word::Changed | Word::Again => dirty.due.min(known.due),
-                Word::Paced => dirty.due,
-            };
-            dirty.join(&known);
-        }
-        if dirty.is_whole() {
-            self.take_in(&path, &mut dirty);
-        }
-        self.due.insert(&path, &dirty);
-        self.left.insert(path, dirty);
-    }
-
-    /// What is left below `path` is done with it, but for what has failed, which has a time of its
-    /// own, for what is looked at more closely, and for what is short, which need not wait so long.
-    fn take_in(&mut self, path: &RelPath, dirty: &mut Dirty) {
-        for (below, known) in self.cut_below(path) {
-            let is_own = known.attempts > 0 || known.is_doubtful;
-            if is_own || (dirty.is_long && !known.is_long) {
-                self.due.insert(&below, &known);
-                self.left.insert(below, known);
-            } else {
-                dirty.since = dirty.since.min(known.since);
-            }
-        }
-    }
-
-    /// What is dirty with all below it, includes `path`, and is looked at no later.
-    fn covering(&mut self, path: &RelPath, dirty: &Dirty) -> Option<&mut Dirty> {
-        let covers = |whole: &Dirty| {
-            whole.is_whole()
-                && whole.due <= dirty.due
-                && (dirty.is_long || !whole.is_long)
-                && dirty.attempts == 0
-                && !dirty.is_doubtful
-        };
-        let found = path
-            .above()
-            .find(|above| self.left.get(above).is_some_and(covers))?;
-        self.left.get_mut(&found)
-    }
-
-    /// Takes away what is left at `path` and below.
-    fn cut_below(&mut self, path: &RelPath) -> Vec<(RelPath, Dirty)> {
-        let names: Vec<RelPath> = below_of(&self.left, path)
-            .map(|(name, _)| name.clone())
-            .collect();
-        names
-            .into_iter()
-            .map(|name| {
-                let dirty = self.left.remove(&name).expect("it was just found");
-                self.due.remove(&name, &dirty);
-                (name, dirty)
-            })
-            .collect()
-    }
-
-    /// Keeps the number of paths within its bound.
-    fn fold(&mut self, now: Duration) {
-        if self.left.len() <= DIRTY_PATHS_MAX {
-            return;
-        }
-        let mut names: BTreeMap<RelPath, usize> = BTreeMap::new();
-        for path in self.left.keys() {
-            *names
-                .entry(path.above().next().unwrap_or_default())
-                .or_default() += 1;
-        }
-        let full: Vec<RelPath> = names
-            .into_iter()
-            .filter(|(_, count)| *count >= NAMES_TO_FOLD)
-            .map(|(dir, _)| dir)
-            .collect();
-        for dir in full {
-            self.put_whole(dir, now, now);
-        }
-        if self.left.len() > DIRTY_PATHS_MAX {
-            self.put_whole(RelPath::root(), now, now);
-        }
-    }
-
-    /// All below a directory is left to do, in the place of what is known of it and what was heard
-    /// of since a moment.
-    fn put_whole(&mut self, dir: RelPath, since: Duration, now: Duration) {
-        let mut whole = Dirty::new(Scope::Subtree, since, now);
-        for (_, dirty) in self.cut_below(&dir) {
-            whole.since = whole.since.min(dirty.since);
-            whole.is_doubtful |= dirty.is_doubtful;
-        }
-        self.put(dir, whole, Word::Changed);
     }
 }
 

@@ -123,19 +123,30 @@ struct World {
     lanes: [Option<Work>; LANES.len()],
     unwritten: VecDeque<Published>,
     fails: bool,
+    /// How far renames are followed one by one, where that is bounded more closely than it has to be.
+    steps_max: Option<usize>,
     /// Whether all is looked at now and then, which mends whatever went wrong before.
     is_mended: bool,
 }
 
+fn dirty_paths(steps_max: Option<usize>) -> DirtyPaths {
+    let settle = Duration::from_secs(2);
+    match steps_max {
+        Some(steps) => DirtyPaths::with_effort(settle, steps),
+        None => DirtyPaths::new(settle),
+    }
+}
+
 impl World {
     fn new(seed: u64) -> World {
+        let steps_max = [None, Some(0), Some(5), Some(40)][seed as usize / 2 % 4];
         World {
             rng: fastrand::Rng::with_seed(seed),
             now: Duration::from_secs(1000),
             version: 0,
             source: Tree::default(),
             replica: Tree::default(),
-            dirty: DirtyPaths::new(Duration::from_secs(2)),
+            dirty: dirty_paths(steps_max),
             events: VecDeque::new(),
             by_handles: seed % 2 == 1,
             history: Vec::new(),
@@ -145,6 +156,7 @@ impl World {
             lanes: [const { None }; LANES.len()],
             unwritten: VecDeque::new(),
             fails: true,
+            steps_max,
             is_mended: seed.is_multiple_of(3),
         }
     }
@@ -660,7 +672,7 @@ impl World {
         self.lanes = [const { None }; LANES.len()];
         self.unwritten.clear();
         let remembered = self.dirty.all();
-        self.dirty = DirtyPaths::new(Duration::from_secs(2));
+        self.dirty = dirty_paths(self.steps_max);
         for (path, dirty) in remembered {
             self.dirty.add_again(path, dirty);
         }

@@ -1,15 +1,18 @@
 //! Renames among what is left to do: where they take it, and what they put in doubt.
 
-use super::{Dirty, DirtyPaths, Move, Word, below_of};
+use super::{Dirty, DirtyPaths, Move, Tops, Word, below_of};
 use driftless_model::{RelPath, Scope};
 use std::time::Duration;
 
 /// With more renames that wait, one of a file is not followed: it is copied, and holds up nothing.
 const FILE_MOVES_MAX: usize = 100;
-/// Names that one failed rename may put in doubt; with more, all are.
-const DOUBTFUL_MAX: usize = 1000;
+/// Names that renames may put in doubt of what is worked on at a path; with more, all are.
+const DOUBTFUL_MAX: usize = 100;
+/// Renames that are followed for what is worked on, each for each; with more, anything may be at any
+/// name of one.
+const FOLLOWED_MAX: usize = 100_000;
 /// Names that renames may put in doubt which failed together; with more, all are.
-const DOUBTFUL_TOGETHER_MAX: usize = 4000;
+const DOUBTFUL_TOGETHER_MAX: usize = 1000;
 
 /// What became of a directory while it was worked on.
 #[derive(Debug, Default)]
@@ -47,14 +50,7 @@ impl DirtyPaths {
             self.touch(path, now);
         }
         let whole = self.within_whole(&from);
-        let in_work = below_of(&self.work, &from).chain(below_of(&self.recent, &from));
-        let in_work: Vec<(RelPath, Dirty)> = in_work
-            .map(|(path, dirty)| (path.clone(), dirty.clone()))
-            .collect();
-        for (path, dirty) in self.cut_below(&from).into_iter().chain(in_work) {
-            let there = path.rebased(&from, &to);
-            self.put(there, Dirty { due: now, ..dirty }, Word::Again);
-        }
+        self.take_along(&renamed);
         self.look_where_it_was_meant(&renamed);
         // What was to be looked at with all above it is to be looked at where it stands now, too.
         if let Some(is_doubtful) = whole {
@@ -78,9 +74,40 @@ impl DirtyPaths {
         }
     }
 
+    /// What is left, in work or was done a moment ago at the old place of a rename and below is left
+    /// to do at its new place: one by one, or all below where that would take too long.
+    fn take_along(&mut self, renamed: &Move) {
+        let Move { from, to, .. } = renamed;
+        let maps = [&self.left, &self.work, &self.recent];
+        let known = maps.into_iter().flat_map(|map| below_of(map, from));
+        let steps = known.take(self.effort.left() + 1).count();
+        if !self.effort.spend(steps) {
+            let in_work = below_of(&self.work, from).map(|(_, dirty)| dirty.since);
+            let since = in_work.min().unwrap_or(renamed.since);
+            let left = self.cut_below(from).into_iter();
+            let since = left
+                .map(|(_, dirty)| dirty.since)
+                .fold(since, Duration::min);
+            let whole = Dirty {
+                is_doubtful: true,
+                ..Dirty::new(Scope::Subtree, since, renamed.since)
+            };
+            self.put(to.clone(), whole, Word::Again);
+            return;
+        }
+        let in_work = below_of(&self.work, from).chain(below_of(&self.recent, from));
+        let in_work: Vec<(RelPath, Dirty)> = in_work
+            .map(|(path, dirty)| (path.clone(), dirty.clone()))
+            .collect();
+        for (path, dirty) in self.cut_below(from).into_iter().chain(in_work) {
+            let (there, due) = (path.rebased(from, to), renamed.since);
+            self.put(there, Dirty { due, ..dirty }, Word::Again);
+        }
+    }
+
     /// What was told of the new place too early, is looked at wherever it may have been done.
     fn look_where_it_was_meant(&mut self, renamed: &Move) {
-        for (path, dirty) in self.renames.renamed(renamed) {
+        for (path, dirty) in self.renames.renamed(renamed, &mut self.effort) {
             let due = renamed.since;
             self.put(path, Dirty { due, ..dirty }, Word::Again);
         }
@@ -101,13 +128,17 @@ impl DirtyPaths {
     pub(super) fn take_moves(&mut self) -> Vec<Move> {
         let moves: Vec<Move> = self.moves.drain(..).collect();
         self.given_back = 0;
-        let is_near = |path: &RelPath| moves.iter().any(|renamed| renamed.is_near(path));
-        let near = self.work.iter().filter(|(path, _)| is_near(path));
+        let tops = Tops::of(moves.iter());
+        let near = self.work.iter().filter(|(path, _)| tops.is_near(path));
         let near: Vec<(RelPath, Dirty)> = near
             .map(|(path, dirty)| (path.clone(), dirty.clone()))
             .collect();
+        let is_followed = near.len() * moves.len() <= FOLLOWED_MAX;
         for (path, dirty) in near {
-            self.take_away(&path, &moves);
+            match is_followed {
+                true => self.take_away(&path, &moves),
+                false => self.take_away_anywhere(&path, &tops),
+            }
             self.put(path, dirty, Word::Again);
         }
         self.moving.extend(moves.iter().cloned());
@@ -120,10 +151,25 @@ impl DirtyPaths {
             return;
         }
         let known = self.taken_away.entry(path.clone()).or_default();
-        let mut places = std::mem::take(&mut known.places);
-        places.push(path.clone());
-        known.places = places_after(places, moves.iter(), DOUBTFUL_MAX);
+        let mut places = Tops::default();
+        known.places.iter().for_each(|place| places.insert(place));
+        places.insert(path);
+        moves.iter().for_each(|one| places.follow(one));
+        known.places = places.at_most(DOUBTFUL_MAX);
         known.is_doubtful |= moves.iter().any(|one| one.to.is_near(path));
+    }
+
+    /// Notes that renames may take what is worked on at `path` to any of their names.
+    fn take_away_anywhere(&mut self, path: &RelPath, tops: &Tops) {
+        if path.is_root() {
+            return;
+        }
+        let known = self.taken_away.entry(path.clone()).or_default();
+        let mut places = tops.clone();
+        known.places.iter().for_each(|place| places.insert(place));
+        places.insert(path);
+        known.places = places.at_most(DOUBTFUL_MAX);
+        known.is_doubtful = true;
     }
 
     /// Work on `path` is over: wherever it may have been done is looked at.
@@ -136,85 +182,54 @@ impl DirtyPaths {
         }
     }
 
-    /// Whether a rename that may not have been carried out concerns what is at `path`, above it or
-    /// below it.
-    pub(super) fn moves_near(&self, path: &RelPath) -> bool {
-        let mut moves = self.moves.iter().chain(&self.moving);
-        moves.any(|renamed| renamed.is_near(path))
-    }
-
     /// Renames that could not be done as such, in their order: both names of each are looked at with
     /// all below them. Something new may stand at the old one by now, on what the rename has not
     /// taken away, and what stands there may have the sizes and times of what is to.
     pub fn not_moved(&mut self, failed: &[Move]) {
-        let Some(first) = failed.first() else {
+        let (mut places, taken) = self.places_after(failed);
+        taken.iter().for_each(|place| places.insert(place));
+        self.put_in_doubt(places, failed);
+    }
+
+    /// Wherever those that were told after each of these renames take what it should have taken.
+    pub(super) fn doubt_what_follows(&mut self, given_back: &[Move]) {
+        let (_, taken) = self.places_after(given_back);
+        self.put_in_doubt(taken, given_back);
+    }
+
+    /// Both names of each of these renames, and wherever those that were told after it take what is
+    /// there.
+    fn places_after(&self, moves: &[Move]) -> (Tops, Tops) {
+        let mut waiting = moves.iter().peekable();
+        let [mut places, mut taken] = [Tops::default(), Tops::default()];
+        for one in self.moving.iter().chain(&self.moves) {
+            if places.is_near(&one.from) || taken.is_near(&one.from) {
+                taken.insert(&one.to);
+            }
+            if waiting.next_if(|next| *next == one).is_some() {
+                places.insert_both(one);
+            }
+        }
+        waiting.for_each(|one| places.insert_both(one));
+        (places, taken)
+    }
+
+    /// What is at these places may not be what renames should have made of it.
+    fn put_in_doubt(&mut self, places: Tops, moves: &[Move]) {
+        let Some(first) = moves.first() else {
             return;
         };
         let all = Move {
-            since: failed.iter().map(|one| one.since).min().unwrap_or_default(),
-            is_dir: failed.iter().any(|one| one.is_dir),
+            since: moves.iter().map(|one| one.since).min().unwrap_or_default(),
+            is_dir: moves.iter().any(|one| one.is_dir),
             ..first.clone()
         };
-        // Those above come first, so that none is put twice.
-        for place in self.places_after_all(failed) {
-            self.put_in_doubt(place, &all);
+        for place in places.at_most(DOUBTFUL_TOGETHER_MAX) {
+            let dirty = Dirty {
+                is_doubtful: !place.is_root(),
+                ..all.end()
+            };
+            self.put(place, dirty, Word::Again);
         }
     }
-
-    /// What [`DirtyPaths::places_after`] says of each of these renames, each place once.
-    fn places_after_all(&self, failed: &[Move]) -> Vec<RelPath> {
-        let mut failed = failed.iter().peekable();
-        let mut places = Vec::new();
-        for one in self.moving.iter().chain(&self.moves) {
-            places = places_after(places, std::iter::once(one), DOUBTFUL_TOGETHER_MAX);
-            if places.first().is_some_and(RelPath::is_root) {
-                return places;
-            }
-            if failed.next_if(|next| *next == one).is_some() {
-                places.extend([one.from.clone(), one.to.clone()]);
-            }
-        }
-        places.extend(failed.flat_map(|one| [one.from.clone(), one.to.clone()]));
-        places.sort();
-        places.dedup();
-        places
-    }
-
-    /// Both names of a rename, and wherever those that were told after it take what is there.
-    pub(super) fn places_after(&self, renamed: &Move) -> Vec<RelPath> {
-        let later = self.moving.iter().skip_while(|one| *one != renamed).skip(1);
-        let ends = vec![renamed.from.clone(), renamed.to.clone()];
-        places_after(ends, later.chain(&self.moves), DOUBTFUL_MAX)
-    }
-
-    pub(super) fn put_in_doubt(&mut self, path: RelPath, renamed: &Move) {
-        let dirty = Dirty {
-            is_doubtful: !path.is_root(),
-            ..renamed.end()
-        };
-        self.put(path, dirty, Word::Again);
-    }
-}
-
-/// Paths, and wherever renames take what is there, in their order; all, if these are more than
-/// `places_max`.
-fn places_after<'a>(
-    mut places: Vec<RelPath>,
-    moves: impl Iterator<Item = &'a Move>,
-    places_max: usize,
-) -> Vec<RelPath> {
-    for one in moves {
-        if places.iter().any(|path| path.is_near(&one.from)) {
-            // It takes what is not what it should be; the old names stay in doubt as well.
-            let there = places.iter().map(|path| path.rebased(&one.from, &one.to));
-            let there: Vec<RelPath> = there.chain([one.to.clone()]).collect();
-            places.extend(there);
-            places.sort();
-            places.dedup();
-            if places.len() > places_max {
-                return vec![RelPath::root()];
-            }
-        }
-    }
-    places
 }

@@ -19,11 +19,6 @@ pub struct Move {
 }
 
 impl Move {
-    /// Whether it concerns what is at `path`, above it or below it.
-    pub(super) fn is_near(&self, path: &RelPath) -> bool {
-        self.from.is_near(path) || self.to.is_near(path)
-    }
-
     /// Either name, where it is not known whether the rename was carried out. The replica may still
     /// have a directory where the source had a file, and another file of the same size and times.
     pub(super) fn end(&self) -> Dirty {

@@ -1,0 +1,103 @@
+//! Many renames among few names, told again all at once: what they cost is bounded.
+
+use driftless_mirror::dirty::{Circumstance, DirtyPaths, Lane, Move, Taken};
+use driftless_model::{Change, Hint, RelPath, Scope};
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Renames that are told.
+const RENAMES: usize = 1000;
+/// Changes that are heard of at once.
+const BATCH: usize = 50;
+/// What is taken and not done.
+const BUSY_MAX: usize = 6;
+/// The time for all of it, in a build for tests: ten times what it takes.
+const WORK_MAX: Duration = Duration::from_millis(500);
+/// Paths that may be left: as many as were told, not what renames make of them.
+const LEFT_MAX: usize = 2 * RENAMES;
+
+/// One to three levels of five names.
+fn any_path(rng: &mut fastrand::Rng) -> RelPath {
+    let depth = rng.usize(1..4);
+    let names: Vec<[u8; 1]> = (0..depth).map(|_| [rng.u8(b'a'..b'f')]).collect();
+    RelPath::from_names(names.iter().map(|name| &name[..]))
+}
+
+fn is_near(one: &RelPath, other: &RelPath) -> bool {
+    one.is_within(other) || other.is_within(one)
+}
+
+fn any_change(rng: &mut fastrand::Rng) -> (Change, Circumstance) {
+    let (path, from) = (any_path(rng), any_path(rng));
+    let seen = Circumstance {
+        is_written: true,
+        ..Circumstance::default()
+    };
+    let change = Change::entry(path);
+    if rng.bool() || is_near(&change.path, &from) {
+        return (change, seen);
+    }
+    let scope = match rng.u8(..4) {
+        0 => Scope::Entry,
+        _ => Scope::Subtree,
+    };
+    let hint = Some(Hint::MovedFrom(from));
+    (
+        Change {
+            scope,
+            hint,
+            ..change
+        },
+        seen,
+    )
+}
+
+/// The time that this thread has had, whatever else the machine does.
+fn worked() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).expect("it does not run backwards")
+}
+
+/// What is told at once, with some that fails where work is done in between. Returns how many paths
+/// were left at most.
+fn told_again(seed: u64, with_work: bool) -> usize {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut dirty = DirtyPaths::new(Duration::from_secs(2));
+    let mut now = Duration::from_secs(1000);
+    let (mut renames, mut left_max) = (0, 0);
+    let mut busy: VecDeque<Taken> = VecDeque::new();
+    while renames < RENAMES {
+        for _ in 0..BATCH {
+            now += Duration::from_micros(10);
+            let (change, seen) = any_change(&mut rng);
+            renames += usize::from(change.hint.is_some());
+            dirty.add(now, change, seen);
+        }
+        left_max = left_max.max(dirty.len());
+        if with_work {
+            let lanes = [Lane::Short, Lane::Long, Lane::Walk];
+            busy.extend(lanes.map(|lane| dirty.take(now, lane, 200)));
+        }
+        while busy.len() > BUSY_MAX {
+            let taken = busy.pop_front().expect("one");
+            let moves = taken.moves.iter().filter(|_| rng.bool());
+            let not_moved: Vec<Move> = moves.cloned().collect();
+            dirty.not_moved(&not_moved);
+            dirty.done(now, taken, &BTreeMap::new());
+        }
+    }
+    left_max
+}
+
+#[test]
+fn a_thousand_renames_among_few_names_cost_little() {
+    for seed in 0..8 {
+        let began = worked();
+        let left_max = told_again(seed, seed % 2 == 0);
+        let took = worked() - began;
+        println!("seed {seed}: {took:?}, {left_max} paths at most");
+        assert!(took < WORK_MAX, "seed {seed}: {took:?}");
+        assert!(left_max < LEFT_MAX, "seed {seed}: {left_max} paths");
+    }
+}
