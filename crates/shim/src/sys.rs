@@ -223,6 +223,17 @@ pub fn write(fd: c_int, bytes: &[u8]) -> bool {
     usize::try_from(count) == Ok(bytes.len())
 }
 
+/// The largest file that this process may write (`RLIMIT_FSIZE`), in bytes.
+pub fn file_bytes_max() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the result has room for what is asked.
+    let asked = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    if asked == 0 { limit.rlim_cur } else { 0 }
+}
+
 /// A local socket of datagrams (unix(7)).
 pub fn socket() -> Option<c_int> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;

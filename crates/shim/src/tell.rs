@@ -359,6 +359,9 @@ fn spool_of(map: &Map, user: u32) -> Option<[u8; SPOOL_PATH]> {
     (at < SPOOL_PATH).then_some(path)
 }
 
+/// What this record takes, and what other programs may append at the same moment.
+const BESIDE_BYTES: u64 = 64 << 10;
+
 /// Whether a record stands at the end of the user's file, and whoever reads that will see it: he
 /// takes the file's name away first.
 fn is_appended(path: &[u8; SPOOL_PATH], user: u32, record: &[u8]) -> bool {
@@ -366,8 +369,10 @@ fn is_appended(path: &[u8; SPOOL_PATH], user: u32, record: &[u8]) -> bool {
     let Some(fd) = sys::open(path.as_ptr().cast(), flags) else {
         return false;
     };
+    // A write beyond the limit of this process would end it (SIGXFSZ, setrlimit(2)).
+    let bytes_max = SPOOL_BYTES_MAX.min(sys::file_bytes_max().saturating_sub(BESIDE_BYTES));
     let is_room =
-        |file: File| file.is(libc::S_IFREG) && file.owner == user && file.bytes < SPOOL_BYTES_MAX;
+        |file: File| file.is(libc::S_IFREG) && file.owner == user && file.bytes < bytes_max;
     let is_there = sys::fstat(fd).is_some_and(is_room)
         && sys::write(fd, record)
         && sys::fstat(fd).is_some_and(|file| file.names > 0);

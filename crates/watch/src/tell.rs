@@ -133,8 +133,8 @@ impl<Look: Fn(&RelPath) -> There> Teller<'_, Look> {
                 }
                 self.say(path, Became::Here(standing));
             }
-            There::Other if is_deep => self.say(path, Became::Gone { was_directory }),
-            There::Other => {}
+            // What stands there has no message: what it took the place of is gone.
+            There::Other => self.say(path, Became::Gone { was_directory }),
             There::Hidden => self.told.push(Told::hidden(path.clone(), is_deep)),
             There::Nothing => self.tell_nothing(at, path, was_directory),
         }
@@ -247,7 +247,7 @@ mod tests {
             (Written, "a", &["a"][..]),
             (Entry, "a/", &["a/"]),
             (Entry, "", &["-a"]),
-            (Written, "a|", &[]),
+            (Written, "a|", &["-a"]),
             (Written, "a?", &["a?"]),
             (Gone, "", &["-a/"]),
             (Gone, "a", &["-a/", "a"]),
@@ -293,7 +293,7 @@ mod tests {
         let moved = [word(MovedFile, "b", Some("a"))];
         assert_eq!(told_where(&[], &moved), ["-a", "-b"]);
         assert_eq!(told_where(&["a"], &moved), ["a", "-b"]);
-        assert_eq!(told_where(&["b|"], &moved), ["-a"]);
+        assert_eq!(told_where(&["b|"], &moved), ["-a", "-b"]);
         assert_eq!(told_where(&["b?"], &moved), ["-a", "b?"]);
         let there_and_back = [word(Moved, "b", Some("a")), word(Moved, "a", Some("b"))];
         assert_eq!(told_where(&["a/"], &there_and_back), ["a -> b", "b -> a"]);

@@ -329,7 +329,8 @@ fn standing(stood: &Stood) -> Option<Standing> {
     Standing::of(&stood.meta, target)
 }
 
-/// What became of an entry that is not told as renamed; nothing is told of what has no message.
+/// What became of an entry that is not told as renamed. Of what has no message, such as a named pipe,
+/// it is told that what it took the place of is gone.
 fn became(new: &New, stood: Option<Stood>) -> Option<Became> {
     let New::Entry {
         is_dir,
@@ -340,17 +341,18 @@ fn became(new: &New, stood: Option<Stood>) -> Option<Became> {
     else {
         return None;
     };
-    let Some(stood) = stood else {
+    let Some(standing) = stood.as_ref().and_then(standing) else {
         let was_directory = *is_dir;
         return Some(Became::Gone { was_directory });
     };
-    match (standing(&stood)?, of) {
+    match (standing, of) {
         (Standing::File(file), Some(of)) => Some(Became::Linked {
             of: of.clone(),
             file,
         }),
-        // Some of what was below it was not to be removed.
-        (Standing::Directory(about), _) if *is_removed => Some(Became::Below(about)),
+        // It is another directory than the one that was there, or some of what was below it was not
+        // to be removed.
+        (Standing::Directory(about), _) if *is_removed || !*is_dir => Some(Became::Below(about)),
         (standing, _) => Some(Became::Here(standing)),
     }
 }
@@ -364,8 +366,7 @@ fn moved((from, to): (&RelPath, &RelPath), is_dir: bool, stood: Option<Stood>) -
         },
     };
     match stood.map(|stood| standing(&stood)) {
-        None => vec![gone(from), gone(to)],
-        Some(None) => vec![gone(from)],
+        None | Some(None) => vec![gone(from), gone(to)],
         Some(Some(now)) => vec![Announced {
             path: to.clone(),
             became: Became::Moved {

@@ -4,7 +4,7 @@ use crate::dirty::Move;
 use crate::gathered::Made;
 use crate::link_names::{InodeId, Linked};
 use driftless_model::{Action, RelPath};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 /// Changes that wait at most: with more, one word stands for all of them.
 const WAITING_MAX: usize = 100_000;
@@ -137,8 +137,11 @@ pub(crate) struct Batch {
 pub(crate) struct Waiting {
     queue: VecDeque<New>,
     bytes: usize,
-    /// Entries in the queue that are looked at when their turn comes: a second time tells no more.
-    entries: HashSet<RelPath>,
+    /// Entries in the queue that are looked at when their turn comes, and their numbers: a second time
+    /// tells no more than that one was removed meanwhile.
+    entries: HashMap<RelPath, u64>,
+    /// The number of the first in the queue.
+    first: u64,
     /// All of the replica, in the place of what would be too much.
     is_all: bool,
     /// What may not be durable yet, or was changed by an earlier life and may never have been told.
@@ -184,11 +187,27 @@ impl Waiting {
             self.pushed += 1;
             return;
         }
-        if let New::Entry { path, .. } = &new {
-            if self.entries.contains(path) {
+        let number = self.first + self.queue.len() as u64;
+        if let New::Entry {
+            path,
+            is_removed,
+            is_dir,
+            ..
+        } = &new
+        {
+            if let Some(number) = self.entries.get(path) {
+                let index = usize::try_from(number - self.first).unwrap_or(usize::MAX);
+                if let Some(New::Entry {
+                    is_removed: was_removed,
+                    is_dir: was_dir,
+                    ..
+                }) = self.queue.get_mut(index)
+                {
+                    *was_removed |= *is_removed || is_dir != was_dir;
+                }
                 return;
             }
-            self.entries.insert(path.clone());
+            self.entries.insert(path.clone(), number);
         } else {
             // What is told behind a rename is told of another entry.
             self.entries.clear();
@@ -205,7 +224,7 @@ impl Waiting {
         self.pushed += 1;
         self.is_all = true;
         self.queue = VecDeque::new();
-        self.entries = HashSet::new();
+        self.entries = HashMap::new();
         self.bytes = 0;
     }
 
@@ -223,6 +242,7 @@ impl Waiting {
             return None;
         }
         let news: Vec<New> = self.queue.drain(..count).collect();
+        self.first += count as u64;
         for new in &news {
             self.bytes -= new.bytes();
             if let New::Entry { path, .. } = new {
@@ -306,6 +326,30 @@ mod tests {
         assert!(waiting.is_empty() && waiting.take(1).is_none());
         waiting.push(news(&[entry("a")]));
         assert_eq!(waiting.take(1).unwrap().until, 7);
+    }
+
+    #[test]
+    fn what_was_another_entry_meanwhile_is_told_as_removed() {
+        let of = |is_dir, is_removed| New::Entry {
+            path: path("d"),
+            is_dir,
+            is_removed,
+            of: None,
+        };
+        for (pushed, is_removed) in [
+            (vec![of(true, false), of(true, false)], false),
+            (vec![of(true, false), of(true, true), of(true, false)], true),
+            (
+                vec![of(true, false), of(false, false), of(true, false)],
+                true,
+            ),
+        ] {
+            let mut waiting = Waiting::default();
+            waiting.push(news(&pushed));
+            waiting.push(news(&[moved("b", "c")]));
+            let told = vec![of(true, is_removed), moved("b", "c")];
+            assert_eq!(waiting.take(9).unwrap().news, Some(told), "{pushed:?}");
+        }
     }
 
     #[test]
