@@ -246,11 +246,27 @@ impl Live {
                 .add(now(), Change::names(dir), Circumstance::default());
         }
         self.problems = self.memory.problems()?;
+        self.look_again_at_problems();
         self.is_paused = self.memory.is_paused()?;
         self.hearing.resume(|name| self.memory.cursor(name))?;
         self.walked.seen = self.memory.entries()?;
         self.walked.equal = self.memory.was_equal_until()?;
         Ok(())
+    }
+
+    /// What had a problem is left to do, also where it was heard of too short a time before the end
+    /// to be remembered: the problem would be told for ever.
+    fn look_again_at_problems(&mut self) {
+        if self.job.reads_snapshots() {
+            // All that is left is remembered there.
+            return;
+        }
+        let paths = self.problems.iter().map(|(path, _)| path);
+        let forgotten = paths.filter(|path| !self.dirty.has_heard_of(path));
+        for path in forgotten.cloned().collect::<Vec<_>>() {
+            let dirty = Dirty::new(Scope::Subtree, now(), now());
+            self.dirty.add_again(path, dirty);
+        }
     }
 
     /// Where it is left what has changed, to be told others.
