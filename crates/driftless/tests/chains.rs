@@ -238,6 +238,85 @@ fn a_broker_that_is_away_delays_no_replica() {
     assert_eq!(rows, "0\n", "it has not told all");
 }
 
+/// What is told of a path while more waits is told once, and has to say all that it was meanwhile.
+#[test]
+fn what_was_removed_while_the_broker_is_away_goes_on_the_last_site_too() {
+    let rabbit = alone();
+    let (relay, url) = relayed(&rabbit);
+    let mut sites = Sites::by(url, "removed");
+    let one = sites.tree("1");
+    for number in 0..3 {
+        put(&one.join(format!("{number}/d/old")), "1");
+        put(&one.join(format!("{number}/d/sub/old")), "1");
+    }
+    let first = sites.mirror("1", "2", &format!("{WATCHES}{}", sites.publishes("2")));
+    sites.url = rabbit.url();
+    let second = sites.mirror("2", "3", &sites.hears("2"));
+    check_all(&[&first, &second], "the first fill");
+    relay.stall();
+    let arrived = |path: &str, is: &dyn Fn(&Path) -> bool| {
+        let path = sites.tree("2").join(path);
+        wait_until("it is on the replica", LIMIT, || is(&path));
+    };
+    let again = |path: &str| fs::create_dir(one.join(path)).expect("a directory");
+    let gone = |path: &str| fs::remove_dir_all(one.join(path)).expect("removed");
+    let removed = |path: &str| fs::remove_file(one.join(path)).expect("removed");
+
+    gone("0/d");
+    put(&one.join("0/d"), "a file");
+    arrived("0/d", &Path::is_file);
+    removed("0/d");
+    again("0/d");
+    arrived("0/d", &Path::is_dir);
+
+    put(&one.join("1/d/more"), "1");
+    arrived("1/d/more", &Path::is_file);
+    gone("1/d");
+    arrived("1/d", &|path| !path.exists());
+    again("1/d");
+    arrived("1/d", &Path::is_dir);
+
+    gone("2/d/sub");
+    symlink("..", one.join("2/d/sub")).expect("a link");
+    arrived("2/d/sub", &Path::is_symlink);
+    removed("2/d/sub");
+    again("2/d/sub");
+    arrived("2/d/sub", &|path| path.is_dir() && !path.is_symlink());
+    relay.resume();
+    check_all(&[&first, &second], "removed and made anew");
+}
+
+#[test]
+fn what_a_pipe_takes_the_place_of_goes_on_the_last_site_too() {
+    let rabbit = calm();
+    let sites = Sites::new(&rabbit, "pipes");
+    let one = sites.tree("1");
+    put(&one.join("directory/file"), "1");
+    put(&one.join("file"), "1");
+    put(&one.join("renamed"), "1");
+    let first = sites.mirror("1", "2", &format!("{WATCHES}{}", sites.publishes("2")));
+    let second = sites.mirror("2", "3", &sites.hears("2"));
+    check_all(&[&first, &second], "the first fill");
+    let mode = rustix::fs::Mode::from_raw_mode(0o644);
+    let pipe = |name: &str| {
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            one.join(name),
+            rustix::fs::FileType::Fifo,
+            mode,
+            0,
+        )
+        .expect("a pipe");
+    };
+    fs::remove_dir_all(one.join("directory")).expect("removed");
+    pipe("directory");
+    fs::remove_file(one.join("file")).expect("removed");
+    pipe("file");
+    pipe("new");
+    fs::rename(one.join("new"), one.join("renamed")).expect("renamed");
+    check_all(&[&first, &second], "pipes");
+}
+
 #[test]
 fn too_much_is_told_in_one_word() {
     let rabbit = calm();

@@ -67,7 +67,9 @@ fn children_of_threads_that_write_are_all_heard() {
         // A child may have what another thread was about to close, and announces that as well.
         assert!(of(&format!("w p{number}")) >= 40, "{number}");
     }
-    assert_eq!(announced.gaps, 0);
+    // One that was made while another thread was between its close and its word does not know whether
+    // that was said: rather a gap too many.
+    assert!(announced.gaps <= 8, "{}", announced.gaps);
 }
 
 #[test]
@@ -219,6 +221,21 @@ fn a_spool_that_is_full_or_gone_makes_gaps() {
     fs::write(agent.at("spool"), "").expect("something else");
     agent.run("dash", "echo x >n");
     assert_eq!(agent.gaps(), 5);
+}
+
+/// Whoever writes beyond the limit of its process is ended by SIGXFSZ (setrlimit(2)).
+#[test]
+fn a_program_with_a_limit_for_files_is_not_ended_by_the_spool() {
+    let agent = Agent::without();
+    let spool = fs::File::create(agent.own_spool()).expect("the spool");
+    spool
+        .set_len(200 << 10)
+        .expect("more than the program may write");
+    for (script, gaps) in [("ulimit -f 200; echo x >n", 1), ("ulimit -f 0; : >m", 2)] {
+        let output = agent.run("dash", &format!("{script}; echo goes on"));
+        assert_eq!(output.stdout, b"goes on\n", "{script}: {output:?}");
+        assert_eq!(agent.gaps(), gaps, "{script}");
+    }
 }
 
 /// A file system in memory with room for some records, in the place of the spool.
