@@ -81,7 +81,8 @@ impl News {
         let made = made.iter().map(|one| New::Entry {
             path: one.path.clone(),
             is_dir: one.is_dir,
-            is_removed: one.action == Action::Delete,
+            // What a directory took the place of may have been another one before that.
+            is_removed: matches!(one.action, Action::Delete | Action::Replace),
             of: others.of_link(one),
         });
         News {
