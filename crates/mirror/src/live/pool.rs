@@ -263,6 +263,11 @@ impl Live {
                 is_doubtful: true,
                 ..Dirty::new(change.scope, since, now)
             };
+            // Who was killed may have left an unfinished entry beside it.
+            if let Some(dir) = change.path.above().next() {
+                let names = Change::names(dir);
+                self.dirty.add(now, names, Circumstance::default());
+            }
             self.dirty.add_again(change.path, dirty);
         }
     }
