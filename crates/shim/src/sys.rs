@@ -225,12 +225,21 @@ pub fn write(fd: c_int, bytes: &[u8]) -> bool {
 
 /// The largest file that this process may write (`RLIMIT_FSIZE`), in bytes.
 pub fn file_bytes_max() -> u64 {
-    let mut limit = libc::rlimit {
+    let mut limit = libc::rlimit64 {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: the result has room for what is asked.
-    let asked = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    let none: *const libc::rlimit64 = core::ptr::null();
+    // SAFETY: nothing is set, and the result has room for what is asked (prlimit(2)).
+    let asked = unsafe {
+        libc::syscall(
+            libc::SYS_prlimit64,
+            0,
+            libc::RLIMIT_FSIZE,
+            none,
+            &raw mut limit,
+        )
+    };
     if asked == 0 { limit.rlim_cur } else { 0 }
 }
 
