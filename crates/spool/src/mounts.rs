@@ -3,6 +3,7 @@
 //! That is known of file systems whose files have one device each, and only as long as nothing else
 //! is mounted below the tree: the kernel tells when mounts change (proc_pid_mountinfo(5)).
 
+use driftless_model::unescape_mountinfo;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open, stat, statfs};
 use std::fs::File;
@@ -79,7 +80,7 @@ impl Mounts {
         let mut lines = text.split(|byte| *byte == b'\n');
         !lines.any(|line| {
             let place = line.split(|byte| *byte == b' ').nth(MOUNT_POINT);
-            place.is_some_and(|place| is_below(&unescaped(place), tree))
+            place.is_some_and(|place| is_below(&unescape_mountinfo(place), tree))
         })
     }
 }
@@ -87,27 +88,6 @@ impl Mounts {
 fn is_below(path: &[u8], above: &[u8]) -> bool {
     let rest = path.strip_prefix(above);
     rest.is_some_and(|rest| rest.len() > 1 && rest[0] == b'/')
-}
-
-/// Spaces and the like are written as a backslash and three octal digits.
-fn unescaped(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..3).filter(|_| *first == b'\\');
-        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                out.push(byte);
-                rest = &after[3..];
-            }
-            None => {
-                out.push(*first);
-                rest = after;
-            }
-        }
-    }
-    out
 }
 
 #[allow(
@@ -125,7 +105,7 @@ mod tests {
 
     #[test]
     fn mount_points_are_read_as_they_are() {
-        assert_eq!(unescaped(br"/a\040b\134c\0"), br"/a b\c\0");
+        assert_eq!(unescape_mountinfo(br"/a\040b\134c\0"), br"/a b\c\0");
         for (path, above, is_so) in [
             ("/a/b", "/a", true),
             ("/a", "/a", false),

@@ -7,7 +7,7 @@
 use crate::Done;
 use crate::local::LocalDir;
 use crate::local::look::fault;
-use driftless_model::{Act, RelPath};
+use driftless_model::{Act, RelPath, unescape_mountinfo};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags, fstatfs, open, readlink};
 use std::ffi::OsString;
@@ -134,7 +134,7 @@ impl View {
     fn parse(line: &[u8]) -> Option<View> {
         let mut fields = line.split(|byte| *byte == b' ').skip(2);
         let device = fields.next()?.to_vec();
-        let mut path = || Some(OsString::from_vec(unescaped(fields.next()?)).into());
+        let mut path = || Some(OsString::from_vec(unescape_mountinfo(fields.next()?)).into());
         Some(View {
             device,
             part: path()?,
@@ -232,7 +232,7 @@ fn mount_point(line: &[u8], root: &Path) -> Option<MountPoint> {
     let mut fields = line.split(|byte| *byte == b' ').skip(2);
     let device = fields.next()?.to_vec();
     let mut fields = fields.skip(1);
-    let path = OsString::from_vec(unescaped(fields.next()?));
+    let path = OsString::from_vec(unescape_mountinfo(fields.next()?));
     let is_autofs = fields.skip_while(|field| *field != b"-").nth(1) == Some(&b"autofs"[..]);
     let below = Path::new(&path).strip_prefix(root).ok()?;
     let path = RelPath::parse(below.as_os_str().as_bytes())
@@ -243,21 +243,6 @@ fn mount_point(line: &[u8], root: &Path) -> Option<MountPoint> {
         is_autofs,
         device,
     })
-}
-
-/// The bytes of a field of `/proc/self/mountinfo`, where space, tab, line feed and backslash stand
-/// as a backslash and three octal digits.
-fn unescaped(field: &[u8]) -> Vec<u8> {
-    let (mut bytes, mut left) = (Vec::new(), field);
-    while let Some((first, rest)) = left.split_first() {
-        let octal = rest
-            .get(..3)
-            .filter(|_| *first == b'\\')
-            .and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok());
-        bytes.push(octal.unwrap_or(*first));
-        left = if octal.is_some() { &rest[3..] } else { rest };
-    }
-    bytes
 }
 
 /// The number of the mount that an open directory is on: `mnt_id` of `/proc/PID/fdinfo/N`

@@ -10,7 +10,7 @@ use crate::base::Base;
 use crate::snapshot::between::{self, between};
 use crate::snapshot::program::Program;
 use crate::snapshot::provider::{Provider, SnapshotError, followable, shown};
-use driftless_model::Change;
+use driftless_model::{Change, unescape_mountinfo};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -213,33 +213,19 @@ fn device_at(table: &[u8], path: &Path) -> Option<(OsString, PathBuf)> {
         let (Some(kind), Some(device)) = (fields.get(dash + 1), fields.get(dash + 2)) else {
             continue;
         };
-        let point = PathBuf::from(OsString::from_vec(unescape_octal(point)));
+        let point = PathBuf::from(OsString::from_vec(unescape_mountinfo(point)));
         // Of mounts at one place the last is seen.
         let is_nearer = found
             .as_ref()
             .is_none_or(|(_, known, _)| point.starts_with(known));
         if path.starts_with(&point) && is_nearer {
-            let device = OsString::from_vec(unescape_octal(device));
+            let device = OsString::from_vec(unescape_mountinfo(device));
             found = Some((device, point, *kind == b"gpfs"));
         }
     }
     found
         .filter(|(.., is_gpfs)| *is_gpfs)
         .map(|(device, point, _)| (device, point))
-}
-
-/// Takes `\040` back to the byte that it stands for.
-fn unescape_octal(escaped: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(escaped.len());
-    let mut rest = escaped;
-    while let Some((first, behind)) = rest.split_first() {
-        let digits = behind.get(..3).filter(|_| *first == b'\\');
-        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &behind[3..] } else { behind };
-    }
-    bytes
 }
 
 #[cfg(test)]
