@@ -273,13 +273,22 @@ struct Paths<'a> {
     /// The root's own path, with a slash at its end.
     above: Vec<u8>,
     file_system: [i32; 2],
-    known: HashMap<Handle<'a>, Option<Found>>,
+    known: HashMap<Handle<'a>, Looked>,
     /// Files that were changed by a name that is not theirs in the source.
     unnamed: HashSet<Handle<'a>>,
     /// Names that something loses by a rename among these events.
     renamed: HashSet<Place<'a>>,
     /// Something could not be looked up that may be there.
     is_doubtful: Cell<bool>,
+}
+
+/// What became of a handle that was looked up.
+enum Looked {
+    Found(Found),
+    /// It is outside of the source, or cannot be looked up.
+    Elsewhere,
+    /// It has been removed, and may have been one of the source.
+    Gone,
 }
 
 /// What a handle names.
@@ -355,7 +364,7 @@ impl<'a> Paths<'a> {
         let is_below = match self.found(place.dir) {
             Some(dir) if dir.is_above || dir.has(place.name, object) => return,
             Some(_) => true,
-            None => self.is_gone(place.dir),
+            None => matches!(self.known[&place.dir], Looked::Gone),
         };
         self.unnamed.insert(object);
         let opened = sys::open_by_handle(self.root, object.kind, object.bytes);
@@ -369,7 +378,8 @@ impl<'a> Paths<'a> {
         };
         let path = path_of(file.as_fd())
             .ok()
-            .and_then(|path| self.in_source(&path));
+            .filter(|path| !path.ends_with(DELETED))
+            .and_then(|path| self.below_root(&path));
         let is_written = event.mask & libc::FAN_MODIFY != 0;
         heard.unnamed.push(Unnamed {
             inode: (meta.st_dev, meta.st_ino),
@@ -383,21 +393,11 @@ impl<'a> Paths<'a> {
         }));
     }
 
-    /// Whether a directory has been removed, which may have been one of the source.
-    fn is_gone(&self, dir: Handle<'a>) -> bool {
-        let opened = sys::open_by_handle(self.root, dir.kind, dir.bytes);
-        let path = opened.and_then(|dir| path_of(dir.as_fd()));
-        path.map_or_else(
-            |cause| matches!(cause, Errno::STALE | Errno::NOMEM),
-            |path| path.ends_with(DELETED),
-        )
-    }
-
-    /// A path of the kernel's as one below the root, if it is there and leads somewhere.
-    fn in_source(&self, path: &[u8]) -> Option<RelPath> {
-        let below = path.strip_prefix(&self.above[..])?;
-        let path = RelPath::parse(below).ok()?;
-        (!below.ends_with(DELETED)).then_some(path)
+    /// A path of the kernel's as one below the root, if it is there.
+    fn below_root(&self, path: &[u8]) -> Option<RelPath> {
+        let with_slash = [path, b"/"].concat();
+        let below = with_slash.strip_prefix(&self.above[..])?;
+        RelPath::parse(below).ok()
     }
 
     /// Who has closed a file that may have been written.
@@ -486,13 +486,15 @@ impl<'a> Paths<'a> {
             let found = self.open(handle);
             self.known.insert(handle, found);
         }
-        self.known[&handle].as_ref()
+        match &self.known[&handle] {
+            Looked::Found(found) => Some(found),
+            Looked::Elsewhere | Looked::Gone => None,
+        }
     }
 
     /// What was looked up. What is gone has an event of its own, above it; only a want of files
     /// puts in doubt what is there.
     fn sure<T>(&self, looked_up: Result<T, Errno>) -> Option<T> {
-        // ENOMEM is what ext4 says of an inode that is being freed.
         let wants = [Errno::MFILE, Errno::NFILE];
         if looked_up.as_ref().is_err_and(|cause| wants.contains(cause)) {
             self.is_doubtful.set(true);
@@ -500,22 +502,30 @@ impl<'a> Paths<'a> {
         looked_up.ok()
     }
 
-    fn open(&self, handle: Handle<'a>) -> Option<Found> {
+    fn open(&self, handle: Handle<'a>) -> Looked {
         if handle.file_system != self.file_system {
-            return None;
+            return Looked::Elsewhere;
         }
-        let fd = self.sure(sys::open_by_handle(self.root, handle.kind, handle.bytes))?;
+        match sys::open_by_handle(self.root, handle.kind, handle.bytes) {
+            // ENOMEM is what ext4 says of an inode that is being freed.
+            Err(Errno::STALE | Errno::NOMEM) => Looked::Gone,
+            opened => self
+                .sure(opened)
+                .and_then(|fd| self.opened(fd))
+                .unwrap_or(Looked::Elsewhere),
+        }
+    }
+
+    fn opened(&self, fd: OwnedFd) -> Option<Looked> {
         let (path, is_above) = match path_of(fd.as_fd()) {
             Err(Errno::NAMETOOLONG) => (path_above(fd.as_fd())?, true),
             path => (self.sure(path)?, false),
         };
         if path.ends_with(DELETED) && fstat(&fd).is_ok_and(|meta| meta.st_nlink == 0) {
-            return None;
+            return Some(Looked::Gone);
         }
-        let with_slash = [&path[..], b"/"].concat();
-        let below = with_slash.strip_prefix(&self.above[..])?;
-        let path = RelPath::parse(below).ok()?;
-        Some(Found { fd, path, is_above })
+        let path = self.below_root(&path)?;
+        Some(Looked::Found(Found { fd, path, is_above }))
     }
 }
 
