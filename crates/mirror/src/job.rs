@@ -15,10 +15,10 @@ mod quiet;
 mod read;
 mod values;
 
-pub use driftless_settings::Publish;
+pub use driftless_settings::{FILE_BYTES_MAX, Publish};
 pub use keys::KEYS;
 pub use quiet::{Quiet, Weekday};
-pub use read::{JOB_BYTES_MAX, parse};
+pub use read::parse;
 pub use values::{
     Announcements, Cycle, Deploy, Detect, Fanotify, Gpfs, Job, Limits, ListFormat, ListSource,
     Live, Lustre, Metrics, Movers, QueueOfMovers, Reach, Route, SnapshotCommands, Trash, Walk,

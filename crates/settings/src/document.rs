@@ -11,6 +11,9 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// The longest file in bytes. Whoever reads one reads no more than that and one byte.
+pub const FILE_BYTES_MAX: usize = 1 << 20;
+
 /// How the parser says that a key is there twice.
 const TWICE: &str = "duplicate key";
 
@@ -32,7 +35,7 @@ pub struct Document<'t> {
 impl<'t> Document<'t> {
     /// Reads TOML in which the `keys` may stand. The second value says whether the text is TOML; if
     /// not, keys may lack that were written.
-    pub fn parse(text: &'t str, keys: Keys) -> (Document<'t>, bool) {
+    fn parse(text: &'t str, keys: Keys) -> (Document<'t>, bool) {
         let mut document = Document {
             keys,
             text,
@@ -207,16 +210,44 @@ impl<'t> Document<'t> {
         });
     }
 
-    /// What is wrong with the file, which is at `place`; there is something.
-    pub fn into_errors(self, place: &Path) -> FileErrors {
-        FileErrors::new(place, self.errors, self.untold)
-    }
-
     /// Whether all keys that there can be were asked for.
-    pub fn is_all_taken(&self) -> bool {
+    fn is_all_taken(&self) -> bool {
         let all = self.keys.all;
         all.iter().all(|key| self.taken.contains(key)) && self.taken.len() == all.len()
     }
+}
+
+/// Reads the text of the file at `place`: `read` asks for each of the `keys`, and says there what is
+/// wrong with the values.
+///
+/// # Errors
+/// The text has more than [`FILE_BYTES_MAX`] bytes, is no TOML, has keys that there are not, or
+/// `read` has said that something is wrong; all of that is told at once, but for what a text that
+/// is no TOML hides.
+pub fn parse<T>(
+    text: &str,
+    place: &Path,
+    keys: Keys,
+    read: impl FnOnce(&mut Document) -> T,
+) -> Result<T, FileErrors> {
+    if text.len() > FILE_BYTES_MAX {
+        let (bytes, of_what) = (text.len(), keys.of_what);
+        let what = format!("it has {bytes} bytes, and {of_what} at most {FILE_BYTES_MAX}");
+        return Err(FileErrors::too_long(place, what));
+    }
+    let (mut document, is_whole) = Document::parse(text, keys);
+    // Behind what is no TOML, what lacks may be there.
+    if is_whole {
+        let values = read(&mut document);
+        debug_assert!(
+            document.is_all_taken(),
+            "each key has its reader, and each reader its key"
+        );
+        if document.is_right() {
+            return Ok(values);
+        }
+    }
+    Err(FileErrors::new(place, document.errors, document.untold))
 }
 
 /// Line and column of a byte of the text, from 1.

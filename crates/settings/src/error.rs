@@ -55,8 +55,8 @@ impl FileErrors {
         }
     }
 
-    /// A file at `place` that has more bytes than the `most`, and is not read.
-    pub fn too_long(place: &Path, what: String) -> FileErrors {
+    /// A file at `place` that is too long, and is not read.
+    pub(crate) fn too_long(place: &Path, what: String) -> FileErrors {
         let error = KeyError {
             line: 1,
             column: 1,

@@ -3,6 +3,8 @@
 /// The keys of a kind of file.
 #[derive(Debug, Clone, Copy)]
 pub struct Keys {
+    /// What the file is, such as "a job".
+    pub of_what: &'static str,
     /// All of them: those of a table with its name before a dot.
     pub all: &'static [&'static str],
     /// How is written here what other programs call something, as the end of "write ...".

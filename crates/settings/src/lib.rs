@@ -13,7 +13,7 @@ mod keys;
 pub mod publish;
 mod suggest;
 
-pub use document::Document;
+pub use document::{Document, FILE_BYTES_MAX, parse};
 pub use error::{FileErrors, KeyError};
 pub use keys::Keys;
 pub use publish::Publish;

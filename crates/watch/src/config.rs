@@ -4,13 +4,11 @@
 //! with line and column. `docs/watch.md` describes every key of [`KEYS`], and a test holds the two
 //! against each other.
 
-pub use driftless_settings::Publish;
 use driftless_settings::{Document, FileErrors, Keys, forms, publish};
+pub use driftless_settings::{FILE_BYTES_MAX, Publish};
 use driftless_spool::Folder;
 use std::path::{Path, PathBuf};
 
-/// The longest file in bytes. The caller reads no more than that and one byte.
-pub const CONFIG_BYTES_MAX: usize = 1 << 20;
 /// All keys: those of a table with its name before a dot.
 pub const KEYS: [&str; 11] = [
     "name",
@@ -80,6 +78,7 @@ impl Config {
 
 /// The keys, with nothing that other programs call otherwise.
 const AGENT: Keys = Keys {
+    of_what: "a configuration",
     all: &KEYS,
     elsewhere: |_| None,
 };
@@ -90,20 +89,7 @@ const AGENT: Keys = Keys {
 /// The text is no TOML, has keys that there are not, lacks some that there must be, or cannot be
 /// meant.
 pub fn parse(text: &str, place: &Path) -> Result<Config, FileErrors> {
-    if text.len() > CONFIG_BYTES_MAX {
-        let bytes = text.len();
-        let what = format!("it has {bytes} bytes, and a configuration at most {CONFIG_BYTES_MAX}");
-        return Err(FileErrors::too_long(place, what));
-    }
-    let (mut document, is_whole) = Document::parse(text, AGENT);
-    // Behind what is no TOML, what lacks may be there.
-    if is_whole {
-        let config = read(&mut document, place);
-        if document.is_right() {
-            return Ok(config);
-        }
-    }
-    Err(document.into_errors(place))
+    driftless_settings::parse(text, place, AGENT, |from| read(from, place))
 }
 
 /// The values, right or wrong: what is wrong with them has been told to the document.
@@ -127,10 +113,6 @@ fn read(from: &mut Document, place: &Path) -> Config {
     if from.has_table("shim") && !config.has(Detect::Shim) {
         from.wrong_table("shim", "\"shim\" is not in detect");
     }
-    debug_assert!(
-        from.is_all_taken(),
-        "each key has its reader, and each reader its key"
-    );
     config
 }
 

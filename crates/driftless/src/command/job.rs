@@ -3,7 +3,7 @@
 use crate::command::record;
 use crate::exit::Exit;
 use crate::own;
-use driftless_mirror::job::{JOB_BYTES_MAX, Job, parse};
+use driftless_mirror::job::{FILE_BYTES_MAX, Job, parse};
 use driftless_mirror::memory::Memory;
 use driftless_model::{cause, escape, moment, quote};
 use driftless_state::StateError;
@@ -34,13 +34,22 @@ pub fn read(typed: &Path) -> Result<Job, Failure> {
     if !std::fs::metadata(&path).is_ok_and(|meta| meta.is_file()) {
         return Err(failed("it is no regular file, as that of a job is".into()));
     }
-    let mut text = Vec::new();
-    let file = File::open(&path).map_err(|error| failed(cause(&error)))?;
-    file.take(JOB_BYTES_MAX as u64 + 1)
-        .read_to_end(&mut text)
-        .map_err(|error| failed(cause(&error)))?;
-    let text = String::from_utf8(text).map_err(|_| failed("is no text in UTF-8".into()))?;
+    let text = text_of(&path).map_err(failed)?;
     parse(&text, &path).map_err(|errors| (Exit::Usage, errors.to_string()))
+}
+
+/// The text of a file in which somebody says what is to be done, and a byte of what is too long.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the user's own file, no part of a replicated tree"
+)]
+pub fn text_of(path: &Path) -> Result<String, String> {
+    let mut text = Vec::new();
+    let file = File::open(path).map_err(|error| cause(&error))?;
+    file.take(FILE_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut text)
+        .map_err(|error| cause(&error))?;
+    String::from_utf8(text).map_err(|_| "is no text in UTF-8".into())
 }
 
 /// The name of a job. A file that cannot be read any more has its own.

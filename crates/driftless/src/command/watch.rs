@@ -10,11 +10,10 @@ use crate::{own, service, signals};
 use driftless_model::{cause, quote};
 use driftless_spool::{Depth, SpoolError};
 use driftless_state::watch::WatchState;
-use driftless_watch::config::{CONFIG_BYTES_MAX, Config, Detect, parse};
+use driftless_watch::config::{Config, Detect, parse};
 use driftless_watch::status::{self, Status};
 use driftless_watch::{Agent, BeginError, Pulse, Setup};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -131,12 +130,7 @@ fn read(path: &Path) -> Result<Config, Failure> {
     if !meta.is_file() {
         return Err(failed("it is no regular file".into()));
     }
-    let mut text = Vec::new();
-    let file = File::open(path).map_err(|error| failed(cause(&error)))?;
-    file.take(CONFIG_BYTES_MAX as u64 + 1)
-        .read_to_end(&mut text)
-        .map_err(|error| failed(cause(&error)))?;
-    let text = String::from_utf8(text).map_err(|_| failed("is no text in UTF-8".into()))?;
+    let text = job::text_of(path).map_err(failed)?;
     parse(&text, path).map_err(|errors| (Exit::Usage, errors.to_string()))
 }
 

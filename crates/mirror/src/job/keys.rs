@@ -93,6 +93,7 @@ pub const KEYS: [&str; 84] = [
 
 /// The keys, with what else may be written for them.
 pub(super) const JOB: Keys = Keys {
+    of_what: "a job",
     all: &KEYS,
     elsewhere,
 };

@@ -18,9 +18,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::de::DeValue;
 
-/// The longest file of a job in bytes. The caller reads no more than that and one byte.
-pub const JOB_BYTES_MAX: usize = 1 << 20;
-
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -38,20 +35,7 @@ const COMPRESS_MAX: u64 = 19;
 /// Fails if the text is no TOML, has keys that there are not, lacks some that there must be, or
 /// cannot be meant; all that is wrong is told at once, but for what a text that is no TOML hides.
 pub fn parse(text: &str, place: &Path) -> Result<Job, FileErrors> {
-    if text.len() > JOB_BYTES_MAX {
-        let bytes = text.len();
-        let what = format!("it has {bytes} bytes, and a job at most {JOB_BYTES_MAX}");
-        return Err(FileErrors::too_long(place, what));
-    }
-    let (mut document, is_whole) = Document::parse(text, JOB);
-    // Behind what is no TOML, what lacks may be there.
-    if is_whole {
-        let job = read(&mut document, place);
-        if document.is_right() {
-            return Ok(job);
-        }
-    }
-    Err(document.into_errors(place))
+    driftless_settings::parse(text, place, JOB, |from| read(from, place))
 }
 
 /// The values, right or wrong: what is wrong with them has been told to the document.
@@ -106,10 +90,6 @@ fn read(from: &mut Document, place: &Path) -> Job {
         reach: reach(from),
         metrics: metrics(from),
     };
-    debug_assert!(
-        from.is_all_taken(),
-        "each key has its reader, and each reader its key"
-    );
     check::check(from, &job);
     job
 }

@@ -1,7 +1,7 @@
 //! The text itself: what is no TOML, line ends, and texts that mean harm.
 
 use super::{TREES, errors, read, seconds};
-use driftless_mirror::job::{JOB_BYTES_MAX, parse};
+use driftless_mirror::job::{FILE_BYTES_MAX, parse};
 use std::path::Path;
 
 #[test]
@@ -96,10 +96,10 @@ fn a_hostile_text_is_refused_soon() {
         all[0].starts_with("1:1: it has ") && all.len() == 1,
         "{all:?}"
     );
-    let fits = format!("{TREES}#{}", "x".repeat(JOB_BYTES_MAX - TREES.len() - 1));
+    let fits = format!("{TREES}#{}", "x".repeat(FILE_BYTES_MAX - TREES.len() - 1));
     assert!(read(&fits).is_ok() && read(&format!("{fits}x")).is_err());
 
-    let filled = |unit: &str| unit.repeat(JOB_BYTES_MAX / unit.len());
+    let filled = |unit: &str| unit.repeat(FILE_BYTES_MAX / unit.len());
     let hostile = [
         format!("a = {}", "[".repeat(100_000)),
         format!("a = {}", "{a=".repeat(100_000)),
