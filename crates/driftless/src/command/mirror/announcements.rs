@@ -6,10 +6,8 @@ use crate::exit::Exit;
 use driftless_announce::{Announcements, Talk};
 use driftless_detect::{Detector, Sharing};
 use driftless_mirror::job::{self, Job};
-use driftless_model::escape;
 use driftless_queue::{Broker, Error, Exchange, Subscription};
 use driftless_sarracenia::{BaseUrl, binding};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,8 +19,8 @@ pub fn detector(
     (source, pool): (Option<&Path>, Option<(Arc<Sharing>, bool)>),
 ) -> Result<Box<dyn Detector>, Failure> {
     let base = base(job, from, source)?;
-    let of_queue = |error: Error| queue_failure((job, "announcements"), &error);
-    let broker = broker(from).map_err(of_queue)?;
+    let of_queue = |error: Error| broker::failure((&job.name, "announcements"), &error);
+    let broker = broker_of(from).map_err(of_queue)?;
     let subscription = subscription(from).map_err(of_queue)?;
     let heard = match pool {
         None => Announcements::new(&broker, &subscription, base),
@@ -36,11 +34,11 @@ pub fn detector(
 pub fn talk(job: &Job, who: (bool, u64)) -> Result<Talk, Failure> {
     let from = job.announcements.as_ref();
     let from = from.expect("only a job with announcements has a pool");
-    let broker = broker(from).and_then(|broker| Talk::of(&broker, &from.queue, who));
-    broker.map_err(|error| queue_failure((job, "announcements"), &error))
+    let broker = broker_of(from).and_then(|broker| Talk::of(&broker, &from.queue, who));
+    broker.map_err(|error| broker::failure((&job.name, "announcements"), &error))
 }
 
-fn broker(from: &job::Announcements) -> Result<Broker, Error> {
+fn broker_of(from: &job::Announcements) -> Result<Broker, Error> {
     broker::of(
         &from.broker,
         from.credentials.as_deref(),
@@ -61,13 +59,7 @@ fn base(job: &Job, from: &job::Announcements, source: Option<&Path>) -> Result<B
     let url = match (&from.base_url, source) {
         (Some(url), _) => url.clone(),
         (None, Some(source)) => {
-            let text = source.to_str().ok_or_else(|| {
-                let shown = escape(source.as_os_str().as_bytes());
-                refuse(format!(
-                    "base_url: it is missing: the path of the source is no text (\"{shown}\")"
-                ))
-            })?;
-            format!("file:{text}")
+            broker::url_of(source, "source").map_err(|why| refuse(format!("base_url: {why}")))?
         }
         (None, None) => {
             let why = "base_url: it is missing: the source is on another host, and messages have a name of their own for it";
@@ -75,16 +67,4 @@ fn base(job: &Job, from: &job::Announcements, source: Option<&Path>) -> Result<B
         }
     };
     BaseUrl::parse(&url).map_err(|why| refuse(format!("base_url: {why}")))
-}
-
-/// In a job, a password is given otherwise than on the command line: in this table of it.
-pub fn queue_failure((job, table): (&Job, &str), error: &Error) -> Failure {
-    let why = match error {
-        Error::NoPassword => format!(
-            "{table}.credentials: it is missing, and so is DRIFTLESS_QUEUE_PASSWORD in the \
-             environment: there is no password for the broker"
-        ),
-        error => error.to_string(),
-    };
-    (Exit::of_queue(error), format!("{}: {why}", job.name))
 }

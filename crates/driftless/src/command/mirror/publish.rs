@@ -1,6 +1,6 @@
 //! Where a job wants it announced what its mirror has changed.
 
-use super::{Failure, announcements, detectors};
+use super::{Failure, detectors};
 use crate::command::broker;
 use crate::exit::Exit;
 use driftless_announce::Publisher;
@@ -8,10 +8,9 @@ use driftless_mirror::clock::by_clock;
 use driftless_mirror::herald::{Herald, Untold};
 use driftless_mirror::job::{Job, Publish};
 use driftless_model::{Stamp, escape};
-use driftless_queue::{Error, Exchange};
+use driftless_queue::Error;
 use driftless_sarracenia::{Announced, BaseUrl};
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -28,12 +27,9 @@ pub fn herald(job: &Job) -> Result<Option<Box<dyn Herald>>, Failure> {
     let Some(to) = &job.publish else {
         return Ok(None);
     };
-    let of_queue = |error: Error| announcements::queue_failure((job, "publish"), &error);
     let base = base(job, to)?;
-    let credentials = to.credentials.as_deref();
-    let broker = broker::of(&to.broker, credentials, to.ca.as_deref()).map_err(of_queue)?;
-    let exchange = Exchange::new(&to.exchange).map_err(of_queue)?;
-    let publisher = Publisher::new(&broker, &exchange, &to.topic_prefix, base);
+    let publisher = broker::publisher(to, base)
+        .map_err(|error| broker::failure((&job.name, "publish"), &error))?;
     Ok(Some(Box::new(ByBroker(publisher))))
 }
 
@@ -42,16 +38,8 @@ fn base(job: &Job, to: &Publish) -> Result<BaseUrl, Failure> {
     let refuse = |why: String| (Exit::Usage, format!("{}: publish.{why}", job.name));
     let url = match (&to.base_url, detectors::own_path(job, &job.replicas[0])?) {
         (Some(url), _) => url.clone(),
-        (None, Some(replica)) => {
-            let replica = real(&replica);
-            let text = replica.to_str().ok_or_else(|| {
-                let shown = escape(replica.as_os_str().as_bytes());
-                refuse(format!(
-                    "base_url: it is missing: the path of the replica is no text (\"{shown}\")"
-                ))
-            })?;
-            format!("file:{text}")
-        }
+        (None, Some(replica)) => broker::url_of(&real(&replica), "replica")
+            .map_err(|why| refuse(format!("base_url: {why}")))?,
         (None, None) => {
             let replica = escape(job.replicas[0].as_bytes());
             let is_alone = job.own_name() == job.name;

@@ -3,9 +3,6 @@
 use super::{Failure, failure};
 use crate::command::broker;
 use crate::exit::Exit;
-use driftless_announce::Publisher;
-use driftless_model::quote;
-use driftless_queue::{Error, Exchange};
 use driftless_sarracenia::BaseUrl;
 use driftless_watch::Announcing;
 use driftless_watch::config::{Config, Publish};
@@ -22,19 +19,14 @@ pub fn of(config: &Config) -> Result<Option<Announcing>, Failure> {
         .collect::<Result<_, _>>()?;
     let first = bases.first().cloned();
     let first = first.ok_or_else(|| failure(config, "it has no trees"))?;
-    let publisher = publisher(to, first).map_err(|error| queue_failure(config, &error))?;
+    let publisher = broker::publisher(to, first)
+        .map_err(|error| broker::failure((&config.name, "publish"), &error))?;
     Ok(Some(Announcing {
         publisher,
         bases,
         broker: to.broker.clone(),
         exchange: to.exchange.clone(),
     }))
-}
-
-fn publisher(to: &Publish, base: BaseUrl) -> Result<Publisher, Error> {
-    let broker = broker::of(&to.broker, to.credentials.as_deref(), to.ca.as_deref())?;
-    let exchange = Exchange::new(&to.exchange)?;
-    Ok(Publisher::new(&broker, &exchange, &to.topic_prefix, base))
 }
 
 /// What messages call a tree.
@@ -45,28 +37,9 @@ fn base(config: &Config, to: &Publish, tree: &Path) -> Result<BaseUrl, Failure> 
             format!("{}: publish.base_url: {why}", config.name),
         )
     };
-    let url = match (&to.base_url, tree.to_str()) {
-        (Some(url), _) => url.clone(),
-        (None, Some(path)) => format!("file:{path}"),
-        (None, None) => {
-            let why = format!(
-                "it is missing: the path of the tree is no text ({})",
-                quote(tree)
-            );
-            return Err(refuse(why));
-        }
+    let url = match &to.base_url {
+        Some(url) => url.clone(),
+        None => broker::url_of(tree, "tree").map_err(refuse)?,
     };
     BaseUrl::parse(&url).map_err(|why| refuse(why.to_string()))
-}
-
-/// In a configuration, a password is given otherwise than on the command line.
-fn queue_failure(config: &Config, error: &Error) -> Failure {
-    let why = match error {
-        Error::NoPassword => "publish.credentials: it is missing, and so is \
-                              DRIFTLESS_QUEUE_PASSWORD in the environment: there is no password \
-                              for the broker"
-            .to_owned(),
-        error => error.to_string(),
-    };
-    (Exit::of_queue(error), format!("{}: {why}", config.name))
 }
