@@ -314,3 +314,37 @@ fn run_told(pair: &Pair, row: &Unheld) -> String {
     );
     outcome.describe()
 }
+
+/// An overlay gives a directory a wrong time where entries of two directories in it are changed at
+/// once for the first time; what is not changed itself keeps its time all the same.
+#[test]
+fn an_overlay_keeps_the_times_of_directories_above_changes() {
+    let pair = Pair::new(Kind::Tmpfs, Kind::Overlay, 1);
+    let files: Vec<PathBuf> = (0..8 * 16)
+        .map(|number| format!("{}/{}", number / 16, number % 16))
+        .flat_map(|dir| ["changed", "removed"].map(|name| pair.src().join(&dir).join(name)))
+        .collect();
+    for file in &files {
+        fs::create_dir_all(file.parent().expect("its directory")).expect("directory");
+        fs::write(file, "first").expect("write");
+    }
+    for round in 0..3 {
+        let _ = sync_ok(&pair.src(), &pair.dst(), ["--jobs", "8", "--delete"]);
+        pair.to.settle();
+        for file in files.iter().filter(|file| file.ends_with("changed")) {
+            fs::write(file, format!("round {round}")).expect("write");
+        }
+        let _ = sync_ok(&pair.src(), &pair.dst(), ["--jobs", "8"]);
+        pair.check("changes");
+        pair.to.settle();
+        for file in files.iter().filter(|file| file.ends_with("removed")) {
+            let _there_in_the_first_round = fs::remove_file(file);
+            fs::write(file.with_extension(round.to_string()), "next").expect("write");
+            if round > 0 {
+                fs::remove_file(file.with_extension((round - 1).to_string())).expect("remove");
+            }
+        }
+        let _ = sync_ok(&pair.src(), &pair.dst(), ["--jobs", "8", "--delete"]);
+        pair.check("removals");
+    }
+}

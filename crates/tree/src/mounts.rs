@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 
 /// `BTRFS_SUPER_MAGIC` (linux/magic.h).
 const BTRFS: u64 = 0x9123_683e;
+/// `OVERLAYFS_SUPER_MAGIC`.
+const OVERLAY: u64 = 0x794c_7630;
 /// `XFS_SUPER_MAGIC`.
 const XFS: u64 = 0x5846_5342;
 
@@ -53,11 +55,17 @@ pub fn is_subvolume(dir: &LocalDir) -> bool {
 /// known of the file system (linux/magic.h and the file systems' own headers): no other host can
 /// change it, or all hosts agree about each change.
 pub fn shows_changes_at_once(dir: &LocalDir) -> bool {
-    const OVERLAY: u64 = 0x794c_7630;
     const ZFS: u64 = 0x2fc1_2fc1;
     const LUSTRE: u64 = 0x0bd0_0bd0;
     const GPFS: u64 = 0x4750_4653;
     has_names_as_given(dir) || is_on(dir, &[OVERLAY, ZFS, LUSTRE, GPFS])
+}
+
+/// Whether the first change of an entry below a directory gives each directory above it a copy of
+/// its own (overlayfs). Where two do so at once, the kernel gives back to the directory above the
+/// time that it has just made itself (`ovl_copy_up_one` in fs/overlayfs/copy_up.c).
+pub fn copies_up(dir: &LocalDir) -> bool {
+    is_on(dir, &[OVERLAY])
 }
 
 /// Whether the file system of a directory keeps each name as it was given, byte for byte, unless

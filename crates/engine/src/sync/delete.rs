@@ -37,6 +37,8 @@ impl Worker<'_> {
             Ok(stored) => stored,
             Err(fault) => return self.run.problem(path.clone(), fault, Class::Skip),
         };
+        let copying_up = self.run.ground.copying_up.clone();
+        let _one_at_a_time = copying_up.as_ref().map(|copying_up| copying_up.lock());
         if self.run.options.applies() {
             replica.make_writable();
         }

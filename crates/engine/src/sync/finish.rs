@@ -36,6 +36,7 @@ impl Worker<'_> {
         }
         self.respell(visit);
         self.remove_leftovers(visit);
+        self.see_copied_up(visit);
         let keep = &self.run.options.policy.keep;
         let source = now.and_then(|meta| {
             Ok(Entry {
@@ -58,6 +59,17 @@ impl Worker<'_> {
             Ok(End::Set(intent, faults)) => self.account_dir(visit, intent, faults),
         }
         true
+    }
+
+    /// Sees whether a directory has lost its time by a change that was made below it.
+    fn see_copied_up(&self, visit: &Visit) {
+        let replica = visit.replica.as_ref();
+        if let (Some(replica), Some(_)) = (replica, &self.run.ground.copying_up) {
+            let before = replica.first_meta().mtime;
+            if replica.meta().is_ok_and(|now| now.mtime != before) {
+                visit.touch();
+            }
+        }
     }
 
     /// Counts a directory that could not be listed to its end. That was reported before, or the

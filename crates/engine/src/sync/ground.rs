@@ -6,7 +6,7 @@ use crate::sync::twice::doubles;
 use driftless_lock::Mutex;
 use driftless_model::{Cache, RelPath};
 use driftless_pool::Pace;
-use driftless_tree::{Copier, DirMutRef, DirRef, Ladder, Rights};
+use driftless_tree::{Copier, DirMutRef, DirRef, Ladder, Rights, copies_up};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -31,6 +31,9 @@ pub struct Ground {
     pub trash: Arc<Trash>,
     /// A directory of the replica was found to be append-only (chattr(1)).
     pub has_append_only: Arc<AtomicBool>,
+    /// Of a replica whose directories may get other times when entries below them are changed:
+    /// held by whoever removes, when the directories above are done.
+    pub copying_up: Option<Arc<Mutex<()>>>,
     copiers: Arc<Mutex<Vec<(Cache, Copier)>>>,
 }
 
@@ -48,6 +51,7 @@ impl Ground {
             trash: Arc::default(),
             has_append_only: Arc::default(),
             copiers: Arc::default(),
+            copying_up: copying_up(&roots),
             roots,
         }
     }
@@ -57,6 +61,7 @@ impl Ground {
     pub fn again(self, options: &Options, roots: (DirRef, Option<DirMutRef>)) -> Ground {
         Ground {
             doubles: Arc::new(doubles(options, (&roots.0, roots.1.as_ref()))),
+            copying_up: copying_up(&roots),
             roots,
             ..self
         }
@@ -86,4 +91,9 @@ impl Ground {
             kept.push((cache, copier));
         }
     }
+}
+
+fn copying_up((_, replica): &(DirRef, Option<DirMutRef>)) -> Option<Arc<Mutex<()>>> {
+    let local = replica.as_ref().and_then(|replica| replica.as_local());
+    local.is_some_and(copies_up).then(Arc::default)
 }
