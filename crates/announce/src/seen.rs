@@ -4,17 +4,27 @@
 //! input or output here.
 
 use driftless_detect::Seen;
-use driftless_model::{Change, Scope};
+use driftless_model::{Change, RelPath, Scope};
 use driftless_sarracenia::{BaseUrl, Message};
 
 /// What may differ below `base`; empty if the message is about another tree.
 pub(crate) fn seen_of(message: &Message, base: &BaseUrl) -> Vec<Seen> {
     let about = About::of(message);
-    let changes = driftless_sarracenia::changes_of(message, base).into_iter();
+    let changes = driftless_sarracenia::changes_of(message, base);
+    let above: Vec<RelPath> = changes
+        .iter()
+        .filter_map(|change| change.path.split_last().map(|(above, _)| above))
+        .collect();
     // The first is of the entry that the message is about, the others of paths around it.
-    let seen = changes.enumerate();
-    seen.map(|(index, change)| about.seen(change, index == 0))
-        .collect()
+    let seen = changes.into_iter().enumerate().map(|(index, change)| {
+        let is_above = above.contains(&change.path);
+        let seen = about.seen(change, index == 0);
+        Seen {
+            is_dir: seen.is_dir || is_above,
+            ..seen
+        }
+    });
+    seen.collect()
 }
 
 /// What a message says of its entry.
@@ -54,7 +64,6 @@ impl About {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use driftless_model::RelPath;
 
     fn heard(text: &str) -> Vec<Seen> {
         let base = BaseUrl::parse("file:/src").expect("a URL");
@@ -74,7 +83,10 @@ mod tests {
             size: 7,
             ..Seen::closed(Change::entry(path("a/b")))
         };
-        let directory = Seen::closed(Change::entry(path("a")));
+        let directory = Seen {
+            is_dir: true,
+            ..Seen::closed(Change::entry(path("a")))
+        };
         assert_eq!(heard(r#""relPath":"a/b","size":7"#), [file, directory]);
     }
 

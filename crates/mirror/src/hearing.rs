@@ -14,6 +14,10 @@ use std::time::Duration;
 /// Positions of a detector that are told apart; of more, every other one is forgotten.
 const POSITIONS_MAX: usize = 4096;
 
+/// So many positions after the last time, what is put off is done at once: whoever tells them holds
+/// back more until the oldest are done (a broker after what it hands out at most).
+const POSITIONS_AHEAD_MAX: u64 = 2000;
+
 /// A detector, as its thread and the lives of all replicas know it.
 #[derive(Debug)]
 pub struct Shared {
@@ -65,6 +69,8 @@ struct Ear {
     until: Duration,
     /// When positions were heard of, in the order in which that was.
     positions: VecDeque<(Duration, u64)>,
+    /// Which was heard when what is put off was last done at once.
+    hurried: u64,
     deaf: Option<String>,
 }
 
@@ -75,6 +81,7 @@ impl Hearing {
             shared: shared.clone(),
             until: now,
             positions: VecDeque::new(),
+            hurried: 0,
             deaf: None,
         };
         Hearing {
@@ -116,9 +123,12 @@ impl Hearing {
         }
     }
 
-    /// A position was told, behind the changes before it.
-    pub fn heard(&mut self, from: usize, now: Duration, position: u64) {
-        let positions = &mut self.ears[from].positions;
+    /// A position was told, behind the changes before it. Returns whether what is put off should
+    /// be done now, for so much is told behind it.
+    #[must_use]
+    pub fn heard(&mut self, from: usize, now: Duration, position: u64) -> bool {
+        let ear = &mut self.ears[from];
+        let positions = &mut ear.positions;
         if positions.len() >= POSITIONS_MAX {
             // Those that stay come later, and so stand for more.
             let mut is_kept = false;
@@ -128,6 +138,11 @@ impl Hearing {
             });
         }
         positions.push_back((now, position));
+        let is_far = position.saturating_sub(ear.hurried) >= POSITIONS_AHEAD_MAX;
+        if is_far {
+            ear.hurried = position;
+        }
+        is_far
     }
 
     /// A detector has told everything that happened until then; returns until when all have.
@@ -203,7 +218,7 @@ mod tests {
     fn a_position_is_done_when_nothing_is_left_that_was_heard_by_then() {
         let mut hearing = Hearing::of(&[shared(1)], 0, second(0));
         for (moment, position) in [(1, 10), (2, 20), (2, 21), (5, 50)] {
-            hearing.heard(0, second(moment), position);
+            let _ = hearing.heard(0, second(moment), position);
         }
         let done = |hearing: &Hearing, until: u64| hearing.done(|moment| moment < second(until));
         assert_eq!(done(&hearing, 1), []);
@@ -235,7 +250,7 @@ mod tests {
         let mut hearing = Hearing::of(&[shared(1)], 0, second(0));
         let last = 3 * POSITIONS_MAX as u64;
         for position in 1..=last {
-            hearing.heard(0, second(position), position);
+            let _ = hearing.heard(0, second(position), position);
         }
         assert!(hearing.ears[0].positions.len() <= POSITIONS_MAX);
         assert_eq!(hearing.done(|_| true), [(0, last)]);
@@ -249,5 +264,13 @@ mod tests {
         assert_eq!(hearing.heard_until(0, second(5)), second(1));
         assert_eq!(hearing.heard_until(1, second(3)), second(3));
         assert_eq!(hearing.heard_until(1, second(9)), second(5));
+    }
+
+    #[test]
+    fn what_is_put_off_is_done_now_and_then_while_much_is_told() {
+        let mut hearing = Hearing::of(&[shared(1)], 0, second(0));
+        let last = 3 * POSITIONS_AHEAD_MAX;
+        let hurries = (1..=last).filter(|position| hearing.heard(0, second(1), *position));
+        assert_eq!(hurries.count(), 3);
     }
 }

@@ -406,8 +406,8 @@ impl Live {
                     }
                     self.add(now, seen.change, circumstance);
                 }
-                if let Some(position) = position {
-                    self.hearing.heard(from, now, position);
+                if position.is_some_and(|position| self.hearing.heard(from, now, position)) {
+                    self.dirty.hurry(now);
                 }
             }
             Message::HeardUntil { from, moment } => {
