@@ -14,9 +14,9 @@ from pathlib import Path
 
 import machine
 from crew import PASSWORD, USER, Broker, Lab
-from followers import READY_SECONDS_MAX, Agent, Follower, Mirror
+from followers import READY_SECONDS_MAX, Agent, Follower, Member, Mirror
 from following import FOLDERS, compare, record, trees
-from peers import CHAIN, SHIM
+from peers import CHAIN, POOL, SHIM
 from shims import loaded
 
 HOST = "node"
@@ -105,17 +105,21 @@ def announced(scene):
 
 
 def announced_rate(scene):
-    """More events a second than are asked for, for a while: are all files there, and at which rate have they come?"""
+    """More events a second than are asked for, for a while, for each tool in turn: are all files there, and at which rate have they
+    come?"""
     rate = scene.case.rate
     files = rate * scene.bench.trees.sizes.rate_seconds
-    both = trees(scene, RATE_FOLDERS)
-    with broker(scene) as at, chain(scene, at, both) as (agent, mirror):
-        seen = written(scene, agent, both, files, rate, RATE_BYTES, RATE_FOLDERS)
-        mirror.ask("barrier")
-        took = seen["seen"] - (seen["closed"] - files / seen["rate"])
-        figures = {"missing": seen["missing"], "rate": seen["rate"], "arrivals": files / took, "p99": seen["p99"]}
-        record(scene, CHAIN, figures)
-        compare(scene, *both)
+    for tool in scene.case.tools:
+        both = trees(scene, RATE_FOLDERS)
+        with broker(scene) as at, chain(scene, at, both) as (agent, mirror), ExitStack() as helping:
+            if tool == POOL:
+                helping.enter_context(Member(scene.bench, mirror))
+            seen = written(scene, agent, both, files, rate, RATE_BYTES, RATE_FOLDERS)
+            mirror.ask("barrier")
+            took = seen["seen"] - (seen["closed"] - files / seen["rate"])
+            figures = {"missing": seen["missing"], "rate": seen["rate"], "arrivals": files / took, "p99": seen["p99"]}
+            record(scene, tool, figures)
+            compare(scene, *both)
 
 
 class Sr3(Follower):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from figures import NoLess, NoMore, Share
 from peers import (
     BARE, BURSTS, CHAIN, COPYING_PEERS, DRIFTLESS, EMPTY, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, LSYNCD, LSYNCD_SLOW, MIRROR, OFTEN,
-    ONE_SYNC, REPEATING_PEERS, RSYNC, RSYNC_DELETE, RSYNC_FAR, SEND, SHIM, SR3, SUM, TAR_FAR, UNSYNCED, VERIFIED, VERIFY)
+    ONE_SYNC, POOL, REPEATING_PEERS, RSYNC, RSYNC_DELETE, RSYNC_FAR, SEND, SHIM, SR3, SUM, TAR_FAR, UNSYNCED, VERIFIED, VERIFY)
 from targets import Ahead, AtMost, Delayed, Faster, Growth, LineBound, MixedBound, OnTheWire, Peak, PerCall, Within
 
 
@@ -238,7 +238,7 @@ def announcements():
         "announced", "announced", "100 new files a second", "announced", "", "pair-disk", (CHAIN, SR3), rate=100,
         targets=(NoMore("missing", 0), NoMore("p50", 50), NoMore("p99", 500)))
     yield Case(
-        "announced-rate", "announced", "5,500 new files a second", "announced_rate", "", "tmpfs", (CHAIN,), rate=5_500,
+        "announced-rate", "announced", "5,500 new files a second", "announced_rate", "", "tmpfs", (POOL, CHAIN), rate=5_500,
         targets=(NoMore("missing", 0), NoLess("arrivals", 5_000)))
 
 

@@ -90,7 +90,7 @@ class Mirror(Follower):
     def __init__(self, bench, trees, keys, before=()):
         folder = bench.work / "mirror"
         super().__init__(folder)
-        self.words = [*before, "env", f"XDG_STATE_HOME={folder}", bench.driftless, "mirror"]
+        self.before, self.words = before, [*before, "env", f"XDG_STATE_HOME={folder}", bench.driftless, "mirror"]
         self.job = folder / "job.toml"
         source, replica = trees
         self.job.write_text(f'name = "bench"\nsource = "{source}"\nreplica = "{replica}"\ndelete = true\n{keys}')
@@ -135,6 +135,29 @@ class Mirror(Follower):
                 return
             time.sleep(0.2)
         raise RuntimeError("the mirror does not come to rest")
+
+
+class Member(Follower):
+    """`driftless mirror join` of the job of `mirror`, on the same host."""
+
+    def __init__(self, bench, mirror):
+        folder = bench.work / "member"
+        super().__init__(folder)
+        self.mirror = mirror
+        places = (f"XDG_STATE_HOME={folder}", f"DRIFTLESS_RUNTIME_DIR={folder}")
+        self.words = [*mirror.before, "env", *places, bench.driftless, "mirror", "join", mirror.job]
+
+    def argv(self):
+        return self.words
+
+    def wait_until_ready(self):
+        """Until the mirror says that it hears its part."""
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while not any(member["hears"] for member in self.mirror.status().get("pool") or ()):
+            self.check()
+            if time.monotonic() > deadline:
+                raise RuntimeError("the member hears nothing")
+            time.sleep(0.05)
 
 
 class Agent(Follower):

@@ -18,12 +18,12 @@ OFTEN = "driftless-open"
 MIRROR = "mirror"
 ONE_SYNC = "one-sync"
 SHIM, EMPTY, BARE = "shim", "shim-empty", "shim-none"
-CHAIN, SR3 = "agent-broker-mirror", "sr3"
+CHAIN, POOL, SR3 = "agent-broker-mirror", "agent-broker-pool", "sr3"
 LSYNCD, LSYNCD_SLOW = "lsyncd", "lsyncd-15"
 RSYNC_DELETE = "rsync-delete"
 SEND = "btrfs-send"
 MOVERS = ("movers-1", "movers-2", "movers-3")
-FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR, OFTEN, MIRROR, SHIM, CHAIN, *MOVERS)
+FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR, OFTEN, MIRROR, SHIM, CHAIN, POOL, *MOVERS)
 RSYNC = "rsync-aHAX"
 RSYNC_FAR = "rsync-ssh"
 TAR_FAR = "tar-ssh"
@@ -120,6 +120,8 @@ TOOLS = {
     EMPTY: Tool("with an empty library", "LD_PRELOAD=bench/out/bin/empty COMMAND"),
     BARE: Tool("without", "COMMAND"),
     CHAIN: Tool("shim, agent, broker and mirror", "{driftless} watch {config}; {driftless} mirror run {job}"),
+    POOL: Tool(
+        "shim, agent, broker and two mirrors", "{driftless} watch {config}; {driftless} mirror run {job}; {driftless} mirror join {job}"),
     SR3: Tool("sr3 watch and subscribe", "sr3 foreground watch/post; sr3 foreground subscribe/copy"),
     "b3sum": Tool("b3sum", "find {src} -type f -print0 | xargs -0 b3sum", shell=True),
     "b3sum-1": Tool(

@@ -68,7 +68,8 @@ GROUPS = {
         "A program writes under the shim; an agent (`driftless watch`) hears of it and announces it at a RabbitMQ broker, of which alone "
         "`driftless mirror run` hears. All of it, the broker included, runs on this machine. At 100 files a second, of 4 KiB, source and "
         "replica are ext4 on two images on the disk, and lag is seen from outside, as with mirrors; `sr3` is version 3.3.1 with its own "
-        "values, and copies without waiting until anything is durable. The rate is that of files of 100 bytes, on a tmpfs."),
+        "values, and copies without waiting until anything is durable. The rate is that of files of 100 bytes, on a tmpfs; two mirrors "
+        "share a queue there (`driftless mirror join`)."),
     "ssh": Group(
         "Over ssh", "over ssh",
         "The real tree and one file of 4 GiB, from a tmpfs to another or to xfs in memory; one of the "
