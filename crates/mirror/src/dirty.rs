@@ -24,7 +24,6 @@ use effort::Effort;
 use moves::TakenAway;
 use renames::Renames;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Bound;
 use std::time::Duration;
 use together::Together;
 use tops::Tops;
@@ -556,13 +555,10 @@ fn problems_of(path: &RelPath, failed: &BTreeMap<RelPath, Failed>) -> Vec<(RelPa
 }
 
 /// The part of a map at a path and below it.
-fn below_of<'a, V>(
+pub(crate) fn below_of<'a, V>(
     map: &'a BTreeMap<RelPath, V>,
-    path: &'a RelPath,
+    path: &RelPath,
 ) -> impl Iterator<Item = (&'a RelPath, &'a V)> {
-    // Names that sort between a path and what is below it ("a-b" between "a" and "a/b") are passed
-    // over.
-    map.range((Bound::Included(path.clone()), Bound::Unbounded))
-        .take_while(move |(found, _)| found.as_bytes().starts_with(path.as_bytes()))
-        .filter(move |(found, _)| found.is_within(path))
+    let at = map.get_key_value(path).into_iter();
+    at.chain(map.range::<[u8], _>(path.below()))
 }

@@ -4,7 +4,7 @@
 //! Names are learnt when entries are looked at. Of a file that gets its second name the first is
 //! not known here, and nobody tells of it: then all has to be compared.
 
-use crate::dirty::reaches;
+use crate::dirty::{below_of, reaches};
 use driftless_model::{RelPath, Scope};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -180,10 +180,7 @@ impl LinkNames {
 
     /// A name, or all at it and below.
     fn at(&self, path: &RelPath, scope: Scope) -> Vec<(RelPath, InodeId)> {
-        let found = self.of.range(path.clone()..);
-        let found = found
-            .take_while(|(at, _)| at.as_bytes().starts_with(path.as_bytes()))
-            .filter(|(at, _)| reaches((path, scope), at));
+        let found = below_of(&self.of, path).filter(|(at, _)| reaches((path, scope), at));
         found.map(|(at, inode)| (at.clone(), *inode)).collect()
     }
 

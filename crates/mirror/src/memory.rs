@@ -464,11 +464,11 @@ impl Memory {
         problems: &Problems,
     ) -> bool {
         let began = Instant::now();
-        let gone = self.dirty.keys().filter(|path| !dirty.contains_key(path));
+        let gone = self.dirty.keys().filter(|path| !dirty.contains_key(*path));
         let solved = self.problems.keys().filter(|path| !problems.has(path));
         let news = dirty
             .iter()
-            .filter(|(path, one)| self.dirty.get(path) != Some(one));
+            .filter(|(path, one)| self.dirty.get(*path) != Some(one));
         let met = problems.all().into_iter();
         let met = met.filter(|one| self.problems.get(&one.problem.path) != Some(&one.last));
         let saved = Saved {

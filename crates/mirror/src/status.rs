@@ -1,6 +1,6 @@
 //! How a mirror is: what it tells whoever asks.
 
-use crate::dirty::reaches;
+use crate::dirty::{below_of, reaches};
 use crate::foreign::Foreign;
 use crate::herald::ToldNow;
 use crate::job::Job;
@@ -364,9 +364,8 @@ impl Problems {
     pub fn replace(&mut self, now: Duration, looked_at: &[(RelPath, Scope)], found: Vec<Problem>) {
         let mut before = BTreeMap::new();
         for (path, scope) in looked_at {
-            let gone = self.0.range(path.clone()..).map(|(at, _)| at);
+            let gone = below_of(&self.0, path).map(|(at, _)| at);
             let gone: Vec<RelPath> = gone
-                .take_while(|at| at.as_bytes().starts_with(path.as_bytes()))
                 .filter(|at| reaches((path, *scope), at))
                 .cloned()
                 .collect();

@@ -5,8 +5,10 @@
 
 use crate::escape;
 use serde::{Deserialize, Serialize};
+use std::borrow::Borrow;
 use std::ffi::CStr;
 use std::fmt;
+use std::ops::{Bound, RangeBounds};
 
 /// Why bytes are not a usable name or path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +54,26 @@ pub fn check_name(name: &[u8]) -> Result<(), BadName> {
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Vec<u8>")]
 pub struct RelPath(Vec<u8>);
+
+impl Borrow<[u8]> for RelPath {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// The paths below one ([`RelPath::below`]).
+#[derive(Debug, Clone)]
+pub struct Below(Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+impl RangeBounds<[u8]> for Below {
+    fn start_bound(&self) -> Bound<&[u8]> {
+        self.0.as_ref().map(Vec::as_slice)
+    }
+
+    fn end_bound(&self) -> Bound<&[u8]> {
+        self.1.as_ref().map(Vec::as_slice)
+    }
+}
 
 impl TryFrom<Vec<u8>> for RelPath {
     type Error = BadName;
@@ -173,6 +195,19 @@ impl RelPath {
                 .is_some_and(|rest| rest.first().is_none_or(|byte| *byte == b'/'))
     }
 
+    /// What stands below this, and nothing else, among paths in order: as a range of a `BTreeMap`
+    /// or `BTreeSet`. A name that begins like this one (`a-b`, `ab`) is not looked at.
+    pub fn below(&self) -> Below {
+        let ended_with = |byte| [&self.0[..], &[byte]].concat();
+        match self.is_root() {
+            true => Below(Bound::Excluded(Vec::new()), Bound::Unbounded),
+            false => Below(
+                Bound::Included(ended_with(b'/')),
+                Bound::Excluded(ended_with(b'/' + 1)),
+            ),
+        }
+    }
+
     /// Whether one of both is the other, or stands below it.
     pub fn is_near(&self, other: &RelPath) -> bool {
         self.is_within(other) || other.is_within(self)
@@ -226,6 +261,21 @@ impl fmt::Debug for RelPath {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stands_below_a_path_is_a_range() {
+        let all = ["a", "a/b", "a/b/c", "a-b", "a0", "ab", "a\u{1}", "b"];
+        let all: std::collections::BTreeSet<RelPath> = all
+            .iter()
+            .map(|text| RelPath::parse(text.as_bytes()).unwrap())
+            .chain([RelPath::root()])
+            .collect();
+        for above in &all {
+            let is_below = |path: &&RelPath| path.is_within(above) && *path != above;
+            let found: Vec<_> = all.range::<[u8], _>(above.below()).collect();
+            assert_eq!(found, all.iter().filter(is_below).collect::<Vec<_>>());
+        }
+    }
 
     #[test]
     fn a_path_never_holds_dot_dot_or_a_leading_slash() {

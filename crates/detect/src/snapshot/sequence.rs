@@ -148,11 +148,8 @@ fn at_and_below(
     stands: &BTreeMap<RelPath, usize>,
     path: &RelPath,
 ) -> impl Iterator<Item = (RelPath, usize)> {
-    // Names that sort between a path and what is below it are passed over.
-    stands
-        .range(path.clone()..)
-        .take_while(|(place, _)| place.as_bytes().starts_with(path.as_bytes()))
-        .filter(|(place, _)| place.is_within(path))
+    let at = stands.get_key_value(path).into_iter();
+    at.chain(stands.range::<[u8], _>(path.below()))
         .map(|(place, other)| (place.clone(), *other))
 }
 

@@ -4,7 +4,6 @@
 use super::Move;
 use driftless_model::RelPath;
 use std::collections::BTreeSet;
-use std::ops::Bound;
 
 /// The uppermost of some paths.
 #[derive(Debug, Clone, Default)]
@@ -68,11 +67,8 @@ impl Tops {
     }
 
     fn below(&self, path: &RelPath) -> impl Iterator<Item = &RelPath> {
-        let from = (Bound::Included(path), Bound::Unbounded);
-        let found = self.0.range::<RelPath, _>(from);
-        found
-            .take_while(|found| found.as_bytes().starts_with(path.as_bytes()))
-            .filter(|found| found.is_within(path))
+        let at = self.0.get(path).into_iter();
+        at.chain(self.0.range::<[u8], _>(path.below()))
     }
 }
 
