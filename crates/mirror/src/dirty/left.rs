@@ -19,7 +19,11 @@ impl DirtyPaths {
             whole.since = whole.since.min(dirty.since);
             return;
         }
-        if let Some(known) = self.left.remove(&path) {
+        // What came below it since it is left as a whole is looked at earlier, or more closely.
+        let is_new = dirty.is_whole();
+        let known = self.left.remove(&path);
+        let takes_in = is_new || !known.as_ref().is_some_and(Dirty::is_whole);
+        if let Some(known) = known {
             self.due.remove(&path, &known);
             dirty.due = match word {
                 // A path that fails all the time is not tried at each change of it.
@@ -30,7 +34,7 @@ impl DirtyPaths {
             };
             dirty.join(&known);
         }
-        if dirty.is_whole() {
+        if dirty.is_whole() && takes_in {
             self.take_in(&path, &mut dirty);
         }
         self.due.insert(&path, &dirty);
