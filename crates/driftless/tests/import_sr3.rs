@@ -38,6 +38,8 @@ fn a_configuration_becomes_a_job_and_what_is_left_out_is_told() {
     let (job, left) = (imported.stdout_text(), imported.stderr_text());
     assert!(left.contains("hubs.conf:3: batch: "), "{left}");
     assert!(left.contains("hubs.conf:1: broker: "), "{left}");
+    // What holds without a line has no place.
+    assert!(left.contains("hubs.conf: fileEvents: "), "{left}");
     assert!(
         !left.contains("hidden") && !job.contains("hidden"),
         "{job}{left}"
@@ -94,5 +96,39 @@ fn what_cannot_be_read_is_refused() {
     for path in [&*file, folder.path(), Path::new("/nonexistent.conf")] {
         let refused = import(path, &["--component", "watch"]).expect(2);
         assert_eq!(refused.stdout_text(), "", "{path:?}");
+    }
+}
+
+/// Each path is one that a job can have, or is told and asked for.
+#[test]
+fn paths_that_go_up_or_begin_nowhere_are_asked_for() {
+    let folder = scratch_folder();
+    let file = folder.path().join("hubs.conf");
+    let here = folder.path().to_str().expect("text");
+    for (dir, is_taken) in [
+        ("HERE//./r/", true),
+        ("HERE/a/../r", false),
+        ("../r", false),
+        ("HERE/${NO}/r", false),
+        ("/", false),
+        ("HERE/s/r", false),
+        ("HERE/s", false),
+    ] {
+        let dir = dir.replace("HERE", here);
+        let text = format!("broker amqp://u@h\nbaseDir {here}/s\nmirror\ndirectory {dir}\n");
+        fs::write(&file, text).expect("a file");
+        let imported = import(&file, &["--component", "subscribe"]).expect(0);
+        let (job, left) = (imported.stdout_text(), imported.stderr_text());
+        let taken = format!("replica = \"{here}/r\"\n");
+        assert_eq!(job.contains(&taken), is_taken, "{dir}: {job}");
+        let asked = "# replica = \"...\"  # ";
+        assert_eq!(job.contains(asked), !is_taken, "{dir}: {job}");
+        assert_eq!(left.contains(":4: directory: "), !is_taken, "{dir}: {left}");
+        let answered = job.replace("# replica = \"...\"", &taken);
+        let written = folder.path().join("hubs.toml");
+        fs::write(&written, answered).expect("a file");
+        let mirror = Mirror::idle(folder.path(), "");
+        let check = mirror.command_of("check", &written);
+        let _said = check.env("DRIFTLESS_QUEUE_PASSWORD", "x").run().expect(0);
     }
 }

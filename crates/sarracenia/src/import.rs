@@ -6,6 +6,7 @@
 //! files that it includes are not read. No password comes into the job or into what is told.
 
 mod broker;
+mod fit;
 mod given;
 mod job;
 mod lines;
@@ -46,7 +47,10 @@ pub struct LeftOut {
 
 impl fmt::Display for LeftOut {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {}: {}", self.line, self.option, self.why)
+        if self.line > 0 {
+            write!(out, "{}: ", self.line)?;
+        }
+        write!(out, "{}: {}", self.option, self.why)
     }
 }
 

@@ -531,3 +531,99 @@ fn hostile_configurations_never_panic_and_make_toml_without_passwords() {
         );
     }
 }
+
+#[test]
+fn values_are_the_words_that_sr3_reads() {
+    let text = "\
+baseDir  /src/two\twords # and more
+directory \"/dst\"
+mirror True # yes
+permCopy maybe
+subtopic a.# b.#
+topicPrefix v03/post
+exchange None
+exchangeSuffix x
+broker amqp://u@h//site/a/
+fileSizeMax 4k or so
+declare env Q=named not this
+queueName q_${Q}
+post_baseDir
+";
+    let imported = imported("subscribe", text);
+    for line in [
+        "source = \"/src/two words # and more\"",
+        "max_size = 4000",
+        "mode = false",
+        "broker = \"amqp://u@h/site%2fa\"",
+        "exchange = \"xs_u_x\"",
+        "topic_prefix = \"v03.post\"",
+        "subtopics = [\"a.#\"]",
+        "queue = \"q_named\"",
+    ] {
+        assert!(
+            imported.job.contains(&format!("{line}\n")),
+            "{line}: {}",
+            imported.job
+        );
+    }
+    assert_eq!(
+        left_out(&imported),
+        ["0 fileEvents", "2 directory", "13 post_baseDir"]
+    );
+}
+
+#[test]
+fn events_are_added_and_taken_away() {
+    let told = |text: &str| {
+        let imported = imported("subscribe", &format!("mirror\n{text}"));
+        let deletes = imported.job.contains("# delete = true");
+        let whys = imported.left_out.iter().map(|one| one.why.clone());
+        let lacks =
+            whys.filter_map(|why| why.split_once("out: ").map(|(_, kinds)| kinds.to_owned()));
+        (deletes, lacks.collect::<String>())
+    };
+    for (text, deletes, lacks) in [
+        ("", true, ""),
+        ("events -delete", false, ""),
+        ("events -delete\nevents +delete", true, ""),
+        ("events modify|delete", true, "create, link, mkdir"),
+        ("events none", false, "create, link, mkdir, modify"),
+        ("events none\nevents +all", true, ""),
+        ("events", true, ""),
+    ] {
+        assert_eq!(told(text), (deletes, lacks.into()), "{text}");
+    }
+}
+
+#[test]
+fn what_a_job_would_refuse_is_told() {
+    let long = "n".repeat(256);
+    for (component, option, value) in [
+        ("subscribe", "exchange", "amq.topic"),
+        ("subscribe", "subtopic", &*long),
+        ("subscribe", "topicPrefix", "none"),
+        ("subscribe", "queueName", &*long),
+        ("subscribe", "exchangeSuffix", &*long),
+        ("sarra", "post_exchange", &*long),
+        ("sarra", "post_baseUrl", "file:/a/../b"),
+        ("sarra", "post_baseUrl", "http://h"),
+        ("watch", "post_baseUrl", "file:/elsewhere"),
+        ("subscribe", "broker", "amqp://u@h:99999"),
+        ("subscribe", "baseDir", "/s/.."),
+        ("watch", "path", "s"),
+        ("watch", "sleep", "1h30m"),
+        ("watch", "fileSizeMax", "9223372036854775808"),
+    ] {
+        let text = format!(
+            "{option} {value}\nmirror\npost_broker amqp://u@h\npath /p\nbroker amqp://u@h\n"
+        );
+        let text = match option {
+            "broker" | "path" => format!("mirror\n{option} {value}\n"),
+            _ => text,
+        };
+        let imported = imported(component, &text);
+        let told = imported.left_out.iter();
+        let is_told = told.filter(|one| one.option == option).count();
+        assert_eq!(is_told, 1, "{option} {value}: {imported:?}");
+    }
+}

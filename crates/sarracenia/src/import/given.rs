@@ -1,8 +1,9 @@
 //! What a configuration says, option by option, and what of it was left out.
 
 use super::lines::{Line, lines};
+use super::options::{Form, form};
 use super::variables::Variables;
-use super::{Component, LeftOut, options, secret};
+use super::{Component, LeftOut, fit, options, secret, units};
 use std::collections::BTreeMap;
 
 /// Things that are told of one configuration at most; the last one counts the others.
@@ -11,8 +12,7 @@ const LEFT_OUT_MAX: usize = 1000;
 /// Bytes of a job's name at most.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Options that are paths.
-const PATHS: [&str; 4] = ["basedir", "directory", "path", "postbasedir"];
+const NO_VALUE: &str = "it has no value, and sr3 takes no heed of it";
 
 /// A value, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +25,32 @@ pub(crate) struct Said {
     pub(crate) value: String,
     /// The option, by its one name.
     pub(crate) option: &'static str,
+}
+
+impl Said {
+    /// Whether it is a word by which `sr3` takes a text for not there.
+    pub(crate) fn is_nothing(&self) -> bool {
+        let lower = self.value.to_ascii_lowercase();
+        ["none", "off", "false"].contains(&lower.as_str())
+    }
+}
+
+/// A value as `sr3` reads it: of words that are divided by spaces, however many.
+fn read(option: &str, value: &str) -> Result<String, String> {
+    let mut words = value.split_whitespace();
+    let form = form(option);
+    let read = match form {
+        Form::Flag => match words.next() {
+            Some(word) if units::is_on(word) != Some(true) => "off".into(),
+            _ => "on".into(),
+        },
+        Form::Word => words.next().unwrap_or_default().to_owned(),
+        Form::Text | Form::TextOrNone => words.collect::<Vec<_>>().join(" "),
+    };
+    match read.is_empty() {
+        true => Err(NO_VALUE.into()),
+        false => Ok(read),
+    }
 }
 
 /// What a configuration says.
@@ -68,16 +94,13 @@ impl Given {
             _ => self.variables.put_in(&line.value),
         };
         let value = match value {
-            Ok(value) => value,
-            Err(unknown) => {
-                let why = format!("{unknown}: write its value into the job");
-                return self.tell(line.number, &line.shown, &why);
-            }
+            Ok(value) => read(option, &value),
+            Err(unknown) => Err(format!("{unknown}: write its value into the job")),
         };
-        if PATHS.contains(&option) && value.starts_with('~') {
-            let why = "the folder of a user is not known here: write its path into the job";
-            return self.tell(line.number, &line.shown, why);
-        }
+        let value = match value {
+            Ok(value) => value,
+            Err(why) => return self.tell(line.number, &line.shown, &why),
+        };
         let said = Said {
             line: line.number,
             shown: line.shown,
@@ -101,6 +124,8 @@ impl Given {
         let plain: String = plain.take(NAME_BYTES_MAX).collect();
         match plain.trim_start_matches(['.', '-']) {
             "" => "imported".into(),
+            // What ends so is what failover and failback keep of another job.
+            name if name.ends_with("-kept") => format!("{}_", &name[..name.len() - 1]),
             name => name.into(),
         }
     }
@@ -134,7 +159,20 @@ impl Given {
             );
             self.leave(other, &why);
         }
-        Some(last)
+        let is_none = form(option) == Form::TextOrNone && last.is_nothing();
+        (!is_none).then_some(last)
+    }
+
+    /// The path that an option says; why it is not in the job is told.
+    pub(crate) fn path(&mut self, option: &'static str) -> Option<String> {
+        let said = self.one(option)?;
+        self.path_of(&said)
+    }
+
+    /// The path that a value is; why it is not in the job is told.
+    pub(crate) fn path_of(&mut self, said: &Said) -> Option<String> {
+        let path = fit::path(&said.value);
+        path.map_err(|why| self.leave(said, why)).ok()
     }
 
     /// The value of an option without its place.

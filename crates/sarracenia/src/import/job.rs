@@ -6,6 +6,12 @@ use super::toml::{Table, list, text};
 use super::trees::{self, Trees};
 use super::{Component, broker, secret, units};
 use driftless_model::{Rule, escape};
+use std::collections::BTreeSet;
+
+/// Kinds of changes (sr3_options(7), fileEvents).
+const EVENTS: [&str; 6] = ["create", "delete", "link", "mkdir", "modify", "rmdir"];
+/// Those that take something away.
+const REMOVES: [&str; 2] = ["delete", "rmdir"];
 
 const DELETE: &str = "with \"delete = true\" in the job, all that the source lacks goes from the \
                       replica, also what never came from this source";
@@ -41,7 +47,7 @@ pub(super) fn write(given: &mut Given) -> String {
         let table = broker::announcements(given, trees.heard_as.as_deref());
         table.append("announcements", &mut out);
     }
-    let table = broker::publish(given, trees.told_as.as_deref());
+    let table = broker::publish(given, &trees);
     table.append("publish", &mut out);
     out
 }
@@ -119,7 +125,8 @@ fn rules(given: &mut Given, base: &str) -> Vec<String> {
 
 /// Whether a job takes a pattern, also as a line.
 fn is_rule(pattern: &str) -> bool {
-    matches!(Rule::from_line(&format!("- {pattern}")), Ok(Some(_)))
+    let read = Rule::from_line(&format!("- {pattern}"));
+    matches!(read, Ok(Some(_))) && !pattern.contains('\0')
 }
 
 fn by_hand(said: &Said) -> String {
@@ -150,22 +157,46 @@ fn number(given: &mut Given, option: &'static str) -> Option<String> {
 
 /// Whether what goes from the source goes from the replica, which only the user can say.
 fn deletes(given: &mut Given, top: &mut Table) {
-    let events = given.one("fileevents");
-    let line = events.as_ref().map_or(0, |said| said.line);
-    let words = events.map(|said| said.value).unwrap_or_default();
-    let has = |event: &str| words.is_empty() || words.contains(event);
-    if has("delete") {
+    let all_said = given.all("fileevents");
+    let line = all_said.last().map_or(0, |said| said.line);
+    let all = || EVENTS.map(str::to_owned).into();
+    let events = all_said
+        .iter()
+        .fold(all(), |events: BTreeSet<String>, said| {
+            change(&events, &said.value).unwrap_or_else(all)
+        });
+    if events.contains("delete") {
         top.say("delete = true  # see what was left out");
         given.tell(line, "fileEvents", DELETE);
     }
-    let left = ["create", "modify", "link", "mkdir"];
-    let lacks: Vec<&str> = left.into_iter().filter(|event| !has(event)).collect();
+    let followed = EVENTS.iter().filter(|event| !REMOVES.contains(event));
+    let lacks: Vec<&str> = followed
+        .filter(|event| !events.contains(**event))
+        .copied()
+        .collect();
     if !lacks.is_empty() {
         let why = format!(
             "a mirror leaves no kind of change out: {}",
             lacks.join(", ")
         );
         given.tell(line, "fileEvents", &why);
+    }
+}
+
+/// Kinds of changes: what is added to those so far, taken from them, or put in their place; `None`
+/// for all there are.
+fn change(so_far: &BTreeSet<String>, value: &str) -> Option<BTreeSet<String>> {
+    let sign = value.chars().take_while(|c| "+-".contains(*c)).last();
+    let named = value.trim_start_matches(['+', '-']).replace('|', ",");
+    let named: BTreeSet<String> = named.split(',').map(str::to_owned).collect();
+    let is_one =
+        |word: &str| named.len() == 1 && named.iter().any(|one| one.eq_ignore_ascii_case(word));
+    match sign {
+        None if is_one("none") => Some(BTreeSet::new()),
+        None | Some('+') if is_one("all") => None,
+        None => Some(named),
+        Some('+') => Some(so_far | &named),
+        Some(_) => Some(so_far - &named),
     }
 }
 

@@ -6,8 +6,8 @@
 /// Options that a job can say, each with its other names.
 const KNOWN: [(&str, &[&str]); 30] = [
     ("accept", &["get"]),
-    ("acceptunmatched", &[]),
-    ("basedir", &["documentroot"]),
+    ("acceptunmatched", &["acceptunmatch"]),
+    ("basedir", &["bd", "documentroot"]),
     ("broker", &["b"]),
     ("byteratemax", &[]),
     ("directory", &[]),
@@ -271,6 +271,31 @@ const LEFT_OUT: [(&str, &[&str]); 15] = [
         ],
     ),
 ];
+
+/// How the value of an option is read there (sr3_options(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// On or off; on without a value.
+    Flag,
+    /// The first word.
+    Word,
+    /// All words.
+    Text,
+    /// All words, or one that says that there is none.
+    TextOrNone,
+}
+
+/// How the value of an option that a job can say is read.
+pub(super) fn form(option: &str) -> Form {
+    match option {
+        "acceptunmatched" | "followsymlinks" | "forcepolling" | "mirror" | "permcopy"
+        | "realpathpost" | "timecopy" => Form::Flag,
+        "byteratemax" | "fileevents" | "filesizemax" | "sleep" | "subtopic" | "topicprefix"
+        | "posttopicprefix" => Form::Word,
+        "accept" | "reject" | "path" | "nodupettl" => Form::Text,
+        _ => Form::TextOrNone,
+    }
+}
 
 /// The one name of an option that a job can say.
 pub(super) fn known(spelt: &str) -> Option<&'static str> {

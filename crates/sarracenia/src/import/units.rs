@@ -38,9 +38,9 @@ pub(crate) fn milliseconds(value: &str) -> Option<u64> {
         .checked_add(parts)
 }
 
-/// A time as a job has it; none for no time at all.
-pub(crate) fn time(value: &str) -> Option<String> {
-    match milliseconds(value)? {
+/// A time in milliseconds as a job has it; none for no time at all.
+pub(crate) fn shown(millis: u64) -> Option<String> {
+    match millis {
         0 => None,
         millis if millis.is_multiple_of(1000) => Some(format!("{}s", millis / 1000)),
         millis => Some(format!("{millis}ms")),
@@ -67,7 +67,8 @@ pub(crate) fn bytes(value: &str) -> Option<u64> {
         _ => return None,
     };
     let bytes = number.parse::<u64>().ok()?.checked_mul(base.pow(power))?;
-    (bytes > 0).then_some(bytes)
+    // TOML has no larger numbers, and no file is so large.
+    (1..=i64::MAX as u64).contains(&bytes).then_some(bytes)
 }
 
 #[cfg(test)]
@@ -87,7 +88,8 @@ mod tests {
             ("é", None),
             ("99999999999999999999d", None),
         ] {
-            assert_eq!(time(text).as_deref(), expected, "{text}");
+            let time = milliseconds(text).and_then(shown);
+            assert_eq!(time.as_deref(), expected, "{text}");
         }
         for (text, expected) in [
             ("10", Some(10)),
@@ -97,6 +99,8 @@ mod tests {
             ("0", None),
             ("1x", None),
             ("99999999999999999999", None),
+            ("9223372036854775807", Some(i64::MAX as u64)),
+            ("9223372036854775808", None),
             ("99999999999g", None),
         ] {
             assert_eq!(bytes(text), expected, "{text}");

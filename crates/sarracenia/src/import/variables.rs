@@ -56,9 +56,13 @@ impl Variables {
 
     /// Takes the variable of a line `declare env NAME=VALUE`; `None` for other declarations.
     pub(crate) fn declare(&mut self, line: &Line) -> Option<()> {
-        let rest = line.value.strip_prefix("env")?;
-        let (name, value) = rest.trim_start().split_once('=')?;
-        self.set(name.trim(), value.trim());
+        let mut words = line.value.split_whitespace();
+        let what = words.next()?;
+        if !["env", "envvar", "var", "value"].contains(&what) {
+            return None;
+        }
+        let (name, value) = words.next()?.split_once('=')?;
+        self.set(name, value);
         Some(())
     }
 
