@@ -196,6 +196,39 @@ fn names_that_cannot_be_are_no_problem() {
     assert_eq!(mirror.status()["problems"], 0, "{}", mirror.status());
 }
 
+/// Nothing but its path tells of it: what the replica has there is a directory with something in it.
+#[test]
+fn a_hard_link_in_the_place_of_a_directory_is_followed_by_its_path_alone() {
+    for order in [&["a"][..], &["a", "o"], &["o", "a"]] {
+        for is_apart in [false, true] {
+            let (_folder, source) = place();
+            fs::create_dir_all(source.join("a/deep")).expect("a directory");
+            put(&source, "a/deep/file", b"content");
+            put(&source, "o", b"of several names");
+            let mirror = Mirror::of(&source, POSTS);
+            mirror.barrier();
+            fs::remove_dir_all(source.join("a")).expect("removed");
+            fs::hard_link(source.join("o"), source.join("a")).expect("a further name");
+            let said = format!("{order:?} apart: {is_apart}");
+            let told = order.iter().map(|name| source.join(name));
+            if is_apart {
+                told.for_each(|path| drop(post(&mirror).arg(path).run().expect(0)));
+            } else {
+                let all = told.fold(post(&mirror), |post, path| post.arg(path));
+                let _done = all.run().expect(0);
+            }
+            mirror.barrier();
+            mirror.check_equal(&said);
+            assert_eq!(
+                mirror.status()["problems"],
+                0,
+                "{said}: {}",
+                mirror.status()
+            );
+        }
+    }
+}
+
 #[test]
 fn posts_of_any_user_are_followed() {
     let (folder, source) = place();

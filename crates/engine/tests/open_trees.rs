@@ -529,3 +529,42 @@ fn what_stood_below_what_is_no_directory_any_more_stays_until_all_of_it_is_asked
     pair.look_at("a", Scope::Subtree);
     pair.check_equal();
 }
+
+/// A name of a file that has others, where the replica has a directory with something in it.
+#[test]
+fn a_further_name_of_a_file_takes_the_place_of_a_directory_when_all_of_it_is_asked_for() {
+    for told_first in [&["a"][..], &["a", "five"], &["five", "a"], &["five"]] {
+        let pair = Pair::of(&FILES);
+        pair.source.advance(std::time::Duration::from_secs(5));
+        pair.source.discard("a");
+        pair.source.put_link("a", "five");
+        let works = told_first.iter().map(|path| Work {
+            path: RelPath::parse(path.as_bytes()).expect("a path"),
+            scope: Scope::Entry,
+        });
+        let works: Vec<Work> = works.collect();
+        let (_, told) = pair.reconcile(Selection::of(&works)).expect("it goes on");
+        let problems = told.problems.into_inner().expect("no panic");
+        let is_of_directory = |problem: &String| problem.starts_with("\"a\": cannot remove");
+        let of_directory = problems.iter().filter(|one| is_of_directory(one)).count();
+        let expected = usize::from(told_first.contains(&"a"));
+        assert_eq!(of_directory, expected, "{told_first:?} {problems:?}");
+        assert!(
+            problems.iter().all(|one| !one.contains("keep hold")),
+            "{told_first:?} {problems:?}"
+        );
+        assert!(
+            pair.replica.content("a/one").is_some(),
+            "nobody asked for it"
+        );
+        let whole = ["a", "five"].map(|path| Work {
+            path: RelPath::parse(path.as_bytes()).expect("a path"),
+            scope: Scope::Subtree,
+        });
+        let (summary, _) = pair.reconcile(Selection::of(&whole)).expect("it goes on");
+        assert_eq!(summary.end, End::Complete, "{told_first:?}");
+        pair.check_equal();
+        let id = |path: &str| pair.replica.meta(path).expect("it is there").id();
+        assert_eq!(id("a"), id("five"), "{told_first:?}");
+    }
+}

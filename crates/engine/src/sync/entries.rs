@@ -236,6 +236,13 @@ impl Worker<'_> {
         }
     }
 
+    /// Whether what is no directory on the source does not take the place of the replica's yet,
+    /// since that is filled and nobody has asked for what is in it. That is told.
+    pub fn keeps_directory(&mut self, met: &Met<'_>, there: &Meta) -> bool {
+        let is_no_dir = there.kind == Kind::Dir && met.meta.kind != Kind::Dir;
+        is_no_dir && self.run.options.removes_chosen && self.keeps_unasked(met.visit, met.name)
+    }
+
     /// Compares an entry with the replica's and does what the comparison says.
     pub fn equalise(&mut self, met: Met<'_>, opened: Option<Opened>) -> Reconciled {
         let Met {
@@ -244,8 +251,7 @@ impl Worker<'_> {
         let Some(there) = self.replica_meta(visit, name)? else {
             return self.create(met, opened);
         };
-        let is_no_dir = there.kind == Kind::Dir && meta.kind != Kind::Dir;
-        if is_no_dir && self.run.options.removes_chosen && self.keeps_unasked(visit, name) {
+        if self.keeps_directory(&met, &there) {
             return Ok(Verdict::Reported);
         }
         let pair = self.pair(visit, name, meta, there)?;

@@ -67,7 +67,8 @@ impl Worker<'_> {
                 );
                 match &done {
                     Ok(Verdict::Large | Verdict::Waits) => {}
-                    Err(_) => self.settle(met, None),
+                    // Where it was left as it was, there is nothing to link to either.
+                    Err(_) | Ok(Verdict::Reported) => self.settle(met, None),
                     Ok(verdict) => self.settle(met, Some(verdict)),
                 }
                 done
@@ -239,6 +240,13 @@ impl Worker<'_> {
                     .map_err(store_trouble)?;
             }
             return Ok(Verdict::Same);
+        }
+        if there.is_some_and(|there| self.keeps_directory(&met, &there)) {
+            self.run
+                .links
+                .give_back(meta.id(), leader)
+                .map_err(store_trouble)?;
+            return Ok(Verdict::Reported);
         }
         if there.is_some_and(|there| self.waits_for_room(visit, name, &there)) {
             self.run
