@@ -238,6 +238,39 @@ fn a_program_with_a_limit_for_files_is_not_ended_by_the_spool() {
     }
 }
 
+#[test]
+fn a_program_that_limits_its_files_while_it_runs_is_not_ended_by_the_spool() {
+    let agent = Agent::without();
+    let spool = fs::File::create(agent.own_spool()).expect("the spool");
+    spool.set_len(200 << 10).expect("make it long");
+    host(&agent, "limits_itself");
+    // Without a limit, with one that leaves room, and again without one, there are records; two
+    // more files were closed at the end.
+    let added = fs::metadata(agent.own_spool()).expect("the spool").len() - (200 << 10);
+    let record = 2 + 8 + 4 + agent.tree().as_os_str().len() as u64 + 3;
+    assert_eq!((added, agent.gaps()), (3 * record, 6 + 2));
+}
+
+#[test]
+fn programs_that_write_at_once_are_not_ended_by_what_the_others_spool() {
+    let agent = Agent::without();
+    let spool = fs::File::create(agent.own_spool()).expect("the spool");
+    spool.set_len(200 << 10).expect("make it long");
+    let script = "ulimit -f 544; for p in 1 2 3 4 5 6 7 8; do \
+        (i=0; while [ $i -lt 100 ]; do : >n$p.$i; i=$((i+1)); done; echo goes on) & done; wait";
+    let output = agent.run("dash", script);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(
+        told.lines().collect::<Vec<_>>(),
+        ["goes on"; 8],
+        "{output:?}"
+    );
+    // Half of 544 KiB is the limit, and 64 KiB are left for what comes at the same moment.
+    let long = fs::metadata(agent.own_spool()).expect("the spool").len();
+    assert!((207 << 10..=272 << 10).contains(&long), "{long}");
+    assert!(agent.gaps() > 0);
+}
+
 /// A file system in memory with room for some records, in the place of the spool.
 struct SmallDisk(PathBuf);
 

@@ -118,6 +118,29 @@ static int at_the_limit(void) {
     return 0;
 }
 
+static volatile int exceeded;
+static void exceeds(int unused) { exceeded++; }
+static void limited_to(rlim_t bytes) {
+    struct rlimit limit;
+    IS(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+    limit.rlim_cur = bytes, IS(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+}
+// Who makes a file and writes nothing is not at any limit.
+static void make_file(void) {
+    int fd = open("n", O_WRONLY | O_CREAT, 0644);
+    IS(fd >= 0), IS(close(fd) == 0);
+}
+static int limits_itself(void) {
+    rlim_t limits[] = {RLIM_INFINITY, 0, 1, 100 << 10, 200 << 10, (200 << 10) + 1, 300 << 10, 0, RLIM_INFINITY};
+    for (int n = 0; n < sizeof limits / sizeof *limits; n++) limited_to(limits[n]), make_file();
+    // Its own writes are its own affair.
+    signal(SIGXFSZ, exceeds), limited_to(0);
+    int fd = open("n", O_WRONLY);
+    IS(fd >= 0), FAILS(write(fd, "x", 1), EFBIG), IS(exceeded == 1);
+    IS(close(fd) == 0), make_file(), IS(exceeded == 1);
+    return 0;
+}
+
 static int storm(void) {
     for (int n = 0; n < 60; n++) {
         if (fork() == 0) {
@@ -141,6 +164,7 @@ int main(int count, char **words) {
     if (!strcmp(name, "takes_all")) return takes_all();
     if (!strcmp(name, "signals")) return signals();
     if (!strcmp(name, "at_the_limit")) return at_the_limit();
+    if (!strcmp(name, "limits_itself")) return limits_itself();
     if (!strcmp(name, "storm")) return storm();
     if (!strcmp(name, "write")) return write_file("n"), 0;
     return 2;
