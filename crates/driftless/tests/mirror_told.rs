@@ -1,5 +1,5 @@
-//! What a mirror tells those who do not ask it themselves: whoever looks when it does not run, Prometheus,
-//! a command for problems, the service manager.
+//! What a mirror tells those who do not ask it themselves: whoever looks when it does not run, a command
+//! for problems, the service manager.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -10,8 +10,7 @@ use driftless_testkit::{FsKind, Scratch};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
@@ -118,112 +117,6 @@ fn a_mirror_that_has_never_run_says_so() {
     }
     let told = mirror.report().run().expect(1).stderr_text();
     assert!(told.contains(typed) && told.contains("job.toml)"), "{told}");
-}
-
-/// An address of this host at which nobody listens.
-fn free_address() -> SocketAddr {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    free.local_addr().expect("its address")
-}
-
-/// What a server answers to a request.
-fn asked(address: SocketAddr, request: &[u8]) -> String {
-    let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.write_all(request).expect("sent");
-    let mut answer = String::new();
-    // It may hang up on what is too long before all of it is read.
-    let _cut_off = stream.read_to_string(&mut answer);
-    answer
-}
-
-const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
-
-#[test]
-fn metrics_are_told_as_the_page_and_the_board_have_them() {
-    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
-    let source = scratch.dir("src");
-    fs::write(source.join("file"), b"content").expect("a file");
-    let address = free_address();
-    let mirror = Mirror::of(
-        &source,
-        &format!("{FOLLOWING}[metrics]\nlisten = \"{address}\"\n"),
-    );
-    mirror.barrier();
-    fs::write(source.join("other"), b"more").expect("a file");
-    mirror.barrier();
-    let told = asked(address, GET);
-    let (head, body) = told.split_once("\r\n\r\n").expect("a head and a body");
-    assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
-    assert!(head.contains("text/plain; version=0.0.4"), "{head}");
-    let labels = format!(
-        "{{job_name=\"test\",replica=\"{}\"}}",
-        mirror.replica.display()
-    );
-    let value = |name: &str| {
-        let line = body
-            .lines()
-            .find_map(|line| line.strip_prefix(&format!("{name}{labels} ")));
-        line.unwrap_or_else(|| panic!("{name}: {body}"))
-            .parse::<f64>()
-            .expect("a number")
-    };
-    assert_eq!(value("driftless_mirror_walks_total"), 1.0);
-    assert_eq!(value("driftless_mirror_copied_bytes_total"), 11.0);
-    assert_eq!(value("driftless_mirror_left_paths"), 0.0);
-    assert!(value("driftless_mirror_lag_seconds_count") >= 1.0);
-    let types = body.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    let told: BTreeSet<&str> = types.filter_map(|line| line.split(' ').next()).collect();
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-    let page = fs::read_to_string(docs.join("metrics.md")).expect("the page");
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
-    let described: BTreeSet<&str> = rows.filter_map(|line| line.split('`').next()).collect();
-    assert_eq!(told, described);
-    let board = fs::read_to_string(docs.join("grafana/mirror.json")).expect("the board");
-    let _valid: Value = serde_json::from_str(&board).expect("JSON");
-    for text in [board, page.clone()] {
-        let names = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        for name in names.filter(|name| name.starts_with("driftless_mirror_")) {
-            assert!(told.contains(name.trim_end_matches("_bucket")), "{name}");
-        }
-    }
-}
-
-#[test]
-fn whoever_asks_for_metrics_badly_holds_up_nobody() {
-    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
-    let address = free_address();
-    let keys = format!("{FOLLOWING}[metrics]\nlisten = \"{address}\"\n");
-    let mirror = Mirror::of(&scratch.dir("src"), &keys);
-    assert!(asked(address, b"GET /else HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
-    assert!(asked(address, b"DELETE /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
-    let long = [b"GET /metrics HTTP/1.1\r\nX: ", &[b'x'; 100_000][..]].concat();
-    assert!(!asked(address, &long).contains("200 OK"));
-    // Those who connect and say nothing are more than are answered at once, and are let go.
-    let silent: Vec<TcpStream> = (0..64)
-        .map(|_| TcpStream::connect(address).expect("it listens"))
-        .collect();
-    let began = Instant::now();
-    while !asked(address, GET).starts_with("HTTP/1.1 200") {
-        assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "nobody is answered"
-        );
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    drop(silent);
-    mirror.barrier();
-    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let taken = taken
-        .local_addr()
-        .map(|at| (taken, at))
-        .expect("its address");
-    let keys = format!("{FOLLOWING}[metrics]\nlisten = \"{}\"\n", taken.1);
-    let told = Mirror::not_begun(&scratch.dir("src2"), &keys);
-    assert!(
-        told.stderr_text().contains("cannot listen"),
-        "{}",
-        told.describe()
-    );
 }
 
 /// Waits until a file has what is looked for.

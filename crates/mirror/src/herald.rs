@@ -3,6 +3,7 @@
 //! It is told when it is durable, and of each entry what it is by then. Nothing waits for whoever
 //! is told but a barrier: what cannot be told for long becomes one word that all may differ.
 
+mod ages;
 mod crier;
 mod waiting;
 
@@ -56,6 +57,9 @@ pub struct ToldNow {
     pub announced: u64,
     /// Changes that wait to be announced, or to be known to have arrived.
     pub waiting: u64,
+    /// When the oldest of these was left to be announced.
+    #[serde(default)]
+    pub oldest: Option<Duration>,
     /// Announcements that nobody wanted to hear.
     pub unheard: u64,
     /// Why nothing can be announced.

@@ -4,43 +4,16 @@
 //! All names stand in [`METRICS`] and [`LAG`]; `docs/metrics.md` describes them, and a test holds the
 //! two and the board beside the page against each other. Counters begin anew with the process.
 
-mod serve;
+pub use driftless_metrics::check;
 
-pub use serve::{check, listen};
-
+use crate::hub::statuses;
+use crate::message::Inboxes;
 use crate::status::{LAG_BOUNDS, Status};
+use driftless_metrics::{Metric, counter, flag, gauge, head, seconds, whole};
 use std::fmt::Write;
+use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
-
-/// What kind of number it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// It grows until the mirror ends.
-    Counter,
-    /// It goes up and down.
-    Gauge,
-}
-
-impl Kind {
-    fn word(self) -> &'static str {
-        match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-        }
-    }
-}
-
-/// One number of each replica.
-pub struct Metric {
-    /// Its name.
-    pub name: &'static str,
-    /// What kind it is.
-    pub kind: Kind,
-    /// What it is, in a sentence.
-    pub help: &'static str,
-    /// What it is now; `None` if nothing is known.
-    value: fn(&Status) -> Option<f64>,
-}
 
 /// The histogram of how long changes took to the replica.
 pub const LAG: (&str, &str) = (
@@ -48,36 +21,8 @@ pub const LAG: (&str, &str) = (
     "How long changes took from when they were heard of until they were durable on the replica.",
 );
 
-const fn gauge(
-    name: &'static str,
-    help: &'static str,
-    value: fn(&Status) -> Option<f64>,
-) -> Metric {
-    let kind = Kind::Gauge;
-    Metric {
-        name,
-        kind,
-        help,
-        value,
-    }
-}
-
-const fn counter(
-    name: &'static str,
-    help: &'static str,
-    value: fn(&Status) -> Option<f64>,
-) -> Metric {
-    let kind = Kind::Counter;
-    Metric {
-        name,
-        kind,
-        help,
-        value,
-    }
-}
-
 /// All numbers but the histogram.
-pub const METRICS: [Metric; 30] = [
+pub const METRICS: [Metric<Status>; 31] = [
     gauge(
         "driftless_mirror_behind_seconds",
         "Since when the oldest change waits that is not on the replica.",
@@ -161,6 +106,11 @@ pub const METRICS: [Metric; 30] = [
         "Changes that wait to be announced.",
         |status| whole(status.told.as_ref()?.waiting),
     ),
+    gauge(
+        "driftless_mirror_unannounced_seconds",
+        "For how long the oldest of these has waited.",
+        |status| seconds(status.unannounced()?),
+    ),
     counter(
         "driftless_mirror_announcements_total",
         "Announcements that the broker has taken.",
@@ -228,39 +178,25 @@ pub const METRICS: [Metric; 30] = [
     ),
 ];
 
-fn seconds(span: Duration) -> Option<f64> {
-    Some(span.as_secs_f64())
-}
-
-/// Numbers beyond 2^53 are rounded, as Prometheus itself does.
-fn whole(number: u64) -> Option<f64> {
-    Some(number as f64)
-}
-
-fn flag(is: bool) -> Option<f64> {
-    Some(f64::from(u8::from(is)))
+/// Begins to answer who asks for the metrics of a mirror at an address, which is returned.
+///
+/// # Errors
+/// Nobody can listen there.
+pub fn listen(address: SocketAddr, inboxes: Inboxes) -> io::Result<SocketAddr> {
+    let told = move |patience| Some(text(&statuses(&inboxes, patience)?));
+    driftless_metrics::listen(address, told)
 }
 
 /// What is told of the replicas of a job.
 pub fn text(replicas: &[Status]) -> String {
     let mut text = String::new();
-    for metric in METRICS {
-        head(&mut text, metric.name, metric.help, metric.kind.word());
-        for status in replicas {
-            if let Some(value) = (metric.value)(status) {
-                let _ = writeln!(text, "{}{{{}}} {value}", metric.name, labels(status));
-            }
-        }
-    }
+    let all: Vec<(String, &Status)> = replicas.iter().map(|one| (labels(one), one)).collect();
+    driftless_metrics::write(&mut text, &METRICS, &all);
     head(&mut text, LAG.0, LAG.1, "histogram");
     replicas
         .iter()
         .for_each(|status| histogram(&mut text, status));
     text
-}
-
-fn head(text: &mut String, name: &str, help: &str, kind: &str) {
-    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
 fn histogram(text: &mut String, status: &Status) {
@@ -281,13 +217,7 @@ fn histogram(text: &mut String, status: &Status) {
 }
 
 fn labels(status: &Status) -> String {
-    let (job, replica) = (escaped(&status.job), escaped(&status.replica));
-    format!("job_name=\"{job}\",replica=\"{replica}\"")
-}
-
-fn escaped(value: &str) -> String {
-    let value = value.replace('\\', "\\\\").replace('"', "\\\"");
-    value.replace('\n', "\\n")
+    driftless_metrics::labels(&[("job_name", &status.job), ("replica", &status.replica)])
 }
 
 #[cfg(test)]
@@ -322,13 +252,7 @@ mod tests {
 
     #[test]
     fn names_say_what_they_count_in() {
-        let mut names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
-        for metric in METRICS {
-            let is_total = metric.name.ends_with("_total");
-            assert_eq!(is_total, metric.kind == Kind::Counter, "{}", metric.name);
-        }
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), METRICS.len());
+        let names = METRICS.map(|metric| (metric.name, metric.kind));
+        assert_eq!(driftless_metrics::misnamed(names), None);
     }
 }

@@ -275,6 +275,12 @@ impl Status {
             .map_or(Duration::ZERO, |oldest| self.now.saturating_sub(oldest))
     }
 
+    /// For how long the oldest change has waited to be announced; `None` if none is to be.
+    pub fn unannounced(&self) -> Option<Duration> {
+        let oldest = self.told.as_ref()?.oldest;
+        Some(oldest.map_or(Duration::ZERO, |oldest| self.now.saturating_sub(oldest)))
+    }
+
     /// Whether its mirror runs.
     pub fn is_running(&self) -> bool {
         self.process > 0

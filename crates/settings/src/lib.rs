@@ -10,6 +10,7 @@ mod document;
 mod error;
 pub mod forms;
 mod keys;
+pub mod metrics;
 pub mod publish;
 mod suggest;
 

@@ -242,7 +242,7 @@ impl Agent {
     }
 
     /// How it stands, for others to ask.
-    pub fn status(&self, config: &Config) -> impl Fn() -> Status + Send + Clone + 'static {
+    pub fn status(&self, config: &Config) -> impl Fn() -> Status + Send + Sync + Clone + 'static {
         let book = self.book.clone();
         let (name, detect) = (config.name.clone(), config.detect.clone());
         move || {

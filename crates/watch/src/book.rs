@@ -9,7 +9,7 @@ mod publisher;
 
 use crate::posts::{Post, concerns, post};
 use crate::queue::{Queue, Word};
-use crate::status::{Counts, GapStatus, MirrorStatus, TreeStatus};
+use crate::status::{self, Counts, GapStatus, MirrorStatus, TreeStatus};
 use driftless_detect::Seen;
 use driftless_detect::post::Sort;
 use driftless_lock::{Condvar, Mutex};
@@ -285,11 +285,10 @@ impl Book {
 
 impl Tree {
     fn status(&self) -> TreeStatus {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         TreeStatus {
             path: String::from_utf8_lossy(&self.row.path).into_owned(),
             waiting: self.queue.len() as u64,
-            oldest_ms: self.queue.oldest().map(millis),
+            oldest_ms: self.queue.oldest().map(status::millis),
             gaps: GapStatus::of(&self.row),
         }
     }

@@ -4,13 +4,14 @@
 //! with line and column. `docs/watch.md` describes every key of [`KEYS`], and a test holds the two
 //! against each other.
 
-use driftless_settings::{Document, FileErrors, Keys, forms, publish};
+use driftless_settings::{Document, FileErrors, Keys, forms, metrics, publish};
 pub use driftless_settings::{FILE_BYTES_MAX, Publish};
 use driftless_spool::Folder;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// All keys: those of a table with its name before a dot.
-pub const KEYS: [&str; 11] = [
+pub const KEYS: [&str; 13] = [
     "name",
     "trees",
     "detect",
@@ -22,6 +23,8 @@ pub const KEYS: [&str; 11] = [
     "publish.exchange",
     "publish.topic_prefix",
     "publish.base_url",
+    "metrics.listen",
+    "metrics.public",
 ];
 /// Trees of an agent.
 const TREES_MAX: usize = 100;
@@ -67,6 +70,8 @@ pub struct Config {
     pub shim: Folder,
     /// Where changes are announced, if they are.
     pub publish: Option<Publish>,
+    /// Where metrics can be asked for, if they can.
+    pub metrics: Option<SocketAddr>,
 }
 
 impl Config {
@@ -103,6 +108,7 @@ fn read(from: &mut Document, place: &Path) -> Config {
     let config = Config {
         name: name(from, place),
         publish: publish::read(from, forms::absolute_path, several),
+        metrics: metrics::read(from),
         trees,
         detect: detect(from),
         shim: Folder {
@@ -242,6 +248,10 @@ mod tests {
             (
                 "trees = [\"/a\"]\ndetect = [\"fanotify\"]\n[shim]\nmap = \"/m\"",
                 "3:2: shim: \"shim\" is not in detect",
+            ),
+            (
+                "trees = [\"/a\"]\n[metrics]\nlisten = \"0.0.0.0:9465\"",
+                "3:10: metrics.listen: 0.0.0.0 is seen by other hosts: write 127.0.0.1, or public = true in [metrics]",
             ),
             (
                 "trees = [\"/a\"]\nname = \"../x\"",

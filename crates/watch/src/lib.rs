@@ -13,6 +13,7 @@ mod coverage;
 mod hand;
 mod hear;
 mod look;
+pub mod metrics;
 mod pace;
 mod posts;
 mod publish;

@@ -92,13 +92,17 @@ pub struct GapStatus {
 impl GapStatus {
     /// As it is kept.
     pub fn of(row: &TreeRow) -> GapStatus {
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         GapStatus {
             count: row.gaps,
             first_ms: row.first_gap.map(millis),
             last_ms: row.last_gap.map(millis),
         }
     }
+}
+
+/// A moment in milliseconds since 1970.
+pub(crate) fn millis(moment: Duration) -> u64 {
+    u64::try_from(moment.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A mirror that an agent hands on to.
@@ -123,6 +127,8 @@ pub struct PublisherStatus {
     pub exchange: String,
     /// Paths that are not announced, or whose messages are not confirmed.
     pub waiting: u64,
+    /// When the oldest of these was heard of, in milliseconds since 1970.
+    pub oldest_ms: Option<u64>,
     /// Messages that were confirmed, since the agent began.
     pub sent: u64,
     /// Of these, how many no queue wanted.

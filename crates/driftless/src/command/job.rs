@@ -12,6 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -352,6 +353,14 @@ pub fn refuse_long(name: &str) -> Result<(), Failure> {
         Some(folder) => fit_for_socket(name, folder.join(socket_name(name))).map(drop),
         None => Ok(()),
     }
+}
+
+/// Why nobody can be asked for metrics.
+pub fn no_port(listen: SocketAddr, error: &io::Error) -> String {
+    format!(
+        "metrics.listen: cannot listen at {listen}: {}",
+        cause(error)
+    )
 }
 
 fn socket_name(name: &str) -> String {

@@ -3,6 +3,7 @@
 mod announcing;
 
 use crate::args::WatchArgs;
+use crate::command::job::no_port;
 use crate::command::{job, post, record};
 use crate::exit::Exit;
 use crate::output::{diagnostics, mirror as say, watch as show};
@@ -12,7 +13,7 @@ use driftless_spool::{Depth, SpoolError};
 use driftless_state::watch::WatchState;
 use driftless_watch::config::{Config, Detect, parse};
 use driftless_watch::status::{self, Status};
-use driftless_watch::{Agent, BeginError, Pulse, Setup};
+use driftless_watch::{Agent, BeginError, Pulse, Setup, metrics};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -61,6 +62,7 @@ fn watch(args: &WatchArgs) -> Result<Exit, Failure> {
     let status = agent.status(&config);
     let served = status::serve(&socket(&config)?, status.clone());
     served.map_err(|error| failure(&config, cause(&error)))?;
+    serve_metrics(&config, status.clone())?;
     let pulse = agent.pulse();
     let service = service::begin(Served { status, pulse }, signals.stop.clone());
     tracing::info!("{}: at work", config.name);
@@ -74,6 +76,20 @@ fn watch(args: &WatchArgs) -> Result<Exit, Failure> {
         0 => Exit::CouldNotRun,
         number => Exit::Signal(number),
     })
+}
+
+/// Answers who asks for metrics, where the configuration wants that.
+fn serve_metrics(
+    config: &Config,
+    status: impl Fn() -> Status + Send + Sync + 'static,
+) -> Result<(), Failure> {
+    let Some(address) = config.metrics else {
+        return Ok(());
+    };
+    let listening = metrics::listen(address, status)
+        .map_err(|error| failure(config, no_port(address, &error)))?;
+    tracing::info!("{}: metrics at http://{listening}/metrics", config.name);
+    Ok(())
 }
 
 /// What the service manager is told of an agent.

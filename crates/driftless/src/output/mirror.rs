@@ -135,6 +135,7 @@ fn json_of_work(status: &Status) -> serde_json::Value {
         "told": status.told.as_ref().map(|told| serde_json::json!({
             "announced": told.announced,
             "waiting": told.waiting,
+            "oldest": told.oldest.map(seconds),
             "unheard": told.unheard,
             "away": told.away,
         })),

@@ -83,14 +83,14 @@ fn first(status: &Status) -> String {
 fn of_tree(tree: &TreeStatus) -> String {
     let path = escape(tree.path.as_bytes());
     let waiting = show_counted(tree.waiting, "path waits", "paths wait");
-    let oldest = tree
-        .oldest_ms
-        .map(|oldest| format!(" since {}", moment(oldest)));
-    let gaps = of_gaps(&tree.gaps);
-    format!(
-        "\"{path}\": {waiting}{}, {gaps}",
-        oldest.unwrap_or_default()
-    )
+    let (oldest, gaps) = (oldest(tree.oldest_ms), of_gaps(&tree.gaps));
+    format!("\"{path}\": {waiting}{oldest}, {gaps}")
+}
+
+/// Since when something waits, if anything does.
+fn oldest(moment_of: Option<u64>) -> String {
+    let since = moment_of.map(|oldest| format!(" since {}", moment(oldest)));
+    since.unwrap_or_default()
 }
 
 fn of_gaps(gaps: &GapStatus) -> String {
@@ -130,7 +130,8 @@ fn of_publisher(publisher: &PublisherStatus) -> String {
     };
     let away = publisher.away.as_ref().map(|why| format!(", away: {why}"));
     let away = away.unwrap_or_default();
-    format!("{exchange} at {broker}: {waiting}, {sent} sent{unheard}{away}")
+    let oldest = oldest(publisher.oldest_ms);
+    format!("{exchange} at {broker}: {waiting}{oldest}, {sent} sent{unheard}{away}")
 }
 
 fn of_spool(depth: Option<Depth>) -> String {

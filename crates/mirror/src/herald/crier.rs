@@ -4,8 +4,10 @@
 //! looks at each entry as it is by then, has it told, and waits until that has arrived. While
 //! nobody can be told, or the trees are closed, all waits in the queue.
 
+use super::ages::Ages;
 use super::waiting::{Batch, New, News, Waiting};
 use super::{Herald, ToldNow, Untold};
+use crate::clock::now;
 use crate::hands::{Ended, Hands, Outcome};
 use crate::message::Message;
 use crossbeam_channel::Sender;
@@ -49,9 +51,23 @@ struct State {
     waiting: Waiting,
     /// What was pushed until then has arrived.
     arrived: u64,
+    ages: Ages,
     now: ToldNow,
     /// The mirror ends: until when what is left may take.
     ends: Option<Instant>,
+}
+
+impl State {
+    /// Something may have been left to be told.
+    fn note_left(&mut self) {
+        self.ages.left(self.waiting.pushed(), now());
+    }
+
+    /// What was pushed until then has arrived.
+    fn note_arrived(&mut self, until: u64) {
+        self.arrived = until;
+        self.ages.arrived(until);
+    }
 }
 
 /// The thread.
@@ -76,9 +92,12 @@ impl Crier {
             true => Waiting::default(),
             false => Waiting::after_unknown(),
         };
+        let mut ages = Ages::default();
+        ages.left(waiting.pushed(), now());
         let state = State {
             waiting,
             arrived: 0,
+            ages,
             now: ToldNow::default(),
             ends: None,
         };
@@ -110,6 +129,7 @@ impl Crier {
         let state = self.shared.state.lock();
         ToldNow {
             waiting: state.waiting.pushed() - state.arrived,
+            oldest: state.ages.oldest(),
             ..state.now.clone()
         }
     }
@@ -160,13 +180,16 @@ impl Desk {
                 ..News::default()
             }),
         }
+        state.note_left();
         shared.changed.notify_all();
     }
 
     /// All that was changed until now is durable.
     pub(crate) fn settled(&self) {
         let Some(shared) = &self.0 else { return };
-        shared.state.lock().waiting.push(News::default());
+        let mut state = shared.state.lock();
+        state.waiting.push(News::default());
+        state.note_left();
         shared.changed.notify_all();
     }
 }
@@ -180,7 +203,7 @@ impl Teller {
             if !self.tell(&announced) {
                 return;
             }
-            self.shared.state.lock().arrived = batch.until;
+            self.shared.state.lock().note_arrived(batch.until);
             // Somebody may wait for it; where nobody has room, it is looked at anyhow.
             let _it_is_busy = self.outbox.try_send(Message::Announced);
         }
@@ -215,7 +238,9 @@ impl Teller {
                     Err(fault) if fault.is_cut_off() || batch.news.is_none() => {}
                     Err(fault) => {
                         tracing::warn!("what is to be announced cannot be looked at: {fault}");
-                        self.shared.state.lock().waiting.doubt();
+                        let mut state = self.shared.state.lock();
+                        state.waiting.doubt();
+                        state.note_left();
                         return Some(Vec::new());
                     }
                 }

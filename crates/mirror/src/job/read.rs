@@ -11,9 +11,8 @@ use super::values::{
     Metrics, Movers, QueueOfMovers, Reach, Route, SnapshotCommands, Trash, Walk,
 };
 use super::{announcements, check, policy};
-use driftless_model::{escape, units};
-use driftless_settings::{Document, FileErrors, forms, publish};
-use std::net::SocketAddr;
+use driftless_model::units;
+use driftless_settings::{Document, FileErrors, forms, metrics, publish};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::de::DeValue;
@@ -88,7 +87,7 @@ fn read(from: &mut Document, place: &Path) -> Job {
         limits: limits(from),
         movers: movers(from),
         reach: reach(from),
-        metrics: metrics(from),
+        metrics: metrics::read(from).map(|listen| Metrics { listen }),
     };
     check::check(from, &job);
     job
@@ -306,36 +305,4 @@ fn deploy(value: &DeValue) -> Result<Option<Deploy>, String> {
         DeValue::String(_) => Ok(Some(Deploy::File(forms::text(value)?.into()))),
         _ => Err("true, false or the path of a program in quotes is expected".into()),
     }
-}
-
-fn metrics(from: &mut Document) -> Option<Metrics> {
-    let public = from.take("metrics.public", forms::flag).unwrap_or(false);
-    let listen = from.take("metrics.listen", |value| listen(value, public));
-    if from.has_table("metrics") && !from.has("metrics.listen") {
-        from.wrong(
-            "metrics.listen",
-            "it is missing: where metrics can be asked for, such as listen = \"127.0.0.1:9464\"",
-        );
-    }
-    listen.map(|listen| Metrics { listen })
-}
-
-fn listen(value: &DeValue, public: bool) -> Result<SocketAddr, String> {
-    let text = forms::text(value)?;
-    let address: SocketAddr = text.parse().map_err(|_| {
-        let text = escape(text.as_bytes());
-        format!(
-            "\"{text}\" is no address with a port, such as \"127.0.0.1:9464\" or \"[::1]:9464\""
-        )
-    })?;
-    if address.port() == 0 {
-        return Err("port 0 is another one each time: name one".into());
-    }
-    if !address.ip().is_loopback() && !public {
-        return Err(format!(
-            "{} is seen by other hosts: write 127.0.0.1, or public = true in [metrics]",
-            address.ip()
-        ));
-    }
-    Ok(address)
 }

@@ -4,7 +4,7 @@
 
 use super::{Book, Inner};
 use crate::queue::Word;
-use crate::status::PublisherStatus;
+use crate::status::{PublisherStatus, millis};
 use std::time::{Duration, Instant};
 
 /// Words that are announced at once.
@@ -92,9 +92,14 @@ impl Book {
         let publisher = inner.publisher.as_ref()?;
         let range = (publisher.taken, u64::MAX);
         let trees = inner.trees.iter();
-        let waiting = trees.map(|tree| tree.queue.between(range, usize::MAX).count() as u64);
+        let words = trees.flat_map(|tree| tree.queue.between(range, usize::MAX));
+        let (waiting, oldest) = words.fold((0, None), |(waiting, oldest), (_, word)| {
+            let since = oldest.map_or(word.since, |oldest: Duration| oldest.min(word.since));
+            (waiting + 1, Some(since))
+        });
         Some(PublisherStatus {
-            waiting: waiting.sum(),
+            waiting,
+            oldest_ms: oldest.map(millis),
             ..publisher.status.clone()
         })
     }
@@ -160,10 +165,12 @@ mod tests {
         let (told, until) = next(&book, 0);
         assert_eq!(told, ["0:x", "1:y", "0:z"]);
         assert_eq!(next(&book, until), (vec![], until), "they are told once");
-        assert_eq!(book.publisher_status().unwrap().waiting, 3);
+        let status = book.publisher_status().unwrap();
+        assert_eq!((status.waiting, status.oldest_ms), (3, Some(millis(NOW))));
         book.take_published(until);
         book.save(&mut state).unwrap();
         assert_eq!(state.waiting().unwrap().len(), 2, "the mirror has none");
+        assert_eq!(book.publisher_status().unwrap().oldest_ms, None);
         let batch = book.next(Path::new("1"), Duration::ZERO).unwrap();
         book.take(Path::new("1"), batch.until);
         book.save(&mut state).unwrap();

@@ -1,7 +1,7 @@
 //! `driftless mirror run`: opens what a job names, and keeps its replicas equal until a signal comes.
 
 use super::pool::End;
-use super::{Failure, detectors, programs, publish, rivals};
+use super::{Failure, detectors, publish, rivals};
 use crate::args::{JobArgs, LogArgs};
 use crate::command::{job, mounts, record};
 use crate::exit::Exit;
@@ -136,7 +136,7 @@ fn serve_metrics(job: &Job, inboxes: Inboxes) -> Result<(), Failure> {
         return Ok(());
     };
     let listening = metrics::listen(asked.listen, inboxes).map_err(|error| {
-        let why = programs::no_port(asked.listen, &error);
+        let why = job::no_port(asked.listen, &error);
         (Exit::CouldNotRun, format!("{}: {why}", job.name))
     })?;
     tracing::info!("{}: metrics at http://{listening}/metrics", job.name);

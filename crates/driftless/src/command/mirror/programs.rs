@@ -8,7 +8,6 @@ use driftless_mirror::metrics;
 use driftless_model::{cause, escape};
 use driftless_remote::check_program;
 use std::io;
-use std::net::SocketAddr;
 
 /// Refuses a command that cannot be started, and a port that somebody else has.
 pub fn check(job: &Job) -> Result<(), Failure> {
@@ -19,7 +18,7 @@ pub fn check(job: &Job) -> Result<(), Failure> {
     // The mirror of the job has the port itself while it runs.
     match job.metrics {
         Some(asked) if job::holder(&job.name)?.is_none() => {
-            metrics::check(asked.listen).map_err(|error| refuse(no_port(asked.listen, &error)))
+            metrics::check(asked.listen).map_err(|error| refuse(job::no_port(asked.listen, &error)))
         }
         _ => Ok(()),
     }
@@ -28,12 +27,4 @@ pub fn check(job: &Job) -> Result<(), Failure> {
 fn no_program(program: &str, error: &io::Error) -> String {
     let program = escape(program.as_bytes());
     format!("on_problem: cannot start \"{program}\": {}", cause(error))
-}
-
-/// Why nobody can be asked for metrics.
-pub fn no_port(listen: SocketAddr, error: &io::Error) -> String {
-    format!(
-        "metrics.listen: cannot listen at {listen}: {}",
-        cause(error)
-    )
 }

@@ -219,6 +219,9 @@ fn queue_now(queue: QueueNow, status: &Status) -> String {
 fn announced(told: &ToldNow) -> String {
     let waiting = show_counted(told.waiting, "change waits", "changes wait");
     let mut text = format!("{}; {waiting}", show_count(told.announced));
+    if let Some(oldest) = told.oldest {
+        text += &format!(" since {}", at(oldest));
+    }
     if told.unheard > 0 {
         text += &format!("; no queue wanted {}", show_count(told.unheard));
     }

@@ -3,9 +3,6 @@
 //! Whoever can reach the port may ask, and may mean ill: a request has a length and a time, and so
 //! many are answered at once. What is asked can change nothing.
 
-use super::text;
-use crate::hub::statuses;
-use crate::message::Inboxes;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -23,14 +20,22 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The version of the format (prometheus.io/docs/instrumenting/exposition_formats).
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Begins to answer at an address; returns the one that it has, should the port have been 0.
+/// What is told now; it may take that long at most. `None` if it cannot be told.
+type Told = dyn Fn(Duration) -> Option<String> + Send + Sync;
+
+/// Begins to answer at an address; returns the one that it has, should the port have been 0. `told`
+/// is asked what to tell, and how long it may take; `None` if that cannot be told.
 ///
 /// # Errors
 /// Nobody can listen there.
-pub fn listen(address: SocketAddr, inboxes: Inboxes) -> io::Result<SocketAddr> {
+pub fn listen(
+    address: SocketAddr,
+    told: impl Fn(Duration) -> Option<String> + Send + Sync + 'static,
+) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     let address = listener.local_addr()?;
-    let serve = move || serve(&listener, &inboxes);
+    let told: Arc<Told> = Arc::new(told);
+    let serve = move || serve(&listener, &told);
     Builder::new().name("metrics".into()).spawn(serve)?;
     Ok(address)
 }
@@ -43,7 +48,7 @@ pub fn check(address: SocketAddr) -> io::Result<()> {
     TcpListener::bind(address).map(drop)
 }
 
-fn serve(listener: &TcpListener, inboxes: &Inboxes) {
+fn serve(listener: &TcpListener, told: &Arc<Told>) {
     // A connection that is being answered holds one of these.
     let places = Arc::new(());
     for stream in listener.incoming() {
@@ -54,21 +59,21 @@ fn serve(listener: &TcpListener, inboxes: &Inboxes) {
         if Arc::strong_count(&places) > CONNECTIONS_MAX {
             continue;
         }
-        let (place, inboxes) = (places.clone(), inboxes.clone());
+        let (place, told) = (places.clone(), told.clone());
         let answer = move || {
             let _place = place;
-            let _it_may_have_hung_up = answer(stream, &inboxes);
+            let _it_may_have_hung_up = answer(stream, &*told);
         };
         let _without_a_thread_it_is_closed = Builder::new().name("metrics".into()).spawn(answer);
     }
 }
 
-fn answer(mut stream: TcpStream, inboxes: &Inboxes) -> io::Result<()> {
+fn answer(mut stream: TcpStream, told: &Told) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     let (status, kind, body) = match asked(&mut stream, deadline)? {
-        Asked::Metrics => match statuses(inboxes, PATIENCE) {
-            Some(replicas) => ("200 OK", FORMAT, text(&replicas)),
-            None => plain("503 Service Unavailable", "the mirror does not answer"),
+        Asked::Metrics => match told(PATIENCE) {
+            Some(text) => ("200 OK", FORMAT, text),
+            None => plain("503 Service Unavailable", "it does not answer"),
         },
         Asked::Other => plain("404 Not Found", "metrics are at /metrics"),
         Asked::NoGet => plain("405 Method Not Allowed", "GET is answered"),
