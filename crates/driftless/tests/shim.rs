@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::agent::Agent;
+use common::agent::{Agent, POSTS, at_work};
 use common::mirror::Mirror;
 use common::writer::{Kind, Took, Writer};
 use driftless_testkit::scratch::scratch_folder;
@@ -15,8 +15,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-const POSTS: &str = "detect = [\"announcements\"]\ndelete = true\n";
-
 /// A source in memory, so that nobody waits for a disk.
 fn place() -> (TempDir, PathBuf) {
     let folder = tempfile::Builder::new().tempdir_in("/dev/shm");
@@ -25,20 +23,6 @@ fn place() -> (TempDir, PathBuf) {
     fs::create_dir(&source).expect("a directory");
     let source = fs::canonicalize(source).expect("a path");
     (folder, source)
-}
-
-/// A mirror that follows announcements alone, an agent beside it, and a program with the library.
-/// What an agent tells when it begins has been compared.
-fn at_work(source: &Path) -> (Mirror, Agent, Writer) {
-    let mirror = Mirror::of(source, POSTS);
-    let agent = Agent::beside(&mirror, "");
-    agent.wait_for("it begins", |status| {
-        status["trees"][0]["gaps"]["count"].as_u64() > Some(0)
-    });
-    agent.wait_until_told();
-    mirror.barrier();
-    let writer = Writer::beside(&agent, Kind::Usual);
-    (mirror, agent, writer)
 }
 
 /// Nobody has waited: the thread has not slept, but for a lock of the directory, at which the mirror
@@ -67,7 +51,8 @@ fn settle(mirror: &Mirror, agent: &Agent, heard: u64, what: &str) {
 #[test]
 fn no_program_waits_for_an_agent_and_all_that_it_changes_arrives() {
     let (_folder, source) = place();
-    let (mirror, mut agent, mut writer) = at_work(&source);
+    let (mirror, mut agent, _shim) = at_work(&source);
+    let mut writer = Writer::beside(&agent, Kind::Usual);
     check(writer.change(&source.join("heard"), 300), "it listens");
     settle(&mirror, &agent, messages(300), "it listens");
     let gaps = agent.gaps();

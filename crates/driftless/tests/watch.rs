@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::agent::{Agent, Shim};
+use common::agent::{Agent, POSTS, Shim, at_work};
 use common::driftless;
 use common::mirror::Mirror;
 use common::mounted::Mounted;
@@ -20,7 +20,6 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-const POSTS: &str = "detect = [\"announcements\"]\ndelete = true\n";
 const NOBODY: u32 = 65534;
 
 /// A source, in a folder that others may enter.
@@ -38,20 +37,6 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
         assert!(began.elapsed() < Duration::from_secs(60), "{what}");
         std::thread::sleep(Duration::from_millis(10));
     }
-}
-
-/// A mirror that follows announcements alone, an agent beside it, and a program that announces.
-/// What an agent tells when it begins has been compared.
-fn at_work(source: &Path) -> (Mirror, Agent, Shim) {
-    let mirror = Mirror::of(source, POSTS);
-    let agent = Agent::beside(&mirror, "");
-    agent.wait_for("it begins", |status| {
-        status["trees"][0]["gaps"]["count"].as_u64() > Some(0)
-    });
-    agent.wait_until_told();
-    mirror.barrier();
-    let shim = agent.shim();
-    (mirror, agent, shim)
 }
 
 /// Waits until what was announced is on the replica.

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::agent::{Agent, Shim};
+use common::agent::{Agent, POSTS, Shim};
 use common::mirror::Mirror;
 use common::published::{Stage, settle};
 use driftless_testkit::rabbit::calm;
@@ -16,7 +16,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const POSTS: &str = "detect = [\"announcements\"]\ndelete = true\n";
 /// The longest that anything may take that is expected to happen.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Changes of a round.

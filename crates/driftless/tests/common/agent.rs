@@ -18,6 +18,23 @@ use tempfile::TempDir;
 /// The longest an agent takes for anything that is waited for here.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// The keys of a mirror that follows announcements alone.
+pub const POSTS: &str = "detect = [\"announcements\"]\ndelete = true\n";
+
+/// A mirror that follows announcements alone, an agent beside it, and what stands in for a program
+/// that announces. What an agent tells when it begins has been compared.
+pub fn at_work(source: &Path) -> (Mirror, Agent, Shim) {
+    let mirror = Mirror::of(source, POSTS);
+    let agent = Agent::beside(&mirror, "");
+    agent.wait_for("it begins", |status| {
+        status["trees"][0]["gaps"]["count"].as_u64() > Some(0)
+    });
+    agent.wait_until_told();
+    mirror.barrier();
+    let shim = agent.shim();
+    (mirror, agent, shim)
+}
+
 /// An agent, and where its files are.
 pub struct Agent {
     folder: TempDir,
