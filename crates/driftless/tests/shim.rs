@@ -7,12 +7,14 @@ mod common;
 
 use common::agent::{Agent, POSTS, at_work};
 use common::mirror::Mirror;
-use common::writer::{Kind, Took, Writer};
+use common::writer::{Kind, Took, Writer, covered};
 use driftless_testkit::scratch::scratch_folder;
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A source in memory, so that nobody waits for a disk.
@@ -147,6 +149,47 @@ fn a_full_disk_below_the_spool_fails_no_program_and_has_the_tree_compared() {
     check(writer.change(&source.join("g"), 300), "it listens");
     settle(&mirror, &agent, messages(300), "there is room");
     assert_eq!(agent.gaps(), gaps);
+}
+
+/// It says that it gains no rights (prctl(2), `PR_SET_NO_NEW_PRIVS`), which may forbid system calls.
+const CONFINED: &str = "\
+import ctypes, os, sys
+file = open('left', 'w')
+file.write('first'); file.flush()
+assert ctypes.CDLL(None).prctl(38, 1, 0, 0, 0) == 0
+sys.stdin.readline()
+file.write(' and last'); file.flush()
+os._exit(0)
+";
+
+#[test]
+fn what_a_program_leaves_that_may_say_no_more_arrives_when_it_has_ended() {
+    let (_folder, source) = place();
+    let (mirror, agent, _shim) = at_work(&source);
+    let gaps = agent.gaps();
+    let mut python = covered(Command::new("python3"), &agent.map());
+    python.current_dir(&source).args(["-c", CONFINED]);
+    let mut python = python.stdin(Stdio::piped()).spawn().expect("it starts");
+    agent.wait_for("it is left", |status| status["messages"] == 1);
+    agent.wait_until_told();
+    mirror.check_equal("it goes on");
+    let mut orders = python.stdin.take().expect("a pipe");
+    orders.write_all(b"\n").expect("it listens");
+    assert!(python.wait().expect("its end").success());
+    let copy = mirror.replica.join("left");
+    let began = Instant::now();
+    while fs::read(&copy).expect("it is there") != b"first and last" {
+        assert!(
+            began.elapsed() < Duration::from_secs(60),
+            "{}",
+            agent.status()
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(
+        (agent.gaps(), &agent.status()["messages"]),
+        (gaps, &1.into())
+    );
 }
 
 #[test]

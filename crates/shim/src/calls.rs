@@ -13,6 +13,7 @@
 
 mod attributes;
 mod contents;
+mod limits;
 mod memory;
 mod names;
 mod opens;

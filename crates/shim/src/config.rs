@@ -144,6 +144,18 @@ pub fn forked() {
     IS_BUSY.store(false, Relaxed);
 }
 
+/// No system call is to be made from here on. Counters that are not there now are not counted on.
+pub fn confined() {
+    let generation = GENERATION.get(LAST.load(Acquire) as usize % GENERATIONS);
+    let (Some(map), Some(generation)) = (known(), generation) else {
+        return;
+    };
+    let is_there = |tree: Tree<'_>| sys::is_there(map.counter(tree.number));
+    if !map.gaps.is_null() && !map.trees().all(is_there) {
+        generation.gaps.store(ptr::null_mut(), Relaxed);
+    }
+}
+
 /// Whether there is a map by now.
 pub fn is_known() -> bool {
     known().is_some()
@@ -372,8 +384,6 @@ impl Map {
         if self.gaps.is_null() {
             return;
         }
-        // The low half of each number, which is all that the kernel adds to.
-        let half = usize::from(cfg!(target_endian = "big"));
         for tree in self.trees() {
             let is_meant = match gap {
                 Gap::Of(number) => number == tree.number,
@@ -381,9 +391,27 @@ impl Map {
                 Gap::Anywhere => true,
             };
             if is_meant {
-                // SAFETY: the file had a number of 8 bytes for each tree when it was mapped.
-                sys::add_one(unsafe { self.gaps.cast::<u32>().add(tree.number * 2 + half) });
+                sys::add_one(self.counter(tree.number));
             }
+        }
+    }
+
+    /// Where gaps of a tree are counted, if anywhere: the low half of its number, which is all that
+    /// the kernel adds to.
+    fn counter(&self, tree: usize) -> *mut u32 {
+        let half = usize::from(cfg!(target_endian = "big"));
+        // SAFETY: the file had a number of 8 bytes for each tree when it was mapped.
+        unsafe { self.gaps.cast::<u32>().add(tree * 2 + half) }
+    }
+
+    /// Counts a gap of what a path, if there is one, may lead to, as far as its text says: symbolic
+    /// links are not looked at.
+    pub fn count_gap_of_text(&self, path: &[u8]) {
+        let mut names = path.split(|byte| *byte == b'/');
+        if path.first() != Some(&b'/') || names.any(|name| name == b"..") {
+            self.count_gap(Gap::Anywhere);
+        } else if let Some(tree) = self.tree_of(path) {
+            self.count_gap(Gap::Of(tree));
         }
     }
 }

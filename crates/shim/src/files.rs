@@ -107,6 +107,10 @@ fn is_new(fd: c_int) {
 unsafe fn written(fd: c_int, path: *const c_char) {
     if let Some(map) = watched() {
         sys::quietly(|| {
+            if sys::is_confined() {
+                // SAFETY: by the caller.
+                return mark_by_text(&map, fd, unsafe { sys::bytes(path) });
+            }
             if !HAS_BEGUN.load(Relaxed) {
                 begin();
             }
@@ -133,6 +137,38 @@ fn mark(map: &Map, fd: c_int) -> Option<(u32, File)> {
     let of = LAST.fetch_add(1, Relaxed) | 1 << 31;
     put(fd, of);
     Some((of, file))
+}
+
+/// Marks a descriptor that may be one of a file in one of the trees, by what the path says: the
+/// kernel is not asked any more.
+fn mark_by_text(map: &Map, fd: c_int, path: &[u8]) {
+    let is_elsewhere = path.first() == Some(&b'/')
+        && map.tree_of(path).is_none()
+        && !path.split(|byte| *byte == b'/').any(|name| name == b"..");
+    if !is_elsewhere {
+        put(fd, LAST.fetch_add(1, Relaxed) | 1 << 31);
+    }
+}
+
+/// The program is about to forbid itself system calls, perhaps. What it has open in the trees is left
+/// to the agent; what the agent does not hear of is a gap when it is closed.
+pub fn before_confined() {
+    let Some(map) = watched() else { return };
+    for (fd, _) in marked(&(0..DESCRIPTORS_MAX)) {
+        let Some(mut buffer) = buffers::take() else {
+            return;
+        };
+        let is_known = match path_of(&map, fd, &mut buffer) {
+            Where::At(len) => tell::is_left(&map, buffer, len),
+            Where::Nowhere => true,
+            // One that gets a name later is told as that.
+            Where::Unlinked => sys::fstat(fd).is_some_and(|file| file.names == 0),
+            Where::Unknown => false,
+        };
+        if is_known {
+            forget(fd);
+        }
+    }
 }
 
 fn put(fd: c_int, of: u32) {
@@ -192,6 +228,8 @@ pub struct Closing {
     of: u32,
     /// The number of the buffer that has the path, and its bytes.
     path: Option<(usize, usize)>,
+    /// Nobody can be asked for the path.
+    is_gap: bool,
 }
 
 /// A descriptor is about to be closed; none if nobody has to hear of it.
@@ -208,8 +246,18 @@ fn ends(fd: c_int, of: u32) -> Option<Closing> {
         return None;
     }
     forget(fd);
-    let path = if has_copy(of) { None } else { found(fd, of) };
-    Some(Closing { fd, of, path })
+    let is_gap = sys::is_confined() && !has_copy(of);
+    let path = if has_copy(of) || is_gap {
+        None
+    } else {
+        found(fd, of)
+    };
+    Some(Closing {
+        fd,
+        of,
+        path,
+        is_gap,
+    })
 }
 
 /// Writes the path of a file that is in one of the trees into a buffer. Where it cannot be told, a
@@ -270,7 +318,17 @@ pub fn closed(closing: Option<Closing>) {
         if let Some((number, len)) = closing.path {
             tell::send_one(Kind::Written, Buffer::of(number), len);
         }
+        if closing.is_gap {
+            count_gap();
+        }
     });
+}
+
+/// Something has happened, and it is not asked where.
+fn count_gap() {
+    if let Some(map) = watched() {
+        map.count_gap(Gap::Anywhere);
+    }
 }
 
 /// It was not closed after all.
@@ -306,6 +364,9 @@ pub fn has_any() -> bool {
 /// Another program is about to take the place of this one: what it does not get is closed then, and
 /// it does not look at all that it gets. The marks stay, since the call may fail.
 pub fn replaced() {
+    if sys::is_confined() {
+        return count_gap();
+    }
     for (fd, of) in marked(&(0..DESCRIPTORS_MAX)) {
         let is_closed = || sys::fcntl(fd, libc::F_GETFD, 0) & libc::FD_CLOEXEC != 0;
         if (fd >= INHERITED_MAX as c_int || is_closed())
@@ -322,6 +383,9 @@ pub fn changed(fd: c_int, kind: Kind) {
         return;
     }
     sys::quietly(|| {
+        if sys::is_confined() {
+            return count_gap();
+        }
         if let Some((number, len)) = found(fd, opening(fd)) {
             tell::send_one(kind, Buffer::of(number), len);
         }

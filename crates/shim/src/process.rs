@@ -8,9 +8,10 @@ use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 #[unsafe(link_section = ".data")]
 static OWN: AtomicI32 = AtomicI32::new(0);
 
-/// Whether this is a child that uses the memory of its parent.
+/// Whether this is a child that uses the memory of its parent. Where no system call is made any more
+/// that cannot be told, and it is taken for none.
 pub fn is_borrowed() -> bool {
-    OWN.load(Relaxed) != sys::own_process()
+    !sys::is_confined() && OWN.load(Relaxed) != sys::own_process()
 }
 
 /// The memory is this process's own: it begins, or is a child with a copy.

@@ -4,10 +4,36 @@
 
 use core::mem::MaybeUninit;
 use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use libc::{c_char, c_int, c_long, c_uint, c_void};
 
 /// The longest path, its end included (limits.h, `PATH_MAX`).
 pub const PATH_MAX: usize = 4096;
+
+/// Whether this process may have given up the system calls of this library: it makes none then.
+#[unsafe(link_section = ".data")]
+static IS_CONFINED: AtomicBool = AtomicBool::new(false);
+
+/// Whether no system call is made any more.
+pub fn is_confined() -> bool {
+    IS_CONFINED.load(Relaxed)
+}
+
+/// From here on no system call is made.
+pub fn confine() {
+    IS_CONFINED.store(true, Relaxed);
+}
+
+/// Makes a system call, unless none is made any more; then it fails.
+macro_rules! kernel {
+    ($($arg:expr),* $(,)?) => {
+        if is_confined() {
+            c_long::from(fail(libc::EPERM))
+        } else {
+            libc::syscall($($arg),*)
+        }
+    };
+}
 
 /// Does what it does without a change of errno.
 pub fn quietly<T>(act: impl FnOnce() -> T) -> T {
@@ -51,7 +77,7 @@ pub fn put(into: &mut [u8], at: usize, bytes: &[u8]) -> Option<usize> {
 pub fn readlink(path: *const c_char, into: &mut [u8]) -> Option<usize> {
     let (at, room) = (into.as_mut_ptr(), into.len());
     // SAFETY: the path ends, and so many bytes are there.
-    let count = unsafe { libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, path, at, room) };
+    let count = unsafe { kernel!(libc::SYS_readlinkat, libc::AT_FDCWD, path, at, room) };
     let count = usize::try_from(count).ok()?;
     if count >= room {
         // A target that fills all of it may be longer.
@@ -64,7 +90,7 @@ pub fn readlink(path: *const c_char, into: &mut [u8]) -> Option<usize> {
 /// The working directory of this thread, without its end; none if it has none that has a path.
 pub fn getcwd(into: &mut [u8]) -> Option<usize> {
     // SAFETY: so many bytes are there.
-    let count = unsafe { libc::syscall(libc::SYS_getcwd, into.as_mut_ptr(), into.len()) };
+    let count = unsafe { kernel!(libc::SYS_getcwd, into.as_mut_ptr(), into.len()) };
     usize::try_from(count).ok()?.checked_sub(1)
 }
 
@@ -118,7 +144,7 @@ fn file_at(at: c_int, path: *const c_char, flags: c_int) -> Option<File> {
     let how = flags | libc::AT_STATX_DONT_SYNC;
     // SAFETY: the path ends, and the kernel fills the rest if it succeeds.
     let found = unsafe {
-        match libc::syscall(libc::SYS_statx, at, path, how, WANTED, found.as_mut_ptr()) {
+        match kernel!(libc::SYS_statx, at, path, how, WANTED, found.as_mut_ptr()) {
             0 => found.assume_init(),
             _ if [libc::ENOSYS, libc::EPERM].contains(&errno()) => return older(at, path, flags),
             _ => return None,
@@ -139,7 +165,7 @@ fn older(at: c_int, path: *const c_char, flags: c_int) -> Option<File> {
     let mut found = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the path ends, and the kernel fills the rest if it succeeds.
     let found = unsafe {
-        let done = libc::syscall(libc::SYS_newfstatat, at, path, found.as_mut_ptr(), flags);
+        let done = kernel!(libc::SYS_newfstatat, at, path, found.as_mut_ptr(), flags);
         (done == 0).then(|| found.assume_init())
     }?;
     Some(File {
@@ -154,7 +180,7 @@ fn older(at: c_int, path: *const c_char, flags: c_int) -> Option<File> {
 
 pub fn fcntl(fd: c_int, command: c_int, value: c_long) -> c_int {
     // SAFETY: none of the commands that are used here takes a pointer.
-    unsafe { libc::syscall(libc::SYS_fcntl, fd, command, value) as c_int }
+    unsafe { kernel!(libc::SYS_fcntl, fd, command, value) as c_int }
 }
 
 /// Which of the first `COUNT` descriptors are open (poll(2), `POLLNVAL`).
@@ -170,7 +196,7 @@ pub fn open_among_first<const COUNT: usize>() -> [bool; COUNT] {
     let (now, none) = ([0_i64; 2], ptr::null::<c_void>());
     // SAFETY: so many are there; it waits for nothing.
     unsafe {
-        libc::syscall(
+        kernel!(
             libc::SYS_ppoll,
             asked.as_mut_ptr(),
             COUNT,
@@ -187,14 +213,14 @@ pub fn open(path: *const c_char, flags: c_int) -> Option<c_int> {
     const OWN: libc::mode_t = 0o600;
     let flags = flags | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
     // SAFETY: the path ends.
-    let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, OWN) };
+    let fd = unsafe { kernel!(libc::SYS_openat, libc::AT_FDCWD, path, flags, OWN) };
     (fd >= 0).then_some(fd as c_int)
 }
 
 /// The user whose rights count.
 pub fn user() -> u32 {
     // SAFETY: it takes nothing.
-    unsafe { libc::syscall(libc::SYS_geteuid) as u32 }
+    unsafe { kernel!(libc::SYS_geteuid) as u32 }
 }
 
 /// Writes a number in decimal digits at a place and says where they end; none if they do not fit.
@@ -213,13 +239,13 @@ pub fn put_number(into: &mut [u8], at: usize, number: u32) -> Option<usize> {
 
 pub fn close(fd: c_int) {
     // SAFETY: it is this library's own.
-    unsafe { libc::syscall(libc::SYS_close, fd) };
+    unsafe { kernel!(libc::SYS_close, fd) };
 }
 
 /// Whether all the bytes were written.
 pub fn write(fd: c_int, bytes: &[u8]) -> bool {
     // SAFETY: the bytes are there.
-    let count = unsafe { libc::syscall(libc::SYS_write, fd, bytes.as_ptr(), bytes.len()) };
+    let count = unsafe { kernel!(libc::SYS_write, fd, bytes.as_ptr(), bytes.len()) };
     usize::try_from(count) == Ok(bytes.len())
 }
 
@@ -232,7 +258,7 @@ pub fn file_bytes_max() -> u64 {
     let none: *const libc::rlimit64 = core::ptr::null();
     // SAFETY: nothing is set, and the result has room for what is asked (prlimit(2)).
     let asked = unsafe {
-        libc::syscall(
+        kernel!(
             libc::SYS_prlimit64,
             0,
             libc::RLIMIT_FSIZE,
@@ -247,7 +273,7 @@ pub fn file_bytes_max() -> u64 {
 pub fn socket() -> Option<c_int> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: it takes numbers only.
-    let fd = unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) };
+    let fd = unsafe { kernel!(libc::SYS_socket, libc::AF_UNIX, kind, 0) };
     (fd >= 0).then_some(fd as c_int)
 }
 
@@ -255,7 +281,7 @@ pub fn socket() -> Option<c_int> {
 pub fn connect(fd: c_int, to: &libc::sockaddr_un) -> bool {
     let (to, bytes) = (ptr::from_ref(to), size_of::<libc::sockaddr_un>());
     // SAFETY: the address is whole.
-    unsafe { libc::syscall(libc::SYS_connect, fd, to, bytes) == 0 }
+    unsafe { kernel!(libc::SYS_connect, fd, to, bytes) == 0 }
 }
 
 /// Sends a datagram whole, to where its socket leads, and without waiting; says whether it was
@@ -277,7 +303,7 @@ unsafe fn sent(fd: c_int, bytes: &[u8], to: *const libc::sockaddr_un, to_bytes: 
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     let (at, len) = (bytes.as_ptr(), bytes.len());
     // SAFETY: the bytes are there, and the address by the caller.
-    let count = unsafe { libc::syscall(libc::SYS_sendto, fd, at, len, flags, to, to_bytes) };
+    let count = unsafe { kernel!(libc::SYS_sendto, fd, at, len, flags, to, to_bytes) };
     usize::try_from(count) == Ok(len)
 }
 
@@ -288,44 +314,65 @@ pub fn map(fd: c_int, len: usize, protection: c_int) -> Option<*mut u8> {
     // It lies on the stack, where a shorter number would leave half of it undefined.
     let begin: c_long = 0;
     // SAFETY: a new place is asked for.
-    let at = unsafe { libc::syscall(libc::SYS_mmap, anywhere, len, protection, shared, fd, begin) };
+    let at = unsafe { kernel!(libc::SYS_mmap, anywhere, len, protection, shared, fd, begin) };
     // As a number, an error is one of the last 4095 addresses.
     (at as usize <= usize::MAX - 4095).then_some(at as *mut u8)
 }
 
 pub fn unmap(at: *mut u8, len: usize) {
     // SAFETY: it is this library's own.
-    unsafe { libc::syscall(libc::SYS_munmap, at, len) };
+    unsafe { kernel!(libc::SYS_munmap, at, len) };
 }
 
 /// Adds 1 to a number that others may have mapped too, and may have cut off meanwhile: the kernel
-/// does it (futex(2), `FUTEX_WAKE_OP`), and fails where this process would be killed (SIGBUS).
+/// does it and fails where this process would be killed (SIGBUS). Where no system call is made any
+/// more nothing guards against that, but it was [`is_there`] before.
 pub fn add_one(at: *mut u32) {
-    const ADD_ONE: c_int = (libc::FUTEX_OP_ADD << 28) | (1 << 12);
+    if is_confined() {
+        // SAFETY: it is mapped, and aligned.
+        unsafe { AtomicU32::from_ptr(at) }.fetch_add(1, Relaxed);
+    } else {
+        let _it_may_be_cut_off = is_added(at, 1);
+    }
+}
+
+/// Whether a number is there that is mapped, and has its place on the disk from here on.
+pub fn is_there(at: *mut u32) -> bool {
+    is_added(at, 0)
+}
+
+/// Whether the kernel has added something to a number (futex(2), `FUTEX_WAKE_OP`).
+fn is_added(at: *mut u32, what: c_int) -> bool {
+    let add = (libc::FUTEX_OP_ADD << 28) | (what << 12);
     // SAFETY: the kernel checks the address; nobody waits there who could be woken.
-    unsafe {
-        libc::syscall(
+    let done = unsafe {
+        kernel!(
             libc::SYS_futex,
             at,
             libc::FUTEX_WAKE_OP,
             0,
             0_usize,
             at,
-            ADD_ONE,
+            add,
         )
     };
+    done >= 0
 }
 
 /// The number of this process; asked of the kernel, since a child of vfork(2) shares all memory
 /// with its parent.
 pub fn own_process() -> c_int {
     // SAFETY: it takes nothing.
-    unsafe { libc::syscall(libc::SYS_getpid) as c_int }
+    unsafe { kernel!(libc::SYS_getpid) as c_int }
 }
 
 /// The time by a clock (clock_gettime(2), which a signal handler may call): seconds and
 /// nanoseconds.
 pub fn time(clock: libc::clockid_t) -> (i64, i64) {
+    // Some clocks of some machines take a system call.
+    if is_confined() {
+        return (0, 0);
+    }
     let mut time = MaybeUninit::<libc::timespec>::zeroed();
     // SAFETY: all zeros are a time, which the call changes.
     let time = unsafe {
@@ -341,7 +388,7 @@ pub fn descriptors_max() -> u64 {
     let (kind, none) = (libc::RLIMIT_NOFILE, ptr::null::<c_void>());
     // SAFETY: all zeros are a limit, which the kernel changes.
     unsafe {
-        libc::syscall(libc::SYS_prlimit64, 0, kind, none, limit.as_mut_ptr());
+        kernel!(libc::SYS_prlimit64, 0, kind, none, limit.as_mut_ptr());
         limit.assume_init().rlim_cur
     }
 }

@@ -58,6 +58,9 @@ pub enum Kind {
     Renamed = b'r',
     /// Both names have changed places.
     Exchanged = b'x',
+    /// This process has it open for writing, and announces no more of it: it is to be looked at
+    /// when the process has ended, and now and then before.
+    Left = b'l',
 }
 
 /// A path as a call takes it: relative to an open directory (openat(2)).
@@ -80,6 +83,10 @@ impl Named {
     /// Counts a gap of it: of the trees that may have files where it is.
     fn count_gap(self) {
         let Some(map) = watched() else { return };
+        if sys::is_confined() {
+            // SAFETY: a path that is named ends, or is null.
+            return map.count_gap_of_text(unsafe { sys::bytes(self.path) });
+        }
         let found = sys::lstat(self.at, self.path);
         map.count_gap(found.map_or(Gap::Anywhere, |file| Gap::On(file.device)));
     }
@@ -137,6 +144,9 @@ pub unsafe fn tell_two(kind: Kind, from: Named, to: Named) {
             Some((buffer, len))
         };
         let (Some(from), Some(to_path)) = (resolved(from), resolved(to)) else {
+            if sys::is_confined() {
+                from.count_gap();
+            }
             return to.count_gap();
         };
         send_two(kind, from, to_path);
@@ -172,16 +182,28 @@ pub fn send_one(kind: Kind, buffer: Buffer, len: usize) {
     }
 }
 
+/// Whether the agent knows that the path of so many bytes that stands in a buffer is left to it. It
+/// has to hear that at once, since the kernel says then which process it is.
+pub fn is_left(map: &Map, mut buffer: Buffer, len: usize) -> bool {
+    let message = message(&mut buffer, Kind::Left, PATH + len);
+    message.is_some_and(|message| is_sent(map, buffer.get(message).unwrap_or_default()))
+}
+
+/// Puts all that stands around the paths from [`PATH`] to an end into a buffer, and says where the
+/// message stands.
+fn message(buffer: &mut Buffer, kind: Kind, end: usize) -> Option<Range<usize>> {
+    let head = [b'D', b'S', b'1', kind as u8];
+    sys::put(&mut buffer[..], RECORD, &head)?;
+    let over = sys::put(&mut buffer[..], end, &[0])?;
+    Some(RECORD..over)
+}
+
 /// Sends what stands in a buffer from [`PATH`] to an end.
 fn send(map: &Map, tree: usize, (kind, mut buffer, end): (Kind, Buffer, usize)) {
-    let head = [b'D', b'S', b'1', kind as u8];
-    let is_put = sys::put(&mut buffer[..], RECORD, &head).is_some();
-    let is_over = sys::put(&mut buffer[..], end, &[0]).is_some();
-    let is_told = is_put && is_over && {
-        let message = RECORD..end + 1;
+    let is_told = message(&mut buffer, kind, end).is_some_and(|message| {
         is_sent(map, buffer.get(message.clone()).unwrap_or_default())
             || is_spooled(map, &mut buffer, message)
-    };
+    });
     if !is_told {
         map.count_gap(Gap::Of(tree));
     }

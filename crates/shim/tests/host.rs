@@ -318,6 +318,71 @@ fn on_a_full_disk_each_message_is_a_record_or_a_gap() {
     drop(disk);
 }
 
+/// A filter of system calls that kills knows nothing of this library (seccomp(2)).
+#[test]
+fn programs_that_forbid_themselves_system_calls_end_as_they_would() {
+    for (what, gaps) in [
+        ("by_prctl", 0),
+        ("by_number", 0),
+        ("exits", 0),
+        ("_exits", 0),
+        // What they do then is not told.
+        ("opens", 1),
+        ("removes", 1),
+    ] {
+        let mut agent = Agent::new();
+        confine(&agent, what);
+        let announced = agent.announced();
+        assert_eq!(
+            (words(&announced), announced.gaps),
+            (["d nameless", "l m", "l n"].into(), gaps),
+            "{what}"
+        );
+        // Nobody hears what they leave.
+        let agent = Agent::without();
+        confine(&agent, what);
+        assert_eq!(
+            (agent.spooled().len(), agent.gaps()),
+            (1, gaps + 2),
+            "{what}"
+        );
+    }
+    let agent = Agent::new();
+    let mut command = agent.command(compiled("host", &[]));
+    let output = command
+        .arg("strictly_confined")
+        .output()
+        .expect("it starts");
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+}
+
+/// Runs a program that forbids itself system calls, without the library and with it.
+fn confine(agent: &Agent, what: &str) {
+    let run = |command: &mut Command| {
+        let command = command.args(["confined", what]);
+        let output = command.env("ELSEWHERE", agent.at("elsewhere")).output();
+        output.expect("it starts")
+    };
+    let plain = run(Command::new(compiled("host", &[])).current_dir(agent.tree()));
+    assert_eq!(plain.status.code(), Some(7), "{what}: {plain:?}");
+    fs::write(agent.tree().join("f"), "content").expect("it is there again");
+    let output = run(&mut agent.command(compiled("host", &[])));
+    assert_eq!(
+        (output.status, output.stderr),
+        (plain.status, plain.stderr),
+        "{what}"
+    );
+}
+
+#[test]
+fn programs_that_gain_no_rights_and_children_that_forbid_themselves_some_are_heard() {
+    let mut agent = Agent::new();
+    host(&agent, "gains_none");
+    let announced = agent.announced();
+    assert_eq!(announced.all, ["w a", "w b", "w c", "w p", "w q"]);
+    assert_eq!(announced.gaps, 0);
+}
+
 #[test]
 fn counters_of_gaps_that_are_cut_off_or_gone_harm_nobody() {
     let agent = Agent::without();

@@ -2,14 +2,16 @@
 
 use crate::budget::Budgets;
 use crate::folder::{Folder, Opened, SpoolError};
-use crate::message::{MESSAGE_BYTES_MAX, Message, Now, changes};
+use crate::left::Left;
+use crate::message::{MESSAGE_BYTES_MAX, Message, Now, changes, left};
 use driftless_detect::{Base, Seen};
 use rustix::cmsg_space;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, lstat};
 use rustix::io::{Errno, IoSliceMut};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, Shutdown, recvmsg, shutdown,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, Shutdown, UCred, recvmsg,
+    shutdown,
 };
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
@@ -31,6 +33,8 @@ pub struct Shims {
     buffer: Vec<u8>,
     looked: Option<Instant>,
     budgets: Budgets,
+    left: Left,
+    is_ending: bool,
     began: Instant,
 }
 
@@ -53,7 +57,7 @@ pub struct Told {
 impl Told {
     /// Whether nothing was heard, and nothing missed.
     pub fn is_nothing(&self) -> bool {
-        self.messages == 0 && self.missed.is_empty()
+        self.messages == 0 && self.missed.is_empty() && self.seen.is_empty()
     }
 }
 
@@ -71,6 +75,8 @@ impl Shims {
             buffer: vec![0; MESSAGE_BYTES_MAX],
             looked: None,
             budgets: Budgets::default(),
+            left: Left::default(),
+            is_ending: false,
             began: Instant::now(),
         })
     }
@@ -94,19 +100,38 @@ impl Shims {
         let now = self.began.elapsed();
         while told.messages < MESSAGES_AT_ONCE {
             match receive(&self.opened.socket, &mut self.buffer) {
-                Ok((length, user)) => {
-                    let is_heard = self.is_heard(user, now);
-                    tell(&self.trees, &self.buffer[..length], is_heard, &mut told);
-                }
+                Ok((length, sender)) => self.take_in(length, sender, now, &mut told),
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
         }
         if self.looked.is_none_or(|last| last.elapsed() >= LOOK_EVERY) {
+            for message in self.left.due(now) {
+                add(&self.trees, &message, true, &mut told);
+            }
             self.look(&mut told);
         }
+        if self.is_ending {
+            for message in self.left.take_all() {
+                add(&self.trees, &message, false, &mut told);
+            }
+        }
         Ok(told)
+    }
+
+    /// Takes in a message of so many bytes.
+    fn take_in(&mut self, length: usize, sender: Option<UCred>, now: Duration, told: &mut Told) {
+        let is_heard = self.is_heard(sender.map(|who| who.uid.as_raw()), now);
+        let message = &mut self.buffer[..length];
+        let is_left = left(message);
+        let before = told.seen.len();
+        tell(&self.trees, message, is_heard, told);
+        let is_meant = is_left && told.seen.len() > before;
+        let keeps = |who: UCred| self.left.keep(who.pid, message, now);
+        if is_meant && !sender.is_some_and(keeps) {
+            add(&self.trees, message, false, told);
+        }
     }
 
     /// Root and the agent's own user are always heard; who cannot be told is not.
@@ -117,7 +142,8 @@ impl Shims {
 
     /// Nobody is listened to any more: what is said from now on is written. What was said before is
     /// still to be heard, until nothing is.
-    pub fn end(&self) {
+    pub fn end(&mut self) {
+        self.is_ending = true;
         let _nobody_else_sends = shutdown(&self.opened.socket, Shutdown::Read);
     }
 
@@ -167,29 +193,34 @@ impl Shims {
 }
 
 /// The next message, and who sends it: the kernel says so (unix(7), `SCM_CREDENTIALS`).
-fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Result<(usize, Option<u32>), Errno> {
+fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Result<(usize, Option<UCred>), Errno> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmCredentials(1))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(buffer)];
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let received = recvmsg(socket, &mut parts, &mut beside, flags)?;
-    let user = beside.drain().find_map(|one| match one {
-        RecvAncillaryMessage::ScmCredentials(who) => Some(who.uid.as_raw()),
+    let sender = beside.drain().find_map(|one| match one {
+        RecvAncillaryMessage::ScmCredentials(who) => Some(who),
         _ => None,
     });
     // One that is longer than any that makes sense makes none.
     let is_whole = !received.flags.contains(ReturnFlags::TRUNC);
-    Ok((if is_whole { received.bytes } else { 0 }, user))
+    Ok((if is_whole { received.bytes } else { 0 }, sender))
+}
+
+/// Takes in what a message says, and counts it.
+fn tell(trees: &[Base], message: &[u8], is_heard: bool, told: &mut Told) {
+    told.messages += 1;
+    match add(trees, message, is_heard, told) {
+        None => told.unread += 1,
+        Some(()) => told.dropped += u64::from(!is_heard),
+    }
 }
 
 /// Adds what a message says; of one that is not heard, only that something was said of a tree.
-fn tell(trees: &[Base], message: &[u8], is_heard: bool, told: &mut Told) {
-    told.messages += 1;
-    let Some(message) = Message::read(message) else {
-        told.unread += 1;
-        return;
-    };
-    told.dropped += u64::from(!is_heard);
+/// `None` if it makes no sense.
+fn add(trees: &[Base], message: &[u8], is_heard: bool, told: &mut Told) -> Option<()> {
+    let message = Message::read(message)?;
     for (number, tree) in trees.iter().enumerate() {
         let seen = changes(&message, tree, look);
         if is_heard {
@@ -199,6 +230,7 @@ fn tell(trees: &[Base], message: &[u8], is_heard: bool, told: &mut Told) {
             told.missed.push(number);
         }
     }
+    Some(())
 }
 
 fn look(path: &[u8]) -> Now {
@@ -281,6 +313,19 @@ mod tests {
         assert_eq!(heard(&mut shims), both);
         assert_eq!(node.folder.is_announced(), (true, true));
         assert_eq!(node.folder.trees(), node.trees);
+    }
+
+    #[test]
+    fn what_a_program_leaves_is_told_at_once_and_missed_when_nobody_waits_for_it_any_more() {
+        let node = node();
+        let mut shims = node.listen();
+        assert_eq!(shims.hear().unwrap().missed, [0, 1], "it is new");
+        assert!(node.say('l', "b/x") && node.say('l', "c/x"));
+        assert_eq!(heard(&mut shims), [(1, "x".to_owned())]);
+        shims.end();
+        let told = shims.hear().unwrap();
+        assert_eq!((told.messages, told.missed), (0, vec![1]));
+        assert!(shims.hear().unwrap().is_nothing());
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod budget;
 mod ear;
 mod folder;
 mod gaps;
+mod left;
 mod map;
 mod message;
 mod mounts;

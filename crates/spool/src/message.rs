@@ -7,6 +7,8 @@
 //! ```
 //!
 //! Paths are absolute and without links, as far as the program could tell.
+//!
+//! One letter more, of [`left`], is no kind of its own.
 
 use driftless_detect::{Base, Seen};
 use driftless_model::{Change, Hint, RelPath};
@@ -75,6 +77,18 @@ impl Message<'_> {
         let fits = |path: &[u8]| path.len() < PATH_MAX;
         let is_right = is_right && fits(path) && to.is_none_or(fits);
         is_right.then_some(Message { kind, path, to })
+    }
+}
+
+/// Whether a message says that a program has a file open and says no more of it; then it is made one
+/// that says that it was written.
+pub(crate) fn left(bytes: &mut [u8]) -> bool {
+    match bytes.get_mut(..HEAD) {
+        Some(head) if *head == *b"DS1l" => {
+            head.copy_from_slice(b"DS1w");
+            true
+        }
+        _ => false,
     }
 }
 

@@ -2,13 +2,17 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -141,6 +145,57 @@ static int limits_itself(void) {
     return 0;
 }
 
+// Allows what the program calls itself, and kills it for all else.
+#define ALLOW(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+static void forbid(int by_number) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        ALLOW(__NR_read), ALLOW(__NR_write), ALLOW(__NR_close), ALLOW(__NR_openat), ALLOW(__NR_unlinkat),
+#ifdef __NR_unlink
+        ALLOW(__NR_unlink),
+#endif
+        ALLOW(__NR_exit_group), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+    };
+    struct sock_fprog all = {sizeof filter / sizeof *filter, filter};
+    IS(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    if (by_number) IS(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &all) == 0);
+    else IS(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all) == 0);
+}
+static int confined(const char *what) {
+    int fd = open("n", O_WRONLY | O_CREAT, 0644), out = open(getenv("ELSEWHERE"), O_WRONLY | O_CREAT, 0644);
+    FILE *stream = fopen("m", "w");
+    IS(fd >= 0 && out >= 0 && stream && fputs("x", stream) >= 0);
+    // What has no name is nothing to anybody.
+    IS(open("nameless", O_WRONLY | O_CREAT, 0644) >= 0 && unlink("nameless") == 0);
+    forbid(!strcmp(what, "by_number"));
+    IS(write(fd, "x", 1) == 1 && write(out, "x", 1) == 1 && fputs("x", stream) >= 0);
+    if (!strcmp(what, "exits")) exit(7);
+    if (!strcmp(what, "_exits")) _exit(7);
+    if (!strcmp(what, "opens")) fd = open("o", O_WRONLY | O_CREAT, 0644), IS(fd >= 0 && close(fd) == 0), _exit(7);
+    if (!strcmp(what, "removes")) IS(unlink("f") == 0), _exit(7);
+    IS(close(fd) == 0 && close(out) == 0 && fclose(stream) == 0);
+    errno = EXDEV, IS(close(open("/proc/self/status", O_RDONLY)) == 0 && errno == EXDEV);
+    return 7;
+}
+static int strictly_confined(void) {
+    int fd = open("n", O_WRONLY | O_CREAT, 0644);
+    IS(fd >= 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) == 0);
+    IS(write(fd, "x", 1) == 1);
+    syscall(SYS_exit, 7);
+    return 2;
+}
+// It gains no rights, and is forbidden nothing; and it is refused what would forbid it something.
+static int gains_none(void) {
+    errno = 0, IS(prctl(PR_SET_SECCOMP, 77, 0, 0, 0) == -1 && errno == EINVAL);
+    IS(prctl(PR_SET_NAME, "other", 0, 0, 0) == 0);
+    write_file("a");
+    if (fork() == 0) prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), execl("/bin/sh", "sh", "-c", "echo x >b", NULL);
+    wait(NULL), write_file("c");
+    if (vfork() == 0) prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), execl("/bin/sh", "sh", "-c", "echo x >p", NULL), _exit(1);
+    wait(NULL), write_file("q");
+    return 0;
+}
+
 static int storm(void) {
     for (int n = 0; n < 60; n++) {
         if (fork() == 0) {
@@ -165,6 +220,9 @@ int main(int count, char **words) {
     if (!strcmp(name, "signals")) return signals();
     if (!strcmp(name, "at_the_limit")) return at_the_limit();
     if (!strcmp(name, "limits_itself")) return limits_itself();
+    if (!strcmp(name, "confined")) return confined(words[2]);
+    if (!strcmp(name, "strictly_confined")) return strictly_confined();
+    if (!strcmp(name, "gains_none")) return gains_none();
     if (!strcmp(name, "storm")) return storm();
     if (!strcmp(name, "write")) return write_file("n"), 0;
     return 2;
