@@ -430,3 +430,64 @@ fn who_may_not_be_a_member_is_told_why() {
         assert!(said.stderr_text().contains(why), "{}", said.describe());
     }
 }
+
+/// Nothing but the round waits for it: it has nothing that it has heard of.
+#[test]
+fn a_member_that_dies_in_a_round_is_waited_for_no_longer_than_it_may_be_silent() {
+    let stage = Stage::new("silence");
+    let publisher = stage.publisher();
+    let lead = stage.lead();
+    let mut writer = Writer::new(&publisher, &stage.source, 3);
+    let url = stage.rabbit.url();
+    let mut member = Member::of(&stage, &lead, &url);
+    wait_for_members(&lead, &[&member]);
+    writer.steps(100);
+    lead.barrier();
+    // Its answer is waited for until it is known that none will come.
+    member.signal(Signal::STOP);
+    let began = Instant::now();
+    let took = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            lead.barrier();
+            began.elapsed()
+        });
+        std::thread::sleep(Duration::from_secs(1));
+        member.end(Signal::KILL);
+        waits.join().expect("it is over")
+    });
+    println!("a barrier took {took:.1?} after a member was killed in its round");
+    assert!(took < Duration::from_secs(20), "{took:.1?}");
+    writer.steps(50);
+    lead.check_equal("the lead goes on alone");
+}
+
+/// What it had comes to others meanwhile, or does not, and it goes on with it either way.
+#[test]
+fn a_member_that_stands_still_for_a_while_leaves_no_old_state() {
+    let stage = Stage::new("frozen");
+    let publisher = stage.publisher();
+    let lead = stage.lead();
+    let mut writer = Writer::new(&publisher, &stage.source, 11);
+    let url = stage.rabbit.url();
+    let member = Member::of(&stage, &lead, &url);
+    wait_for_members(&lead, &[&member]);
+    // Shorter and longer than its broker and its lead take to notice.
+    for seconds in [5, 12] {
+        writer.steps(200);
+        member.signal(Signal::STOP);
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| lead.barrier());
+            writer.steps(100);
+            std::thread::sleep(Duration::from_secs(seconds).saturating_sub(began.elapsed()));
+            member.signal(Signal::CONT);
+            writer.steps(100);
+        });
+        println!(
+            "{seconds} s: the barrier was over after {:.1?}",
+            began.elapsed()
+        );
+        lead.check_equal("it stood still and went on");
+    }
+    wait_for_members(&lead, &[&member]);
+}

@@ -319,7 +319,7 @@ impl Live {
         lead.forget_silent(now);
         lead.rest(rests);
         sharing.set_others(lead.count() as u64);
-        let ended = lead.end_round(connection);
+        let ended = lead.end_round(now, connection);
         let (has_company, has_new) = (lead.has_company(now), lead.has_new());
         let asks = !lead.is_asking() && (self.waits.is_hearing() || lead.wants_round(now));
         let number = lead.id();

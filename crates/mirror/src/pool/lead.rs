@@ -10,7 +10,8 @@ use std::time::Duration;
 const MEMBERS_MAX: usize = 256;
 /// Rounds are made so often at least, so that it is known how far the replica is behind.
 const ROUND_EVERY: Duration = Duration::from_secs(5);
-/// A member that was not heard of for so long may be gone.
+/// A member that was not heard of for so long may be gone. Nothing that it does then is lost: the
+/// broker hands out what it had when it is gone, and its lease is waited for after that.
 const SILENT_AFTER: Duration = Duration::from_secs(4);
 /// When the broker counts others than the members that are known for longer than it takes to notice
 /// that a connection is gone, those are none of the pool.
@@ -42,6 +43,13 @@ struct Seat {
     /// The last number that was taken, and the last that is remembered.
     taken: u64,
     remembered: u64,
+}
+
+impl Seat {
+    /// Whether it was not heard of for a while.
+    fn is_silent(&self, now: Duration) -> bool {
+        now.saturating_sub(self.heard) >= SILENT_AFTER
+    }
 }
 
 /// What is asked of all members at once.
@@ -224,7 +232,7 @@ impl Lead {
     /// that are known.
     pub fn begin_round(&mut self, now: Duration, moment: Duration, queue: Queue) -> bool {
         // What those had who are silent and not counted any more is in the queue again.
-        let is_fresh = |seat: &&Seat| now.saturating_sub(seat.heard) < SILENT_AFTER;
+        let is_fresh = |seat: &&Seat| !seat.is_silent(now);
         let fresh = self.seats.values().filter(is_fresh);
         let hearing = fresh.filter(|seat| seat.word.hears).count() as u64;
         if queue.consumers != hearing + 1 {
@@ -259,14 +267,17 @@ impl Lead {
     /// What has come of the round under way, if it is over: until when everything is in the hands
     /// of the lead or durable; or nothing, where what a member had may have come to another one
     /// meanwhile, and all are to be asked again. `connection` is the lead's own to the queue.
-    pub fn end_round(&mut self, connection: u64) -> Option<Option<Duration>> {
+    pub fn end_round(&mut self, now: Duration, connection: u64) -> Option<Option<Duration>> {
         let round = self.round.as_ref()?;
         let mut is_complete = true;
         let mut is_broken = round.connection != connection;
         for (member, connection) in &round.members {
             match self.seats.get(member) {
                 Some(seat) if seat.word.connection == *connection => {
-                    is_complete &= seat.word.round >= round.number;
+                    let has_answered = seat.word.round >= round.number;
+                    is_complete &= has_answered;
+                    // Who is silent may be gone for good, and never answer.
+                    is_broken |= !has_answered && seat.is_silent(now);
                 }
                 _ => is_broken = true,
             }
@@ -319,12 +330,41 @@ mod tests {
     fn a_round_is_over_when_all_have_answered_it() {
         let mut lead = lead_of(&[1, 2]);
         assert!(lead.begin_round(at(1), at(1), queue(3)));
-        assert_eq!(lead.end_round(0), None);
+        assert_eq!(lead.end_round(at(1), 0), None);
         lead.hear(at(2), word(1, 1));
-        assert_eq!(lead.end_round(0), None);
+        assert_eq!(lead.end_round(at(2), 0), None);
         lead.hear(at(2), word(2, 1));
-        assert_eq!(lead.end_round(0), Some(Some(at(1))));
-        assert_eq!(lead.end_round(0), None);
+        assert_eq!(lead.end_round(at(2), 0), Some(Some(at(1))));
+        assert_eq!(lead.end_round(at(2), 0), None);
+    }
+
+    #[test]
+    fn who_is_silent_in_a_round_has_all_asked_again_and_may_go_on() {
+        let mut lead = lead_of(&[1, 2]);
+        assert!(lead.begin_round(at(1), at(1), queue(3)));
+        lead.hear(at(2), word(1, 1));
+        lead.hear(at(3), word(2, 0));
+        assert_eq!(
+            lead.end_round(at(6), 0),
+            None,
+            "who has answered may be silent"
+        );
+        lead.hear(at(7), word(1, 1));
+        assert_eq!(lead.end_round(at(7), 0), Some(None));
+        // As long as the broker counts it, it may have something.
+        assert!(!lead.begin_round(at(7), at(7), queue(3)));
+        lead.hear(at(8), word(2, 0));
+        assert!(lead.begin_round(at(8), at(8), queue(3)));
+        lead.hear(at(9), word(1, 2));
+        lead.hear(at(9), word(2, 1));
+        assert_eq!(lead.end_round(at(9), 0), None, "an answer of before");
+        lead.hear(at(10), word(2, 2));
+        assert_eq!(lead.end_round(at(10), 0), Some(Some(at(8))));
+        assert!(
+            lead.begin_round(at(14), at(14), queue(1)),
+            "both are silent and gone"
+        );
+        assert_eq!(lead.end_round(at(14), 0), Some(Some(at(14))));
     }
 
     #[test]
@@ -333,7 +373,7 @@ mod tests {
         assert!(lead.begin_round(at(1), at(1), queue(3)));
         lead.hear(at(30), word(1, 1));
         lead.forget_silent(at(30));
-        assert_eq!(lead.end_round(0), Some(None));
+        assert_eq!(lead.end_round(at(30), 0), Some(None));
         // The broker has not noticed yet.
         assert!(!lead.begin_round(at(31), at(31), queue(3)));
         assert!(lead.begin_round(at(32), at(32), queue(2)));
@@ -348,9 +388,9 @@ mod tests {
             ..word(1, 1)
         };
         lead.hear(at(2), connected_anew);
-        assert_eq!(lead.end_round(0), Some(None));
+        assert_eq!(lead.end_round(at(2), 0), Some(None));
         assert!(lead.begin_round(at(3), at(3), queue(2)));
-        assert_eq!(lead.end_round(1), Some(None), "the lead's own");
+        assert_eq!(lead.end_round(at(3), 1), Some(None), "the lead's own");
     }
 
     #[test]
