@@ -19,13 +19,18 @@ use std::fs::{self, Permissions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The longest that anything may take that is expected to happen.
 const LIMIT: Duration = Duration::from_secs(120);
 /// The mark of a replica of root's.
 const MARK: &str = "trusted.driftless.mark";
+/// Names in the root of a replica by which a mirror holds it.
+const HELD: [&str; 2] = [
+    ".driftless-tmp-00000000000000000000000000000002",
+    ".driftless-tmp-00000000000000000000000000000003",
+];
 
 /// Trees of some sites, and what the broker is called by their mirrors.
 struct Sites {
@@ -46,7 +51,7 @@ impl Sites {
         let credentials = folder.path().join("password");
         fs::write(&credentials, Rabbit::PASSWORD).expect("a file");
         fs::set_permissions(&credentials, Permissions::from_mode(0o600)).expect("closed");
-        for site in ["1", "2", "3"] {
+        for site in ["1", "2", "3", "4"] {
             fs::create_dir(folder.path().join(site)).expect("a directory");
         }
         Sites {
@@ -205,6 +210,180 @@ fn whoever_is_stopped_killed_or_cut_off_a_chain_becomes_equal() {
     }
     check_all(&[&first, &second], "cut");
     assert_equal(&one, &sites.tree("2"), &Options::default(), "the first");
+}
+
+/// A chain of four sites, of which a pool of two fills the third and announces it.
+struct Pool {
+    sites: Sites,
+    first: Mirror,
+    lead: Mirror,
+    member: Mirror,
+    last: Mirror,
+    /// Between the member and the broker, for what it announces.
+    relay: Relay,
+    member_keys: String,
+    count: usize,
+}
+
+impl Pool {
+    fn new(rabbit: &Rabbit, name: &'static str) -> Pool {
+        let sites = Sites::new(rabbit, name);
+        let (relay, by_relay) = relayed(rabbit);
+        put(&sites.tree("1").join("before"), "1");
+        let first = sites.mirror("1", "2", &format!("{WATCHES}{}", sites.publishes("2")));
+        first.barrier();
+        let (hears, publishes) = (sites.hears("2"), sites.publishes("3"));
+        let lead = sites.mirror("2", "3", &format!("{hears}{publishes}"));
+        let publishes = publishes.replace(&rabbit.url(), &by_relay);
+        let member_keys = format!("{hears}{publishes}");
+        let member = Mirror::joined(&lead, &member_keys);
+        let last = sites.mirror("3", "4", &sites.hears("3"));
+        let pool = Pool {
+            sites,
+            first,
+            lead,
+            member,
+            last,
+            relay,
+            member_keys,
+            count: 0,
+        };
+        pool.wait_for_member();
+        pool
+    }
+
+    fn wait_for_member(&self) {
+        let own = self.member.process();
+        let hears = |one: &Value| one["process"] == own && one["hears"] == true;
+        let is_there = || {
+            let pool = self.lead.status()["pool"].as_array().cloned();
+            pool.is_some_and(|pool| pool.iter().any(hears))
+        };
+        wait_until("the member hears", LIMIT, is_there);
+    }
+
+    /// Another member in the place of one that was killed or has left.
+    fn join(&mut self) {
+        self.member = Mirror::joined(&self.lead, &self.member_keys);
+        self.wait_for_member();
+    }
+
+    /// Many files, so that both of the pool have some; returns the names of the first and the last.
+    fn write(&mut self) -> (String, String) {
+        let name = |number: usize| format!("d{}/{number}", number % 7);
+        for number in self.count..self.count + 200 {
+            put(
+                &self.sites.tree("1").join(name(number)),
+                &number.to_string(),
+            );
+        }
+        self.count += 200;
+        (name(self.count - 200), name(self.count - 1))
+    }
+
+    /// All that was written is on the third site, and the member has made some of it. What it has
+    /// acknowledged a moment later does not come again, which would be waited for.
+    fn wait_until_made(&mut self) {
+        let done = |pool: &Pool| told(&pool.member, "waiting").as_u64() > Some(0);
+        while !done(self) {
+            self.write();
+            self.first.barrier();
+            let all = |site: &str| {
+                let tree = self.sites.tree(site);
+                let is_there = |number: usize| tree.join(format!("d{}/{number}", number % 7));
+                (0..self.count).all(|number| is_there(number).exists())
+            };
+            wait_until("all is there", LIMIT, || all("3"));
+        }
+        std::thread::sleep(Duration::from_secs(2));
+    }
+
+    /// Each site is equal to the one before it, after one barrier after the other, and so is the last
+    /// to the first.
+    fn check(&self, context: &str) {
+        let began = Instant::now();
+        for mirror in [&self.first, &self.lead, &self.last] {
+            mirror.barrier();
+            println!(
+                "{context}: a barrier was over after {:.1?}",
+                began.elapsed()
+            );
+        }
+        // What a mirror keeps on its replica as long as it works.
+        let ignore = HELD.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let options = Options {
+            ignore,
+            ..Options::default()
+        };
+        let trees = ["1", "2", "3", "4"].map(|site| self.sites.tree(site));
+        for pair in trees.windows(2) {
+            assert_equal(&pair[0], &pair[1], &options, context);
+        }
+    }
+}
+
+#[test]
+fn what_a_pool_changes_is_followed_to_the_last_site_whoever_is_killed() {
+    let rabbit = calm();
+    let mut pool = Pool::new(&rabbit, "pool");
+    pool.check("begun");
+    let walks = |pool: &Pool| number(&pool.last, "walks");
+    let begun = walks(&pool);
+    pool.write();
+    pool.check("by both");
+    let done = pool.lead.status()["pool"][0]["done"].as_u64();
+    assert!(done > Some(0), "the member has made some");
+    assert_eq!(told(&pool.member, "waiting"), 0);
+    // Who ends in order has announced all that it made.
+    pool.write();
+    pool.member.stop();
+    pool.check("a member has left");
+    assert_eq!(walks(&pool), begun, "all was announced by its name");
+    pool.join();
+    pool.write();
+    pool.member.kill();
+    pool.write();
+    pool.check("a member was killed");
+    pool.join();
+    pool.write();
+    pool.lead.kill();
+    pool.write();
+    pool.lead.start();
+    pool.check("the lead was killed");
+}
+
+#[test]
+fn what_a_member_could_not_announce_its_lead_does() {
+    let rabbit = calm();
+    let mut pool = Pool::new(&rabbit, "pool_untold");
+    pool.check("begun");
+    pool.relay.stall();
+    pool.relay.cut();
+    pool.wait_until_made();
+    let late = pool.lead.command("barrier").arg("--timeout=4s").run();
+    assert_eq!(late.code(), 6, "it waits for it: {}", late.describe());
+    pool.member.kill();
+    pool.check("killed");
+
+    pool.join();
+    pool.wait_until_made();
+    pool.member.stop();
+    pool.check("ended");
+
+    // It has not ended when its lead does.
+    pool.join();
+    pool.wait_until_made();
+    pool.lead.stop();
+    pool.member.kill();
+    pool.lead.start();
+    pool.check("killed without a lead");
+
+    pool.join();
+    pool.wait_until_made();
+    pool.lead.kill();
+    pool.relay.resume();
+    pool.lead.start();
+    pool.check("the lead was killed");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use driftless_sarracenia::{About, Announced, BaseUrl, Became, Standing};
 use driftless_testkit::rabbit::calm;
 use driftless_testkit::relay::Relay;
 use driftless_testkit::scratch::scratch_folder;
-use driftless_testkit::{Driftless, Rabbit, Running};
+use driftless_testkit::{Driftless, Rabbit, Running, attrs};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -24,6 +24,9 @@ use tempfile::TempDir;
 
 /// The longest that anything may take that is expected to happen.
 const LIMIT: Duration = Duration::from_secs(120);
+
+/// The mark of a replica of root's.
+const MARK: &str = "trusted.driftless.mark";
 
 /// A source, whose changes are announced at a broker under a name of the test's own.
 struct Stage {
@@ -102,8 +105,12 @@ impl Member {
     }
 
     fn with(stage: &Stage, lead: &Mirror, keys: &str) -> Member {
+        Member::reading(&stage.source, lead, keys)
+    }
+
+    fn reading(source: &Path, lead: &Mirror, keys: &str) -> Member {
         let folder = scratch_folder();
-        let (source, replica) = (&stage.source, &lead.replica);
+        let replica = &lead.replica;
         let job = format!("name = \"test\"\nsource = {source:?}\nreplica = {replica:?}\n{keys}");
         fs::write(folder.path().join("job.toml"), job).expect("a file");
         let mut member = Member {
@@ -412,6 +419,15 @@ fn who_may_not_be_a_member_is_told_why() {
     wait_until("the lead tells", is_told, || lead.status().to_string());
     assert_eq!(pool()["hears"], false);
     lead.barrier();
+    let publishes = stage.keys(&url).replace("[announcements]", "[publish]");
+    let publishes: Vec<&str> = publishes.lines().skip(2).collect();
+    let publishes = publishes
+        .join("\n")
+        .replace("queue = \"", "base_url = \"file:/");
+    let telling = Member::with(&stage, &lead, &format!("{}{publishes}\n", stage.keys(&url)));
+    let waits = || telling.status().contains("announces its replica elsewhere");
+    wait_until("it would announce", waits, || telling.status());
+    drop(telling);
     let barrier = others.command("barrier").run().expect(1);
     let why = barrier.stderr_text();
     assert!(why.contains("this is a member of a pool"), "{why}");
@@ -490,4 +506,42 @@ fn a_member_that_stands_still_for_a_while_leaves_no_old_state() {
         lead.check_equal("it stood still and went on");
     }
     wait_for_members(&lead, &[&member]);
+}
+
+#[test]
+fn a_ring_that_is_closed_behind_a_pool_stops_all_of_it() {
+    let stage = Stage::new("rings");
+    let publisher = stage.publisher();
+    let lead = stage.lead();
+    let member = Member::of(&stage, &lead, &stage.rabbit.url());
+    wait_for_members(&lead, &[&member]);
+    let put = |name: &str| {
+        fs::write(stage.source.join(name), name).expect("a file");
+        announce(&publisher, &stage.source, name);
+    };
+    put("before");
+    lead.barrier();
+    let mark = |tree: &Path| attrs::get_xattr(tree, MARK.as_bytes()).expect("attributes");
+    let text = String::from_utf8(mark(&lead.replica).expect("a mark")).expect("text");
+    let identity = text.lines().find_map(|line| line.strip_prefix("identity "));
+    let identity = identity.expect("an identity");
+    // As the mirror of another host leaves it that fills the source from the replica.
+    let closed = format!(
+        "driftless mark 1\nidentity {:032x}\nrun {:032x}\nupstream {identity}\n",
+        5, 6
+    );
+    attrs::set_xattr(&stage.source, MARK.as_bytes(), closed.as_bytes()).expect("a mark");
+    // The paths of both trees are looked at again after this at the latest.
+    std::thread::sleep(Duration::from_secs(2));
+    let names: Vec<String> = (0..40).map(|number| format!("during{number}")).collect();
+    names.iter().for_each(|name| put(name));
+    let is_away = || {
+        let away = lead.status()["away"].as_str().map(str::to_owned);
+        away.is_some_and(|why| why.contains("in a ring"))
+    };
+    wait_until("it is noticed", is_away, || lead.status().to_string());
+    assert!(names.iter().all(|name| !lead.replica.join(name).exists()));
+    attrs::remove_xattr(&stage.source, MARK.as_bytes()).expect("removed");
+    lead.check_equal("open again");
+    assert!(names.iter().all(|name| lead.replica.join(name).exists()));
 }

@@ -16,6 +16,10 @@ use std::time::Duration;
 
 /// Tells others what has become of entries; the binary has the broker.
 pub trait Herald: Send {
+    /// Where they are told, and under which name of the replica: who tells others there of the same
+    /// replica has the same.
+    fn place(&self) -> String;
+
     /// Waits up to `limit` until somebody can be told.
     ///
     /// # Errors

@@ -153,10 +153,15 @@ impl Live {
             snapshots,
             on_problem,
             herald,
-            pool,
+            mut pool,
         } = beginning;
         hands.tells = herald.is_some();
-        let has_told_all = memory.begin_to_tell()?;
+        let is_member = pool.as_mut().is_some_and(|pool| {
+            pool.announces(herald.as_ref().map(|herald| herald.place()));
+            pool.is_member()
+        });
+        // What members did in earlier lives their lead knows of.
+        let has_told_all = memory.begin_to_tell()? || is_member;
         let (outbox, inbox) = bounded(HEARD_WAITING_MAX);
         let (settle, began) = (job.live.settle, now());
         let deletes = Deletes::new(job.policy.delete_limit);
@@ -527,15 +532,19 @@ impl Live {
             }
         }
         let desk = self.desk();
-        self.dismiss_members();
+        let members_have_told = self.dismiss_members();
         // The detector may wait for room for its last word.
         while self.inbox.try_recv().is_ok() {}
         match self.hands.settle() {
             Ok(()) => desk.settled(),
             Err(why) => tracing::warn!("{why}"),
         }
-        if self.crier.take().is_some_and(Crier::end) {
-            self.memory.has_told_all();
+        if let Some(crier) = self.crier.take() {
+            match crier.end() {
+                true if members_have_told => self.memory.has_told_all(),
+                true => {}
+                false => self.leave_untold(),
+            }
         }
         self.hands.shut();
         self.leave_pool();

@@ -87,9 +87,18 @@ impl Mirror {
 
     /// Starts a member of the pool of `lead` on a host of a lab.
     pub fn member(host: &Host, lead: &Mirror, keys: &str) -> Mirror {
+        Mirror::joining(host.words(), lead, keys)
+    }
+
+    /// Starts a member of the pool of `lead` on its own host.
+    pub fn joined(lead: &Mirror, keys: &str) -> Mirror {
+        Mirror::joining(Vec::new(), lead, keys)
+    }
+
+    fn joining(words: Vec<String>, lead: &Mirror, keys: &str) -> Mirror {
         let replica = lead.replica.to_str().expect("text").to_owned();
         let mut member = Mirror::with(&lead.source, &|_| replica.clone(), keys);
-        member.words = host.words();
+        member.words = words;
         let join = member.command("join").limit(Duration::from_secs(600));
         member.running = Some(join.spawn());
         member

@@ -149,8 +149,13 @@ impl Trees {
 
     fn refuse_ring(&self) -> Result<(), RunError> {
         let changes = self.changes();
-        match self.ground.roots.1.as_ref().zip(changes.as_deref()) {
-            Some(replica) => refuse_ring(&self.options, self.origin.as_ref(), replica),
+        let own = changes.as_ref().map(|changes| changes.identity());
+        let lent = self.options.lent.as_ref().map(|lent| lent.identity);
+        match self.ground.roots.1.as_ref().zip(own.or(lent)) {
+            Some(replica) => {
+                let origin = self.origin.as_ref();
+                refuse_ring(&self.options, origin, replica, changes.as_deref())
+            }
             None => Ok(()),
         }
     }

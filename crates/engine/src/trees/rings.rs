@@ -45,21 +45,21 @@ impl Origin {
 }
 
 /// Refuses a replica that leads to its own source, and has the mark of any other say what leads to
-/// it.
+/// it. `identity` is that of the replica's mark; without `changes` the mark is another's to write.
 ///
 /// # Errors
 /// There is a ring.
 pub fn refuse_ring(
     options: &Options,
     origin: Option<&Origin>,
-    replica: (&DirMutRef, &Changes),
+    (root, identity): (&DirMutRef, u128),
+    changes: Option<&Changes>,
 ) -> Result<(), RunError> {
-    let (root, changes) = replica;
     let Some(upstream) = origin.and_then(Origin::upstream) else {
         return Ok(());
     };
     let birthmark = root.birthmark().ok().flatten();
-    let own: Vec<u128> = birthmark.into_iter().chain([changes.identity()]).collect();
+    let own: Vec<u128> = birthmark.into_iter().chain([identity]).collect();
     if let Some(mirrors) = ring(&upstream, &own) {
         return Err(RunError::Ring {
             path: options.replica.to_string(),
@@ -67,7 +67,7 @@ pub fn refuse_ring(
             mirrors,
         });
     }
-    if options.applies() {
+    if let Some(changes) = changes.filter(|_| options.applies()) {
         changes.tell_upstream(&upstream);
     }
     Ok(())

@@ -55,6 +55,15 @@ struct State {
     now: ToldNow,
     /// The mirror ends: until when what is left may take.
     ends: Option<Instant>,
+    /// What was pushed until then is not told any more, if it was not.
+    given_up: u64,
+}
+
+impl State {
+    /// Whether all that was changed was told, and has arrived.
+    fn has_told_all(&self) -> bool {
+        self.waiting.is_settled() && self.arrived == self.waiting.pushed()
+    }
 }
 
 impl State {
@@ -100,6 +109,7 @@ impl Crier {
             ages,
             now: ToldNow::default(),
             ends: None,
+            given_up: 0,
         };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
@@ -150,14 +160,32 @@ impl Crier {
         state.now.away.is_none() && state.arrived < state.waiting.pushed()
     }
 
+    /// Whether everything that was changed until now was told, and has arrived.
+    pub(crate) fn has_told_all(&self) -> bool {
+        self.shared.state.lock().has_told_all()
+    }
+
+    /// Whether something was changed that may not be durable, and is not to be told before it is.
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        let state = self.shared.state.lock();
+        state.waiting.is_empty() && !state.waiting.is_settled()
+    }
+
+    /// What was changed until now is not told, while the trees are closed: another tells of it.
+    pub(crate) fn give_up(&self) {
+        let mut state = self.shared.state.lock();
+        state.waiting.forget();
+        state.given_up = state.waiting.pushed();
+        self.shared.changed.notify_all();
+    }
+
     /// Nothing is changed any more, and the trees are still open: tells what is left, as long as
     /// somebody can be told. Whether everything was told and has arrived.
     pub(crate) fn end(self) -> bool {
         self.shared.state.lock().ends = Some(Instant::now() + END_MAX);
         self.shared.changed.notify_all();
         let _its_panic_was_told = self.thread.join();
-        let state = self.shared.state.lock();
-        state.waiting.is_settled() && state.arrived == state.waiting.pushed()
+        self.shared.state.lock().has_told_all()
     }
 }
 
@@ -181,6 +209,14 @@ impl Desk {
             }),
         }
         state.note_left();
+        shared.changed.notify_all();
+    }
+
+    /// What others have changed on the replica may never have been told: it is told that all may
+    /// differ.
+    pub(crate) fn doubt(&self) {
+        let Some(shared) = &self.0 else { return };
+        shared.state.lock().waiting.doubt();
         shared.changed.notify_all();
     }
 
@@ -218,6 +254,7 @@ impl Teller {
                 self.note(connected);
             }
             let mut state = self.shared.state.lock();
+            state.arrived = state.arrived.max(state.given_up);
             if let Some(batch) = state.waiting.take(BATCH) {
                 return Some(batch);
             }
@@ -249,6 +286,9 @@ impl Teller {
                 return None;
             }
             let state = self.shared.state.lock();
+            if batch.until <= state.given_up {
+                return Some(Vec::new());
+            }
             drop(self.shared.changed.wait_for(state, CLOSED_LOOK));
         }
     }
@@ -264,6 +304,9 @@ impl Teller {
 
     /// Tells it, and waits until it has arrived; false if the mirror ends before.
     fn tell(&mut self, announced: &[Announced]) -> bool {
+        if announced.is_empty() {
+            return true;
+        }
         for one in announced {
             while let Err(why) = self.herald.tell(one, TURN) {
                 match why {

@@ -272,6 +272,16 @@ impl Waiting {
         self.is_empty() && self.postponed == News::default()
     }
 
+    /// Nothing that was pushed or postponed until now is told any more.
+    pub(crate) fn forget(&mut self) {
+        *self = Waiting {
+            first: self.first + self.queue.len() as u64,
+            pushed: self.pushed,
+            taken: self.pushed,
+            ..Waiting::default()
+        };
+    }
+
     /// The whole replica may differ, for what cannot be looked at.
     pub(crate) fn doubt(&mut self) {
         self.push_all();
@@ -382,6 +392,24 @@ mod tests {
         waiting.push(News::default());
         assert_eq!(waiting.take(9).unwrap().news, None);
         assert!(waiting.is_settled());
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_told_and_what_comes_later_is() {
+        let mut waiting = Waiting::after_unknown();
+        waiting.postpone(news(&[entry("a")]));
+        waiting.forget();
+        assert!(waiting.is_settled());
+        waiting.push(news(&[entry("a"), entry("b")]));
+        waiting.postpone(news(&[entry("c")]));
+        waiting.forget();
+        assert!(waiting.is_settled() && waiting.take(9).is_none());
+        let pushed = waiting.pushed();
+        waiting.push(news(&[entry("b"), entry("b")]));
+        let batch = waiting.take(9).unwrap();
+        assert_eq!(batch.news, Some(vec![entry("b")]));
+        assert_eq!(batch.until, pushed + 1);
+        assert_eq!(waiting.pushed(), batch.until);
     }
 
     #[test]

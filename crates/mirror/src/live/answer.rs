@@ -133,7 +133,10 @@ impl Live {
     /// Somebody waits for what is looked for now.
     fn begin_wait(&mut self, now: Duration, wait: Wait) {
         self.waits.add(wait);
-        if !self.reads_snapshots() {
+        if self.has_company(now) {
+            // Members are asked, too.
+            self.hearing.wake();
+        } else if !self.reads_snapshots() {
             self.waits.heard_until(now, now);
         }
     }

@@ -53,6 +53,10 @@ pub struct Pool {
     rest: u64,
     /// What it is at is left, since what it has heard goes to others.
     leaves: bool,
+    /// Where, and under which name, what is changed is announced; nothing if it is not.
+    announces: Option<String>,
+    /// Since when a member has something to announce and cannot look at it.
+    untold_since: Option<Duration>,
     /// What another may have had before, and is to be looked at once more when that one's lease is
     /// over: when, since when it is known, and what.
     again: VecDeque<(Duration, Duration, Change)>,
@@ -65,6 +69,8 @@ struct Answering {
     answer: Receiver<Answer>,
     /// All that was heard of until then is durable, or with the lead.
     reached: Option<Duration>,
+    /// How much was to be announced by then.
+    told: Option<u64>,
 }
 
 impl Pool {
@@ -86,8 +92,22 @@ impl Pool {
             is_proven: false,
             rest: 0,
             leaves: false,
+            announces: None,
+            untold_since: None,
             again: VecDeque::new(),
         }
+    }
+
+    /// What is changed is announced there and under that name, or is not.
+    pub(super) fn announces(&mut self, place: Option<String>) {
+        if let (Some(place), Side::Member(member)) = (&place, &mut self.side) {
+            member.announces(place.clone());
+        }
+        self.announces = place;
+    }
+
+    pub(super) fn is_member(&self) -> bool {
+        matches!(self.side, Side::Member(_))
     }
 
     fn lead(&mut self) -> Option<&mut Lead> {
@@ -130,8 +150,7 @@ impl Live {
     }
 
     pub(super) fn is_member(&self) -> bool {
-        let side = self.pool.as_ref().map(|pool| &pool.side);
-        matches!(side, Some(Side::Member(_)))
+        self.pool.as_ref().is_some_and(Pool::is_member)
     }
 
     /// Whether others may be changing the replica.
@@ -201,6 +220,7 @@ impl Live {
         match (self.pool.as_mut().map(|pool| &mut pool.side), word) {
             (Some(Side::Lead(lead)), Word::Member(word)) if word.replica == *replica => {
                 let looks = lead.hear(now, word);
+                self.tell_for_members();
                 looks
                     .into_iter()
                     .for_each(|look| self.look_for_member(now, look));
@@ -290,7 +310,20 @@ impl Live {
             return;
         };
         if lead.begin_round(now, moment, queue) {
+            if self.waits.is_hearing() {
+                // Whoever waits, waits for what those have changed as well who are not asked.
+                lead.take_over_silent(now);
+            }
+            self.tell_for_members();
             self.say(now);
+        }
+    }
+
+    /// What members have changed and may never have announced is announced in one word.
+    fn tell_for_members(&mut self) {
+        let lead = self.pool.as_mut().and_then(Pool::lead);
+        if lead.is_some_and(Lead::take_untold) {
+            self.desk().doubt();
         }
     }
 
@@ -323,6 +356,7 @@ impl Live {
         let (has_company, has_new) = (lead.has_company(now), lead.has_new());
         let asks = !lead.is_asking() && (self.waits.is_hearing() || lead.wants_round(now));
         let number = lead.id();
+        self.tell_for_members();
         if let Some(Some(moment)) = ended {
             self.heard_until = moment;
             self.waits.heard_until(moment, now);
@@ -416,6 +450,7 @@ impl Live {
                 replica: self.job.replicas[0].clone(),
                 rules: self.job.rules(),
                 lent,
+                announces: pool.announces.clone(),
                 ..lead.word()
             }),
             Side::Member(member) => Word::Member(MemberWord {
@@ -457,10 +492,18 @@ impl Live {
         }
     }
 
-    /// The lead ends: members end what they are at, and make it durable.
-    pub(super) fn dismiss_members(&mut self) {
-        if !self.hands.has_company() || self.is_member() {
-            return;
+    /// The lead ends: members end what they are at, make it durable and announce it. Whether they
+    /// have.
+    pub(super) fn dismiss_members(&mut self) -> bool {
+        if self.is_member() {
+            return true;
+        }
+        let have_told = |live: &mut Live| {
+            let lead = live.pool.as_mut().and_then(Pool::lead);
+            lead.is_none_or(|lead| lead.has_told_all())
+        };
+        if !self.hands.has_company() {
+            return have_told(self);
         }
         let began = Instant::now();
         while began.elapsed() < QUIET_TIME_MAX {
@@ -468,8 +511,9 @@ impl Live {
             if let Some(lead) = self.pool.as_mut().and_then(Pool::lead) {
                 lead.forget_silent(now);
             }
+            self.tell_for_members();
             if self.members_rest(now) {
-                return;
+                return have_told(self);
             }
             if let Ok(crate::message::Message::Pool(word)) =
                 self.inbox.recv_timeout(Duration::from_millis(100))
@@ -478,5 +522,6 @@ impl Live {
             }
         }
         tracing::warn!("members of the pool have not ended what they were at");
+        false
     }
 }

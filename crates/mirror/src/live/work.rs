@@ -34,6 +34,9 @@ const SETTLE_EVERY: Duration = Duration::from_secs(300);
 
 /// How often it is looked at least whether the paths of both trees lead to what is open.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// The same while members work on them by what this process has found, which may have nothing to do
+/// itself: the mark, too, says what leads to the source.
+const LOOK_FOR_MEMBERS_EVERY: Duration = Duration::from_secs(10);
 
 /// The trees are out of reach.
 pub(super) struct Away {
@@ -108,7 +111,11 @@ impl Live {
 
     pub(super) fn begin_work(&mut self) {
         let now = now();
-        if now.saturating_sub(self.looked_at) >= LOOK_EVERY {
+        let look_every = match self.hands.lent() {
+            Some(_) => LOOK_FOR_MEMBERS_EVERY,
+            None => LOOK_EVERY,
+        };
+        if now.saturating_sub(self.looked_at) >= look_every {
             self.look_at_roots(now);
         }
         if self.is_member() {

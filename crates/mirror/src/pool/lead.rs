@@ -30,6 +30,8 @@ pub struct Lead {
     /// Rests so far, and whether the last goes on.
     rests: u64,
     is_resting: bool,
+    /// What members have changed may never have been announced.
+    has_untold: bool,
 }
 
 /// A member.
@@ -43,6 +45,25 @@ struct Seat {
     /// The last number that was taken, and the last that is remembered.
     taken: u64,
     remembered: u64,
+    /// How often it had given up to announce what it has changed when that was taken over.
+    given_up: u64,
+    /// It is silent, and what it has not announced by now was taken over.
+    is_taken_over: bool,
+}
+
+impl Seat {
+    fn of(word: MemberWord, now: Duration) -> Seat {
+        Seat {
+            word,
+            heard: now,
+            is_taken_in: false,
+            looks: VecDeque::new(),
+            taken: 0,
+            remembered: 0,
+            given_up: 0,
+            is_taken_over: false,
+        }
+    }
 }
 
 impl Seat {
@@ -76,6 +97,7 @@ impl Lead {
             unlike_since: None,
             rests: 0,
             is_resting: false,
+            has_untold: false,
         }
     }
 
@@ -108,7 +130,10 @@ impl Lead {
     pub fn hear(&mut self, now: Duration, mut word: MemberWord) -> Vec<Look> {
         let is_known = self.seats.contains_key(&word.member);
         if word.has_left {
-            if self.seats.remove(&word.member).is_some() && self.seats.is_empty() {
+            let seat = self.seats.remove(&word.member);
+            let given_up = seat.as_ref().map_or(0, |seat| seat.given_up);
+            self.has_untold |= word.given_up > given_up;
+            if seat.is_some() && self.seats.is_empty() {
                 // All that it did is durable.
                 self.last_heard = None;
             }
@@ -124,14 +149,11 @@ impl Lead {
             word.round = 0;
             looks.clear();
         }
-        let seat = self.seats.entry(word.member).or_insert_with(|| Seat {
-            word: word.clone(),
-            heard: now,
-            is_taken_in: false,
-            looks: VecDeque::new(),
-            taken: 0,
-            remembered: 0,
-        });
+        let seat = self.seats.entry(word.member);
+        let seat = seat.or_insert_with(|| Seat::of(word.clone(), now));
+        self.has_untold |= word.given_up > seat.given_up;
+        seat.given_up = word.given_up.max(seat.given_up);
+        seat.is_taken_over = false;
         (seat.word, seat.heard) = (word, now);
         let taken = seat.taken;
         let new: Vec<Look> = looks
@@ -145,16 +167,38 @@ impl Lead {
         new
     }
 
-    /// Forgets members that were not heard of for long. What they had comes by the broker again.
+    /// Forgets members that were not heard of for long. What they had comes by the broker again;
+    /// what they have changed until now and did not announce, nobody knows.
     pub fn forget_silent(&mut self, now: Duration) {
         self.seats.retain(|_, seat| {
             let is_there = now.saturating_sub(seat.heard) < MEMBER_GONE;
             if !is_there {
+                self.has_untold = true;
                 let (host, process) = (&seat.word.host, seat.word.process);
                 tracing::warn!("pool: {host} (process {process}) is not heard of any more");
             }
             is_there
         });
+    }
+
+    /// What those who are silent have changed and did not announce is taken over: somebody waits for
+    /// it. They may go on, and announce what they change then.
+    pub fn take_over_silent(&mut self, now: Duration) {
+        for seat in self.seats.values_mut().filter(|seat| seat.is_silent(now)) {
+            self.has_untold |= !std::mem::replace(&mut seat.is_taken_over, true);
+        }
+    }
+
+    /// Whether it is to be announced, once, that all may differ: what members have changed may never
+    /// have been announced.
+    pub fn take_untold(&mut self) -> bool {
+        std::mem::take(&mut self.has_untold)
+    }
+
+    /// Whether all that members have changed is announced, or was taken over; nothing is changed by
+    /// them any more.
+    pub fn has_told_all(&self) -> bool {
+        self.seats.values().all(|seat| !seat.word.has_untold)
     }
 
     /// All that have said that they are there may work.
@@ -246,7 +290,9 @@ impl Lead {
         }
         self.rounds += 1;
         self.last_round = now;
-        let may_have_some = |seat: &Seat| is_fresh(&seat) && (seat.is_taken_in || seat.word.hears);
+        let has_some = |word: &MemberWord| word.hears || word.has_untold;
+        let may_have_some =
+            |seat: &Seat| is_fresh(&seat) && (seat.is_taken_in || has_some(&seat.word));
         let members = self.seats.iter().filter(|(_, seat)| may_have_some(seat));
         self.round = Some(Round {
             moment,
@@ -421,6 +467,63 @@ mod tests {
         assert_eq!(lead.word().members, [(1, 2)]);
         lead.remembers(at(2));
         assert_eq!(lead.word().members, [(1, 3)]);
+    }
+
+    #[test]
+    fn what_members_cannot_announce_the_lead_does() {
+        let mut lead = lead_of(&[1, 2, 3]);
+        let giving_up = |member, given_up| MemberWord {
+            given_up,
+            ..word(member, 0)
+        };
+        assert!(!lead.take_untold());
+        lead.hear(at(1), giving_up(1, 1));
+        assert!(lead.take_untold() && !lead.take_untold());
+        lead.hear(at(2), giving_up(1, 1));
+        lead.hear(at(2), word(2, 0));
+        assert!(!lead.take_untold(), "it was said again");
+        // One is silent, and goes on.
+        lead.take_over_silent(at(5));
+        assert!(lead.take_untold());
+        lead.take_over_silent(at(5));
+        assert!(!lead.take_untold(), "once");
+        lead.hear(at(6), word(3, 0));
+        let left = |given_up| MemberWord {
+            has_left: true,
+            ..giving_up(1, given_up)
+        };
+        lead.hear(at(7), left(2));
+        assert!(lead.take_untold());
+        lead.forget_silent(at(30));
+        assert!(lead.take_untold(), "what they did while they were silent");
+        lead.hear(at(31), word(2, 0));
+        lead.hear(
+            at(32),
+            MemberWord {
+                has_left: true,
+                ..word(2, 0)
+            },
+        );
+        assert!(!lead.take_untold(), "it has told all");
+    }
+
+    #[test]
+    fn who_has_something_to_announce_is_asked_though_it_does_not_work() {
+        let mut lead = Lead::new(7);
+        let deaf = |round, has_untold| MemberWord {
+            hears: false,
+            has_untold,
+            ..word(1, round)
+        };
+        lead.hear(at(0), deaf(0, true));
+        assert!(!lead.has_told_all());
+        assert!(lead.begin_round(at(1), at(1), queue(1)));
+        assert_eq!(lead.end_round(at(1), 0), None);
+        lead.hear(at(2), deaf(1, false));
+        assert_eq!(lead.end_round(at(2), 0), Some(Some(at(1))));
+        assert!(lead.has_told_all());
+        assert!(lead.begin_round(at(3), at(3), queue(1)));
+        assert_eq!(lead.end_round(at(3), 0), Some(Some(at(3))));
     }
 
     #[test]

@@ -18,6 +18,10 @@ pub struct Member {
     /// The replica as the job names it, and the number of its rules.
     replica: String,
     rules: u64,
+    /// Where, and under which name, it announces what it changes; nothing if it does not.
+    announces: Option<String>,
+    /// How often it could not, and leaves that to the lead.
+    given_up: u64,
     lead: Option<(LeadWord, Duration)>,
     refused: Option<String>,
     looks: VecDeque<(Look, Duration)>,
@@ -33,12 +37,29 @@ impl Member {
             id,
             replica,
             rules,
+            announces: None,
+            given_up: 0,
             lead: None,
             refused: None,
             looks: VecDeque::new(),
             next: 1,
             answered: 0,
         }
+    }
+
+    /// It announces what it changes there, and under that name.
+    pub fn announces(&mut self, place: String) {
+        self.announces = Some(place);
+    }
+
+    /// It does not announce what it has changed until now: the lead does, in one word.
+    pub fn give_up_to_announce(&mut self) {
+        self.given_up += 1;
+    }
+
+    /// How often it did not announce what it has changed.
+    pub fn given_up(&self) -> u64 {
+        self.given_up
     }
 
     /// Its number.
@@ -64,12 +85,7 @@ impl Member {
             self.renumber();
             tracing::info!("pool: the mirror on {} leads", word.host);
         }
-        self.refused = (word.rules != self.rules).then(|| {
-            format!(
-                "the mirror on {} that leads the pool has a job with other rules, or is of another version",
-                word.host
-            )
-        });
+        self.refused = self.why_refused(&word);
         let own = word.members.iter().find(|(member, _)| *member == self.id);
         let remembered = own.map_or(0, |(_, remembered)| *remembered);
         self.lead = Some((word, now));
@@ -83,6 +99,22 @@ impl Member {
             self.looks.pop_front();
         }
         gone
+    }
+
+    fn why_refused(&self, word: &LeadWord) -> Option<String> {
+        let what = match () {
+            () if word.rules != self.rules => {
+                "has a job with other rules, or is of another version"
+            }
+            () if word.announces != self.announces => {
+                "announces its replica elsewhere, or under another name ([publish])"
+            }
+            () => return None,
+        };
+        Some(format!(
+            "the mirror on {} that leads the pool {what}",
+            word.host
+        ))
     }
 
     /// All that waits is asked for again, by new numbers.
@@ -257,6 +289,19 @@ mod tests {
         };
         member.hear(at(2), other);
         assert!(waits(&member, 2).is_some_and(|why| why.contains("other rules")));
+        let telling = LeadWord {
+            announces: Some("x".into()),
+            ..word(9, 0)
+        };
+        member.hear(at(2), telling.clone());
+        assert!(
+            waits(&member, 2).is_some_and(|why| why.contains("announces its replica elsewhere"))
+        );
+        assert_eq!(member.lent(at(2)), None);
+        let mut other = Member::new(1, "/r".into(), 5);
+        other.announces("x".into());
+        other.hear(at(2), telling);
+        assert!(waits(&other, 2).is_some_and(|why| why.contains("not taken it in")));
         let ending = LeadWord {
             rest: 1,
             ..word(9, 0)

@@ -36,6 +36,10 @@ pub struct LeadWord {
     pub round: u64,
     /// The number of its rest, while it rests or is about to end: each member ends what it is at.
     pub rest: u64,
+    /// Where, and under which name, what is changed on the replica is announced; nothing if it is
+    /// not.
+    #[serde(default)]
+    pub announces: Option<String>,
 }
 
 /// How a member stands.
@@ -77,6 +81,13 @@ pub struct MemberWord {
     pub rest: u64,
     /// It ends, and all that it did is durable.
     pub has_left: bool,
+    /// Some of what it has changed is not announced yet.
+    #[serde(default)]
+    pub has_untold: bool,
+    /// How often it could not announce what it has changed, and does not any more: the lead does, in
+    /// one word.
+    #[serde(default)]
+    pub given_up: u64,
 }
 
 /// What a lead is to look at in a member's place.

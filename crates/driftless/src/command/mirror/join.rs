@@ -2,7 +2,7 @@
 
 use super::keep_equal::{self, hands_of, reach};
 use super::pool::End;
-use super::{Failure, detectors};
+use super::{Failure, detectors, publish};
 use crate::args::{JobArgs, LogArgs};
 use crate::command::job;
 use crate::exit::Exit;
@@ -32,7 +32,7 @@ pub fn join(args: &JobArgs, log: &LogArgs) -> Result<Exit, Failure> {
         hands: Hands::of_member(hands, random_id()),
         snapshots: None,
         on_problem: None,
-        herald: None,
+        herald: publish::herald(&job)?,
         pool: Some(end.pool(&job)),
         job: job.clone(),
     };
@@ -47,9 +47,6 @@ fn refuse(job: &Job) -> Result<(), Failure> {
         () if End::of(job, true).is_none() => return Err(no_pool(job)),
         () if job.policy.delete_limit.is_some() => {
             "max_delete counts what one process removes, so its mirror has no members"
-        }
-        () if job.publish.is_some() => {
-            "[publish] announces what one process changes, so its mirror has no members"
         }
         () if detectors::keeper(job)?.is_some() => {
             "its replica is closed to others (read_only), so its mirror has no members"

@@ -28,9 +28,10 @@ pub fn herald(job: &Job) -> Result<Option<Box<dyn Herald>>, Failure> {
         return Ok(None);
     };
     let base = base(job, to)?;
+    let place = format!("{} {} {}", to.exchange, to.topic_prefix, base.as_str());
     let publisher = broker::publisher(to, base)
         .map_err(|error| broker::failure((&job.name, "publish"), &error))?;
-    Ok(Some(Box::new(ByBroker(publisher))))
+    Ok(Some(Box::new(ByBroker { publisher, place })))
 }
 
 /// What messages call the replica.
@@ -73,15 +74,24 @@ fn real(path: &Path) -> PathBuf {
 }
 
 /// Tells through a broker.
-struct ByBroker(Publisher);
+struct ByBroker {
+    publisher: Publisher,
+    place: String,
+}
 
 impl Herald for ByBroker {
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+
     fn connect(&mut self, limit: Duration) -> Result<(), String> {
-        self.0.connect(limit).map_err(|error| error.to_string())
+        self.publisher
+            .connect(limit)
+            .map_err(|error| error.to_string())
     }
 
     fn tell(&mut self, announced: &Announced, limit: Duration) -> Result<(), Untold> {
-        let told = self.0.announce(announced, stamp(by_clock()), limit);
+        let told = self.publisher.announce(announced, stamp(by_clock()), limit);
         told.map(drop).map_err(|error| match error {
             Error::TooLarge { .. } | Error::Name { .. } => Untold::Never(error.to_string()),
             error => Untold::Away(error.to_string()),
@@ -89,15 +99,17 @@ impl Herald for ByBroker {
     }
 
     fn settle(&mut self, limit: Duration) -> Result<(), String> {
-        self.0.flush(limit).map_err(|error| error.to_string())
+        self.publisher
+            .flush(limit)
+            .map_err(|error| error.to_string())
     }
 
     fn confirmed(&self) -> u64 {
-        self.0.confirmed()
+        self.publisher.confirmed()
     }
 
     fn unheard(&self) -> u64 {
-        self.0.unheard()
+        self.publisher.unheard()
     }
 }
 

@@ -4,6 +4,7 @@
 use super::{Answering, Live, Pool};
 use crate::ask::Reply;
 use crate::hands::Outcome;
+use crate::herald::Crier;
 use crate::pool::{Member, MemberWord, Side};
 use crate::waits::Wait;
 use driftless_model::{Act, RelPath, Scope, escape};
@@ -13,6 +14,9 @@ use std::time::Duration;
 const ATTEMPTS_OF_MEMBER: u32 = 3;
 /// Longest text of what is wrong, in characters.
 const WRONG_MAX: usize = 500;
+/// For so long a member that is not lent the replica waits until it can announce what it has changed;
+/// then it leaves that to its lead.
+const UNTOLD_MAX: Duration = Duration::from_secs(10);
 
 impl Live {
     /// The lead knows all names of files that have several, and a member does not.
@@ -54,6 +58,7 @@ impl Live {
 
     pub(super) fn turn_member(&mut self, now: Duration) {
         self.follow_lead(now);
+        self.give_up_untold(now);
         let is_free = self.why_waiting(now).is_none() && !self.is_paused;
         let (is_away, is_busy) = (self.away.is_some(), self.is_busy());
         let Some(pool) = &mut self.pool else { return };
@@ -93,12 +98,13 @@ impl Live {
                 false => self.hands.give_up(),
             };
         }
+        if is_resting && !self.ends_its_work() {
+            return;
+        }
+        let Some(pool) = &mut self.pool else { return };
         pool.is_proven = false;
         pool.lent.clone_from(&lent);
         let is_new = lent.is_some();
-        if is_resting && let Err(why) = self.hands.settle() {
-            tracing::warn!("{why}");
-        }
         self.hands.close();
         self.hands.borrow(lent);
         if is_new {
@@ -107,6 +113,65 @@ impl Live {
             self.look_at_roots(now);
         }
         self.say(now);
+    }
+
+    /// Makes durable what it has changed; whether it is announced, or nobody can be told.
+    fn ends_its_work(&mut self) -> bool {
+        if self.is_unsettled {
+            self.is_unsettled = false;
+            match self.hands.settle() {
+                Ok(()) => self.desk().settled(),
+                Err(why) => tracing::warn!("{why}"),
+            }
+        }
+        !self.crier.as_ref().is_some_and(Crier::is_telling)
+    }
+
+    /// What it has changed and cannot look at any more, its lead announces.
+    fn give_up_untold(&mut self, now: Duration) {
+        let is_closed = !self.hands.is_open();
+        let has_untold = self.has_untold();
+        let Some(pool) = &mut self.pool else { return };
+        let Side::Member(member) = &mut pool.side else {
+            return;
+        };
+        let is_left = has_untold && is_closed && member.lead(now).is_some() && member.rest() == 0;
+        if !is_left {
+            pool.untold_since = None;
+            return;
+        }
+        if now.saturating_sub(*pool.untold_since.get_or_insert(now)) < UNTOLD_MAX {
+            return;
+        }
+        pool.untold_since = None;
+        member.give_up_to_announce();
+        if let Some(crier) = &self.crier {
+            crier.give_up();
+        }
+        tracing::warn!(
+            "what it has changed cannot be announced: its lead says that all may differ"
+        );
+        self.say(now);
+    }
+
+    /// Whether something that it has changed was not announced yet.
+    fn has_untold(&self) -> bool {
+        self.crier
+            .as_ref()
+            .is_some_and(|crier| !crier.has_told_all())
+    }
+
+    /// Whether all that it has changed by now is announced, also what it was interrupted at: others
+    /// may find that equal, and tell nobody.
+    fn tells_all(&mut self) -> bool {
+        let waits_for_disk = self.crier.as_ref().is_some_and(Crier::waits_for_disk);
+        if waits_for_disk && self.hands.is_open() {
+            match self.hands.settle() {
+                Ok(()) => self.desk().settled(),
+                Err(why) => tracing::warn!("{why}"),
+            }
+        }
+        !self.has_untold()
     }
 
     fn answer_round(&mut self, now: Duration, is_busy: bool) {
@@ -123,8 +188,7 @@ impl Live {
         if is_deaf && !is_busy {
             // What it has heard others hear again.
             pool.answering = None;
-            member.answer(round);
-            return self.say(now);
+            return self.answer_deaf(now, round);
         }
         match &mut pool.answering {
             Some(answering) if answering.round == round => {
@@ -133,7 +197,13 @@ impl Live {
                 }
                 let is_again = |moment| pool.again.iter().any(|(_, since, _)| *since <= moment);
                 let is_done = |moment| !member.waits_since(moment) && !is_again(moment);
-                if answering.reached.is_some_and(is_done) {
+                let is_told = |told: &mut Option<u64>, crier: &Crier| {
+                    crier.has_told(*told.get_or_insert_with(|| crier.pushed()))
+                };
+                let crier = self.crier.as_ref();
+                if answering.reached.is_some_and(is_done)
+                    && crier.is_none_or(|crier| is_told(&mut answering.told, crier))
+                {
                     if answering.connection == connection {
                         member.answer(round);
                     }
@@ -148,12 +218,24 @@ impl Live {
                     connection,
                     answer,
                     reached: None,
+                    told: None,
                 });
                 self.waits.add(Wait::for_all(reply, now, None));
                 self.hearing.wake();
                 self.dirty.hurry(now);
             }
         }
+    }
+
+    /// It hears nothing any more, and works on nothing.
+    fn answer_deaf(&mut self, now: Duration, round: u64) {
+        if !self.tells_all() {
+            return;
+        }
+        if let Some(member) = self.member() {
+            member.answer(round);
+        }
+        self.say(now);
     }
 
     pub(super) fn word_of_member(&self, now: Duration, pool: &Pool, member: &Member) -> MemberWord {
@@ -178,6 +260,8 @@ impl Live {
             looks: member.looks(),
             rest: pool.rest,
             has_left: false,
+            has_untold: self.has_untold(),
+            given_up: member.given_up(),
         }
     }
 
@@ -188,8 +272,20 @@ impl Live {
             let last = all.iter().max_by_key(|trouble| trouble.last)?;
             Some(last.problem.to_string())
         };
-        let why = away.or_else(|| self.why_waiting(now)).or_else(problem)?;
+        let untold = || {
+            let why = self.crier.as_ref()?.now().away?;
+            Some(format!("changes are not announced: {why}"))
+        };
+        let wrong = away.or_else(|| self.why_waiting(now)).or_else(untold);
+        let why = wrong.or_else(problem)?;
         Some(escape(why.as_bytes()).chars().take(WRONG_MAX).collect())
+    }
+
+    /// It ends, and what it has changed was not all announced: its lead does that.
+    pub(in crate::live) fn leave_untold(&mut self) {
+        if let Some(member) = self.member() {
+            member.give_up_to_announce();
+        }
     }
 
     /// A member ends; what it did is durable.
