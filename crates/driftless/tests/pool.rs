@@ -419,6 +419,21 @@ fn who_may_not_be_a_member_is_told_why() {
     wait_until("the lead tells", is_told, || lead.status().to_string());
     assert_eq!(pool()["hears"], false);
     lead.barrier();
+    // A name is shown as it is in all that is told of it.
+    let elsewhere = stage.folder.path().join("other \"src");
+    fs::create_dir(&elsewhere).expect("a directory");
+    let astray = Member::reading(&elsewhere, &lead, &stage.keys(&url));
+    let is_told = || {
+        let pool = lead.status()["pool"].as_array().cloned();
+        let wrong = |one: &serde_json::Value| one["wrong"].as_str().map(str::to_owned);
+        let told: Vec<String> = pool.iter().flatten().filter_map(wrong).collect();
+        let once = "other \\\"src\": this is not the directory";
+        told.iter()
+            .any(|why| why.starts_with('"') && why.contains(once))
+    };
+    let how = || format!("{}\n{}", lead.status(), astray.status());
+    wait_until("the lead tells of the other source", is_told, how);
+    drop(astray);
     let publishes = stage.keys(&url).replace("[announcements]", "[publish]");
     let publishes: Vec<&str> = publishes.lines().skip(2).collect();
     let publishes = publishes

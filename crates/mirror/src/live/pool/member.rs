@@ -7,7 +7,7 @@ use crate::hands::Outcome;
 use crate::herald::Crier;
 use crate::pool::{Member, MemberWord, Side};
 use crate::waits::Wait;
-use driftless_model::{Act, RelPath, Scope, escape};
+use driftless_model::{Act, RelPath, Scope, escape_text};
 use std::time::Duration;
 
 /// What a member has failed at so often the lead tries in its place.
@@ -278,7 +278,8 @@ impl Live {
         };
         let wrong = away.or_else(|| self.why_waiting(now)).or_else(untold);
         let why = wrong.or_else(problem)?;
-        Some(escape(why.as_bytes()).chars().take(WRONG_MAX).collect())
+        // Names in it are shown already.
+        Some(escape_text(&why).chars().take(WRONG_MAX).collect())
     }
 
     /// It ends, and what it has changed was not all announced: its lead does that.
