@@ -359,6 +359,11 @@ impl Hands {
             .map_err(|error| error.to_string())
     }
 
+    /// Whether both trees are closed; nothing while they are being opened, which is not waited for.
+    pub fn is_closed(&self) -> Option<bool> {
+        self.open.try_read().map(|open| open.is_none())
+    }
+
     /// Whether both trees are open.
     pub fn is_open(&self) -> bool {
         self.open.read().is_some()

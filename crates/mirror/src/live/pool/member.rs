@@ -129,8 +129,10 @@ impl Live {
 
     /// What it has changed and cannot look at any more, its lead announces.
     fn give_up_untold(&mut self, now: Duration) {
-        let is_closed = !self.hands.is_open();
         let has_untold = self.has_untold();
+        let Some(is_closed) = self.hands.is_closed() else {
+            return;
+        };
         let Some(pool) = &mut self.pool else { return };
         let Side::Member(member) = &mut pool.side else {
             return;
