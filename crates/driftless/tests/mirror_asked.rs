@@ -6,7 +6,9 @@ mod common;
 use common::mirror::Mirror;
 use driftless_testkit::{FsKind, Outcome, Scratch};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -170,4 +172,26 @@ fn trees_that_are_out_of_reach_are_tried_when_somebody_asks_for_it() {
         }
         mirror.barrier();
     }
+}
+
+/// It takes the question, and is killed before it answers.
+#[test]
+fn what_a_mirror_does_not_say_that_ends_meanwhile_its_state_does() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let mut mirror = Mirror::of(&scratch.dir("src"), KEYS);
+    mirror.barrier();
+    mirror.stop();
+    let socket = mirror.state_file().with_extension("socket");
+    fs::remove_file(&socket).expect("where it listened");
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    std::thread::spawn(move || {
+        for asked in listener.incoming() {
+            let mut line = String::new();
+            let _question = BufReader::new(asked.expect("a question")).read_line(&mut line);
+        }
+    });
+    assert_eq!(mirror.status()["is_running"], false);
+    let _none = mirror.command("problems").run().expect(0);
+    let told = mirror.command("barrier").run().expect(1).stderr_text();
+    assert!(told.contains("has ended before it answered"), "{told}");
 }

@@ -502,7 +502,7 @@ fn a_member_that_stands_still_for_a_while_leaves_no_old_state() {
     let url = stage.rabbit.url();
     let member = Member::of(&stage, &lead, &url);
     wait_for_members(&lead, &[&member]);
-    // Shorter and longer than its broker and its lead take to notice.
+    // Shorter than its broker takes to notice, and longer.
     for seconds in [5, 12] {
         writer.steps(200);
         member.signal(Signal::STOP);

@@ -57,7 +57,7 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Asks once; `None` if nobody listens.
+    /// Asks once; `None` if nobody listens, or who listens ends and its state has the answer.
     fn once(&self) -> Result<Option<Answer>, Failure> {
         if let Some(why) = self.other_trees()? {
             match self.question {
@@ -68,6 +68,8 @@ impl Asking<'_> {
         let named = self.args.job.display().to_string();
         let answer = waiting::ask(&self.socket, &self.question_now(), &named);
         match answer {
+            // It is about to end.
+            Ok(Answer::Refused(_)) if self.is_kept() => Ok(None),
             Ok(Answer::Refused(why)) => Err((Exit::CouldNotRun, why)),
             Ok(answer) => Ok(Some(answer)),
             Err(error) => self.failed(&error),
@@ -81,11 +83,19 @@ impl Asking<'_> {
             io::ErrorKind::ConnectionReset
             | io::ErrorKind::BrokenPipe
             | io::ErrorKind::UnexpectedEof => {
+                if self.is_kept() {
+                    return Ok(None);
+                }
                 "its mirror has ended before it answered: ask again when it runs".into()
             }
             _ => cause(error),
         };
         Err((Exit::CouldNotRun, format!("{}: {why}", self.name)))
+    }
+
+    /// Whether the state has the answer of a mirror that does not run.
+    fn is_kept(&self) -> bool {
+        matches!(self.question, Ask::Status | Ask::Problems)
     }
 
     /// The question with what is left of its time.
