@@ -83,16 +83,35 @@ impl Gathered {
         }
     }
 
-    /// Adds what a further look has told.
+    /// Adds what a further look has told. The bounds hold for all looks together.
     pub(crate) fn take_in(&self, other: &Gathered) {
-        self.problems.lock().append(&mut other.problems.lock());
-        self.linked.lock().append(&mut other.linked.lock());
+        self.add_problems(other.problems.lock().drain(..));
+        let mut linked = self.linked.lock();
+        let room = LINKED_MAX.saturating_sub(linked.len());
+        linked.extend(other.linked.lock().drain(..).take(room));
+        drop(linked);
+        let more = std::mem::take(&mut *other.changed.lock());
+        more.into_iter().for_each(|made| self.add_changed(made));
+        self.changed_more
+            .fetch_or(other.has_lost_changes(), Relaxed);
+    }
+
+    /// Adds problems. Where there are too many, all that was asked for counts as failed.
+    pub(crate) fn add_problems(&self, more: impl Iterator<Item = Problem>) {
+        let mut problems = self.problems.lock();
+        let room = PROBLEMS_MAX.saturating_sub(problems.len());
+        problems.extend(more.take(room));
+    }
+
+    fn add_changed(&self, made: Made) {
         let mut changed = self.changed.lock();
-        let room = CHANGED_PATHS_MAX.saturating_sub(changed.len());
-        let mut more = other.changed.lock();
-        let has_lost = more.len() > room || other.has_lost_changes();
-        changed.extend(more.drain(..).take(room));
-        self.changed_more.fetch_or(has_lost, Relaxed);
+        let bytes = made.path.as_bytes().len();
+        let before = self.changed_bytes.fetch_add(bytes, Relaxed);
+        if changed.len() < CHANGED_PATHS_MAX && before + bytes <= CHANGED_BYTES_MAX {
+            changed.push(made);
+        } else {
+            self.changed_more.store(true, Relaxed);
+        }
     }
 
     /// Whether more was changed than is told apart.
@@ -109,7 +128,7 @@ impl Gathered {
             cause: why.to_owned(),
             class: Class::Skip,
         };
-        self.problems.lock().extend(taken.paths.keys().map(problem));
+        self.add_problems(taken.paths.keys().map(problem));
     }
 }
 
@@ -119,25 +138,15 @@ impl Monitor for Gathered {
     }
 
     fn receipt(&self, receipt: &Receipt) {
-        let mut changed = self.changed.lock();
-        let bytes = receipt.path.as_bytes().len();
-        let before = self.changed_bytes.fetch_add(bytes, Relaxed);
-        if changed.len() < CHANGED_PATHS_MAX && before + bytes <= CHANGED_BYTES_MAX {
-            changed.push(Made {
-                path: receipt.path.clone(),
-                action: receipt.action,
-                is_dir: receipt.kind == Kind::Dir,
-            });
-        } else {
-            self.changed_more.store(true, Relaxed);
-        }
+        self.add_changed(Made {
+            path: receipt.path.clone(),
+            action: receipt.action,
+            is_dir: receipt.kind == Kind::Dir,
+        });
     }
 
     fn problem(&self, problem: &Problem) {
-        let mut problems = self.problems.lock();
-        if problems.len() < PROBLEMS_MAX {
-            problems.push(problem.clone());
-        }
+        self.add_problems(std::iter::once(problem).cloned());
     }
 
     fn linked(&self, path: &dyn Fn() -> RelPath, inode: (u64, u64), names: u64) {
@@ -185,4 +194,54 @@ impl Monitor for Silent {
     fn problem(&self, _problem: &Problem) {}
 
     fn progress(&self, _progress: &Progress) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_looks_together_are_bounded() {
+        let path = |number: usize| RelPath::parse(number.to_string().as_bytes()).unwrap();
+        let problem = |number| Problem {
+            path: path(number),
+            side: Side::Source,
+            act: Act::Remove,
+            cause: String::new(),
+            class: Class::Skip,
+        };
+        let linked = |number| Linked {
+            path: path(number),
+            inode: (1, number as u64),
+            names: 2,
+        };
+        let made = |name: String| Made {
+            path: RelPath::parse(name.as_bytes()).unwrap(),
+            action: Action::Create,
+            is_dir: false,
+        };
+        let all = Gathered::default();
+        for look in 0..3 {
+            let found = all.of_another_look();
+            found.add_problems((0..PROBLEMS_MAX / 2).map(problem));
+            found.linked.lock().extend((0..LINKED_MAX / 2).map(linked));
+            // Long names are too many before they are too many by their number.
+            let name = "n".repeat(CHANGED_BYTES_MAX / 2000);
+            for number in 0..700 {
+                found.add_changed(made(format!("{name}{number}")));
+            }
+            assert!(!found.has_lost_changes());
+            all.take_in(&found);
+            assert_eq!(all.has_lost_changes(), look == 2);
+            assert!(found.problems.lock().is_empty() && found.linked.lock().is_empty());
+        }
+        assert_eq!(all.problems.lock().len(), PROBLEMS_MAX);
+        assert_eq!(all.linked.lock().len(), LINKED_MAX);
+        let changed = all.changed.lock();
+        let bytes: usize = changed.iter().map(|made| made.path.as_bytes().len()).sum();
+        assert!(
+            (CHANGED_BYTES_MAX / 2..=CHANGED_BYTES_MAX).contains(&bytes),
+            "{bytes}"
+        );
+    }
 }

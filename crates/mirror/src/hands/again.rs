@@ -131,10 +131,7 @@ impl Hands {
             cause: "it keeps changing".into(),
             class: Class::Changing,
         };
-        gathered
-            .problems
-            .lock()
-            .extend(again.works.keys().map(changing));
+        gathered.add_problems(again.works.keys().map(changing));
         Ok(Ended::Done)
     }
 
