@@ -9,6 +9,7 @@ use driftless_queue::{
     TopicPublisher,
 };
 use std::time::{Duration, Instant};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// What was not fetched for so long is not worth hearing any more.
 const AGE_MAX: Duration = Duration::from_secs(5);
@@ -129,14 +130,9 @@ impl Talk {
     }
 }
 
-/// The FNV-1a hash of a name, of 64 bits (draft-eastlake-fnv, section 5): names may be longer than
-/// a topic.
+/// A number for a name: names may be longer than a topic.
 fn number_of(name: &str) -> u64 {
-    const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
-    name.bytes().fold(BASIS, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(PRIME)
-    })
+    xxh3_64(name.as_bytes())
 }
 
 #[cfg(test)]
@@ -145,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_pool_has_the_same_number_everywhere() {
-        assert_eq!(number_of(""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(number_of("a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(number_of(""), 0x2d06_8005_38d3_94c2);
+        assert_eq!(number_of("a"), 0xe6c6_32b6_1e96_4e1f);
     }
 }
