@@ -156,10 +156,8 @@ impl Live {
             mut pool,
         } = beginning;
         hands.tells = herald.is_some();
-        let is_member = pool.as_mut().is_some_and(|pool| {
-            pool.announces(herald.as_ref().map(|herald| herald.place()));
-            pool.is_member()
-        });
+        let place = herald.as_ref().map(|herald| herald.place());
+        let is_member = pool.as_mut().is_some_and(|pool| pool.announces(place));
         // What members did in earlier lives their lead knows of.
         let has_told_all = memory.begin_to_tell()? || is_member;
         let (outbox, inbox) = bounded(HEARD_WAITING_MAX);

@@ -98,12 +98,13 @@ impl Pool {
         }
     }
 
-    /// What is changed is announced there and under that name, or is not.
-    pub(super) fn announces(&mut self, place: Option<String>) {
+    /// What is changed is announced there and under that name, or is not. Whether it is a member.
+    pub(super) fn announces(&mut self, place: Option<String>) -> bool {
         if let (Some(place), Side::Member(member)) = (&place, &mut self.side) {
             member.announces(place.clone());
         }
         self.announces = place;
+        self.is_member()
     }
 
     pub(super) fn is_member(&self) -> bool {
