@@ -317,7 +317,7 @@ impl World {
     fn has_both(&self, one: &RelPath, other: &RelPath) -> bool {
         [one, other]
             .iter()
-            .all(|path| self.source.0.contains_key(path))
+            .all(|path| self.source.0.contains_key(*path))
     }
 
     /// In one call: `RENAME_EXCHANGE` of renameat2(2), of which two renames are told.
