@@ -18,6 +18,10 @@ const POSITIONS_MAX: usize = 4096;
 /// back more until the oldest are done (a broker after what it hands out at most).
 const POSITIONS_AHEAD_MAX: u64 = 2000;
 
+/// How old the last word of a detector may be that hears nothing: until when an idle replica is
+/// known to be equal.
+const WORD_AGE_MAX: Duration = Duration::from_secs(5);
+
 /// A detector, as its thread and the lives of all replicas know it.
 #[derive(Debug)]
 pub struct Shared {
@@ -67,6 +71,8 @@ pub struct Hearing {
 struct Ear {
     shared: Arc<Shared>,
     until: Duration,
+    /// When it was last asked for a word.
+    asked: Duration,
     /// When positions were heard of, in the order in which that was.
     positions: VecDeque<(Duration, u64)>,
     /// Which was heard when what is put off was last done at once.
@@ -80,6 +86,7 @@ impl Hearing {
         let ear = |shared: &Arc<Shared>| Ear {
             shared: shared.clone(),
             until: now,
+            asked: now,
             positions: VecDeque::new(),
             hurried: 0,
             deaf: None,
@@ -112,6 +119,16 @@ impl Hearing {
     /// Has all detectors tell what they have not told yet.
     pub fn wake(&self) {
         for ear in &self.ears {
+            ear.shared.waker.wake();
+        }
+    }
+
+    /// Has those detectors say until when they have heard everything that have not said so for a
+    /// while, as when nothing changes.
+    pub fn wake_quiet(&mut self, now: Duration) {
+        let is_quiet = |ear: &&mut Ear| ear.until.max(ear.asked) + WORD_AGE_MAX <= now;
+        for ear in self.ears.iter_mut().filter(is_quiet) {
+            ear.asked = now;
             ear.shared.waker.wake();
         }
     }

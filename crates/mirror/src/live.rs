@@ -350,6 +350,7 @@ impl Live {
         let is_done = self.dirty.is_empty() && self.next_again().is_none();
         if is_live && is_sure && is_done {
             self.memory.equal_until(self.heard_until);
+            self.hearing.wake_quiet(now);
         }
         if self.memory.is_due(now) {
             self.report(now);

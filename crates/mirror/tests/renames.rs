@@ -1,13 +1,15 @@
 //! Many renames among few names, told again all at once: what they cost is bounded.
 
-use driftless_mirror::dirty::{Circumstance, DirtyPaths, Lane, Move, Taken};
-use driftless_model::{Change, Hint, RelPath, Scope};
+use driftless_mirror::dirty::{Circumstance, DirtyPaths, Failed, Lane, Move, Taken};
+use driftless_model::{Change, Class, Hint, RelPath, Scope};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// Renames that are told.
 const RENAMES: usize = 1000;
+/// The same, each to a new name.
+const BURST: usize = 20_000;
 /// Changes that are heard of at once.
 const BATCH: usize = 50;
 /// What is taken and not done.
@@ -100,4 +102,39 @@ fn a_thousand_renames_among_few_names_cost_little() {
         assert!(took < WORK_MAX, "seed {seed}: {took:?}");
         assert!(left_max < LEFT_MAX, "seed {seed}: {left_max} paths");
     }
+}
+
+/// A burst of files of which each takes a name that begins like those before (`log.1`, `log.2` …),
+/// below a root that has failed and waits as a whole.
+#[test]
+fn names_that_begin_alike_cost_little_while_the_root_waits() {
+    let mut dirty = DirtyPaths::new(Duration::from_secs(2));
+    let mut now = Duration::from_secs(1000);
+    dirty.add(
+        now,
+        Change::subtree(RelPath::root()),
+        Circumstance::default(),
+    );
+    let failed = BTreeMap::from([(RelPath::root(), Failed::Problem(Class::Changing))]);
+    for _ in 0..3 {
+        now += Duration::from_secs(100);
+        let taken = dirty.take(now, Lane::Walk, 1);
+        assert!(taken.paths.contains_key(&RelPath::root()));
+        dirty.done(now, taken, &failed);
+    }
+    let began = worked();
+    let name = |number: usize| RelPath::from_names([format!("log.{number}").as_bytes()]);
+    for number in 0..BURST {
+        now += Duration::from_micros(10);
+        let moved = Change {
+            hint: Some(Hint::MovedFrom(name(number))),
+            ..Change::entry(name(number + 1))
+        };
+        for change in [moved, Change::entry(RelPath::root())] {
+            dirty.add(now, change, Circumstance::default());
+        }
+    }
+    let took = worked() - began;
+    println!("{took:?}, {} paths", dirty.len());
+    assert!(took < WORK_MAX, "{took:?}");
 }
