@@ -5,7 +5,7 @@
 mod common;
 
 use common::driftless;
-use common::mirror::Mirror;
+use common::mirror::{LIMIT, Mirror};
 use driftless_testkit::{FsKind, Scratch};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -25,6 +25,21 @@ const FOLLOWING: &str = "detect = [\"fanotify\"]\ndelete = true\n";
 fn json(text: &str) -> Vec<Value> {
     let lines = text.lines().map(serde_json::from_str);
     lines.collect::<Result<_, _>>().expect("JSON")
+}
+
+#[test]
+fn a_mirror_without_changes_is_known_to_be_equal_until_a_moment_ago() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::write(source.join("file"), b"content").expect("a file");
+    let mirror = Mirror::of(&source, FOLLOWING);
+    mirror.barrier();
+    let until = || mirror.status()["equal_until"].as_f64().expect("it is equal");
+    let (then, began) = (until(), Instant::now());
+    while until() < then + 1.0 {
+        assert!(began.elapsed() < LIMIT, "{}", mirror.status());
+        std::thread::sleep(Duration::from_millis(200));
+    }
 }
 
 #[test]
