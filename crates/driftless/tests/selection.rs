@@ -189,6 +189,28 @@ fn only_listed_paths_and_their_parents_are_copied() {
 }
 
 #[test]
+fn what_another_run_keeps_in_the_root_of_a_source_is_left_out_where_it_is_listed() {
+    let (scratch, src, dst) = stage();
+    let marks = [1, 2, 3].map(|number| format!(".driftless-tmp-{number:032x}"));
+    for name in marks
+        .iter()
+        .map(String::as_str)
+        .chain([".driftless-trash", "file"])
+    {
+        put(&src.join(name), "content");
+    }
+    let list = scratch.path().join("list");
+    put(
+        &list,
+        format!("{}\n.driftless-trash\nfile\n", marks.join("\n")),
+    );
+    let argument = format!("--files-from={}", list.display());
+    let outcome = sync_ok(&src, &dst, [&argument]);
+    assert_eq!(outcome.count("skipped"), 4, "{}", outcome.describe());
+    assert_eq!(names_below(&dst), ["file"]);
+}
+
+#[test]
 fn listed_paths_may_hold_newlines_when_they_end_with_nul() {
     let (scratch, src, dst) = stage();
     put(&src.join("a\nb/c\nd"), "content");

@@ -5,8 +5,14 @@
 mod common;
 
 use common::agent::{Agent, Shim};
+use common::mirror::Mirror;
 use common::published::{Stage, settle};
 use common::sr3::{Component, Sr3, USER};
+use driftless_announce::Publisher;
+use driftless_model::{RelPath, Stamp};
+use driftless_queue::{Broker, Credentials, Exchange};
+use driftless_sarracenia::{About, Announced, BaseUrl, Became, Standing};
+use driftless_testkit::Rabbit;
 use driftless_testkit::rabbit::{alone, calm};
 use std::ffi::OsStr;
 use std::fs;
@@ -125,6 +131,73 @@ fn what_only_the_kernel_tells_is_announced_too() {
     wait_until("the last one arrives", || copy.exists());
     settle(&agent);
     mirror.check_equal("heard of the kernel");
+}
+
+/// What is kept in the root of a replica, and an unfinished entry.
+const OWN: [&str; 5] = [
+    ".driftless-tmp-00000000000000000000000000000001",
+    ".driftless-tmp-00000000000000000000000000000002",
+    ".driftless-tmp-00000000000000000000000000000003",
+    ".driftless-trash",
+    ".driftless-tmp-0123456789abcdef0123456789abcdef",
+];
+
+/// Announces files that nobody has written, and waits until the broker has it.
+fn forge(rabbit: &Rabbit, stage: &Stage, names: &[&str]) {
+    let credentials = Credentials::from_value(Rabbit::PASSWORD);
+    let broker = Broker::new(rabbit.url().parse().expect("a URL"), credentials);
+    let broker = broker.expect("a thread").with_patience(LIMIT);
+    let exchange = Exchange::new(&stage.exchange()).expect("a name");
+    let base = format!("file:{}", stage.source.display());
+    let base = BaseUrl::parse(&base).expect("a URL");
+    let publisher = Publisher::new(&broker, &exchange, "v03", base);
+    for name in names {
+        let about = About {
+            size: 1,
+            mode: 0o644,
+            mtime: Stamp::default(),
+            atime: Stamp::default(),
+        };
+        let forged = Announced {
+            path: RelPath::parse(name.as_bytes()).expect("a path"),
+            became: Became::Here(Standing::File(about)),
+        };
+        let sent = publisher.announce(&forged, Stamp::default(), LIMIT);
+        sent.expect("accepted");
+    }
+    publisher.flush(LIMIT).expect("confirmed");
+}
+
+#[test]
+fn what_a_mirror_keeps_in_its_replica_is_no_entry_for_the_next() {
+    let rabbit = calm();
+    let stage = Stage::new(&rabbit, "own");
+    let first = stage.folder.path().join("first");
+    fs::create_dir(&first).expect("a directory");
+    let agent = stage.agent("[\"shim\", \"fanotify\"]");
+    let mirror = stage.mirror();
+    let keys = "detect = [\"fanotify\"]\ndelete = true\ntrash = \"1d\"\n";
+    let mut filling = Mirror::between(&first, &stage.source, keys);
+    filling.barrier();
+    // The sign of a replica comes and goes with a mirror.
+    filling.stop();
+    filling.start();
+    fs::create_dir_all(first.join("dir/deep")).expect("a directory");
+    fs::write(first.join("dir/deep/file"), "content").expect("a file");
+    fs::write(first.join("gone"), "content").expect("a file");
+    filling.barrier();
+    fs::remove_file(first.join("gone")).expect("removed");
+    filling.barrier();
+    let copy = mirror.replica.join("dir/deep/file");
+    wait_until("it is announced", || copy.exists());
+    settle(&agent);
+    mirror.barrier();
+    assert!(stage.path(OWN[1]).exists() && stage.path(".driftless-trash").is_dir());
+    // Whoever announces it nevertheless, it is left out as in a comparison.
+    forge(&rabbit, &stage, &OWN);
+    mirror.barrier();
+    assert!(mirror.status()["unread"] == 0 && mirror.replica.join("dir/deep/file").exists());
+    assert!(!mirror.replica.join(".driftless-trash").exists());
 }
 
 #[test]

@@ -36,7 +36,10 @@ pub use keep::{CAPABILITY, Keep, SETGID, SETUID};
 pub use lag::{LAG_BUCKETS, Lag};
 pub use moment::{date_and_time, moment, span};
 pub use mountinfo::unescape_mountinfo;
-pub use path::{BadName, Below, EntryName, RelPath, SNAPSHOTS, TRASH, check_name, is_set_aside};
+pub use path::{
+    BadName, Below, EntryName, RelPath, SNAPSHOTS, TRASH, UNFINISHED, check_name,
+    has_unfinished_form, is_set_aside,
+};
 pub use policy::{Cache, DeleteLimit, Durability, Policy, PolicyError, PolicyNames};
 pub use selection::Selection;
 pub use unkept::{Sort, Unkept};

@@ -35,6 +35,20 @@ pub fn is_set_aside(name: &CStr) -> bool {
     [SNAPSHOTS, TRASH].contains(&name)
 }
 
+/// What the names of unfinished entries of a replica begin with, and of what a run keeps in its root;
+/// hexadecimal digits follow.
+pub const UNFINISHED: &[u8] = b".driftless-tmp-";
+/// How many digits follow.
+const UNFINISHED_DIGITS: usize = 32;
+
+/// Whether a name has the form of those of unfinished entries, or begins with another text and goes
+/// on like these.
+pub fn has_unfinished_form(name: &[u8], begin: &[u8]) -> bool {
+    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let digits = name.strip_prefix(begin);
+    digits.is_some_and(|digits| digits.len() == UNFINISHED_DIGITS && digits.iter().all(is_digit))
+}
+
 /// Checks that `name` is one path component that stays in its directory: not empty, not `.` or
 /// `..`, no `/`, no NUL.
 pub fn check_name(name: &[u8]) -> Result<(), BadName> {
@@ -236,6 +250,15 @@ impl RelPath {
         there
     }
 
+    /// Whether this is none of a user's entries: it is what a mirror keeps in the root of its
+    /// replica, or an unfinished entry, or stands in one.
+    pub fn is_set_aside(&self) -> bool {
+        let first = self.names().next();
+        let is_beside = |name| [SNAPSHOTS, TRASH].map(CStr::to_bytes).contains(&name);
+        let mut names = self.names();
+        first.is_some_and(is_beside) || names.any(|name| has_unfinished_form(name, UNFINISHED))
+    }
+
     /// The bytes, names joined by `/`.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -301,6 +324,28 @@ mod tests {
         let above: Vec<RelPath> = path("a/b/c").above().collect();
         assert_eq!(above, ["a/b", "a", ""].map(path));
         assert_eq!(RelPath::root().above().count(), 0);
+    }
+
+    #[test]
+    fn what_mirrors_keep_for_themselves_is_told_from_entries() {
+        let unfinished = format!(".driftless-tmp-{:032x}", 0xabc);
+        let below = |above: &str| format!("{above}/{unfinished}/x");
+        let cut = &unfinished[..unfinished.len() - 1];
+        for (path, is_so) in [
+            (&unfinished[..], true),
+            (&below("a/b"), true),
+            (".driftless-trash/2026/a", true),
+            (".driftless-snapshots", true),
+            ("", false),
+            ("a/.driftless-trash/b", false),
+            (".driftless-trash-2", false),
+            (cut, false),
+            (&format!("{cut}g"), false),
+            (&format!("{unfinished}0"), false),
+        ] {
+            let path = RelPath::parse(path.as_bytes()).unwrap();
+            assert_eq!(path.is_set_aside(), is_so, "{path}");
+        }
     }
 
     #[test]

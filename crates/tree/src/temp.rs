@@ -3,11 +3,10 @@
 //! `.driftless-tmp-` and 32 hexadecimal digits. The form is fixed, so that the next run knows what
 //! an interrupted one left.
 
+use driftless_model::{UNFINISHED as PREFIX, has_unfinished_form};
 use std::ffi::{CStr, CString};
 
-const PREFIX: &[u8] = b".driftless-tmp-";
 const BETWEEN: &[u8] = b".driftless-respelt-";
-const DIGITS: usize = 32;
 
 /// The mark of a replica, in its root, where the file system has no attributes or no room for it.
 pub const ROOT_MARK: &CStr = c".driftless-tmp-00000000000000000000000000000001";
@@ -53,7 +52,7 @@ pub fn between_name(name: &CStr) -> CString {
 
 /// Whether `name` has the form that [`between_name`] gives.
 pub fn is_between_name(name: &CStr) -> bool {
-    has_form(name, BETWEEN)
+    has_unfinished_form(name.to_bytes(), BETWEEN)
 }
 
 /// The FNV-1a hash of some bytes, of 128 bits.
@@ -87,14 +86,7 @@ fn from_number(number: u128) -> CString {
 
 /// Whether `name` has the form of an unfinished entry.
 pub fn is_temp_name(name: &CStr) -> bool {
-    has_form(name, PREFIX)
-}
-
-fn has_form(name: &CStr, prefix: &[u8]) -> bool {
-    let digits = name.to_bytes().strip_prefix(prefix);
-    digits.is_some_and(|d| {
-        d.len() == DIGITS && d.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-    })
+    has_unfinished_form(name.to_bytes(), PREFIX)
 }
 
 #[cfg(test)]

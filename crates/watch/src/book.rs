@@ -110,17 +110,9 @@ impl Book {
     pub fn add(&self, seen: Vec<(usize, Seen)>, now: Duration) {
         let mut inner = self.inner.lock();
         for (tree, seen) in seen {
-            let (sort, path, from) = Sort::of(seen);
-            let since = now;
-            inner.put(
-                tree,
-                Word {
-                    sort,
-                    path,
-                    from,
-                    since,
-                },
-            );
+            if let Some(word) = Word::of(seen, now) {
+                inner.put(tree, word);
+            }
         }
     }
 

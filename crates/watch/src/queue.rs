@@ -4,6 +4,7 @@
 //! a path before a rename and after it may be about two entries, and mirrors follow a rename in the
 //! order in which it was told. Nothing here reads a clock or a file.
 
+use driftless_detect::Seen;
 use driftless_detect::post::Sort;
 use driftless_model::RelPath;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -30,6 +31,32 @@ pub struct Word {
 }
 
 impl Word {
+    /// What was seen at this moment; nothing of what mirrors keep for themselves in a replica, and
+    /// what came from there or went there was not renamed.
+    pub fn of(seen: Seen, since: Duration) -> Option<Word> {
+        let (sort, path, from) = Sort::of(seen);
+        let is_file = sort == Sort::MovedFile;
+        let (is_here, from) = (
+            !path.is_set_aside(),
+            from.map(|from| (from.is_set_aside(), from)),
+        );
+        let (sort, path, from) = match from {
+            Some((true, _)) if is_here && is_file => (Sort::Written, path, None),
+            Some((true, _)) if is_here => (Sort::Replaced, path, None),
+            Some((false, from)) if is_here => (sort, path, Some(from)),
+            Some((false, from)) if is_file => (Sort::Entry, from, None),
+            Some((false, from)) => (Sort::Subtree, from, None),
+            None if is_here => (sort, path, None),
+            _ => return None,
+        };
+        Some(Word {
+            sort,
+            path,
+            from,
+            since,
+        })
+    }
+
     /// All of the tree may differ.
     pub fn all(since: Duration) -> Word {
         Word {
@@ -208,6 +235,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use driftless_model::{Change as Told, Hint};
 
     fn word(sort: Sort, path: &str) -> Word {
         Word {
@@ -232,6 +260,32 @@ mod tests {
             (number, word.sort, path)
         };
         words.map(shown).collect()
+    }
+
+    #[test]
+    fn what_mirrors_keep_for_themselves_is_not_told() {
+        const OWN: &str = ".driftless-tmp-0123456789abcdef0123456789abcdef";
+        let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
+        let of = |change: Told| {
+            let told = Word::of(Seen::closed(change), Duration::ZERO)?;
+            let from = told.from.map(|from| from.to_string());
+            Some((told.sort, told.path.to_string(), from))
+        };
+        let here = |sort, path: &str| Some((sort, path.to_owned(), None));
+        let below = format!("a/{OWN}/b");
+        for own in [OWN, &below, ".driftless-trash/x"] {
+            assert_eq!(of(Told::entry(path(own))), None, "{own}");
+            let moved = |from: &str| Hint::MovedFrom(path(from));
+            let file = |from, to| of(Told::entry(path(to)).with(moved(from)));
+            let dir = |from, to| of(Told::subtree(path(to)).with(moved(from)));
+            assert_eq!((file(own, OWN), dir(own, OWN)), (None, None));
+            assert_eq!(file(own, "x"), here(Sort::Written, "x"));
+            assert_eq!(dir(own, "x"), here(Sort::Replaced, "x"));
+            assert_eq!(file("x", own), here(Sort::Entry, "x"));
+            assert_eq!(dir("x", own), here(Sort::Subtree, "x"));
+            let both = Some((Sort::Moved, "y".into(), Some("x".into())));
+            assert_eq!(dir("x", "y"), both);
+        }
     }
 
     #[test]

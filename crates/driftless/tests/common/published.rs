@@ -37,6 +37,11 @@ impl Stage {
         }
     }
 
+    /// The exchange.
+    pub fn exchange(&self) -> String {
+        format!("xs_{}", self.name)
+    }
+
     /// A table of a configuration or a job.
     pub fn table(&self, table: &str) -> String {
         let (url, name) = (&self.url, self.name);

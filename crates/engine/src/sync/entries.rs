@@ -158,6 +158,10 @@ impl Worker<'_> {
                 None => return Ok(Verdict::Skipped(Reason::Filtered)),
             },
         };
+        // No listing shows it; it was chosen, such as by somebody who has announced it.
+        if visit.is_own(name, kind) {
+            return Ok(Verdict::Skipped(Reason::Filtered));
+        }
         if !self.run.takes(visit, name, kind == Kind::Dir) {
             return Ok(Verdict::Skipped(Reason::Filtered));
         }

@@ -6,9 +6,9 @@ use crate::sync::namesakes::Namesakes;
 use crate::sync::protected::Protected;
 use crate::trees::marks::{Doubt, earliest};
 use driftless_lock::Mutex;
-use driftless_model::{Meta, RelPath, Selection, Stamp, Xattrs, is_set_aside};
+use driftless_model::{Kind, Meta, RelPath, Selection, Stamp, Xattrs, is_set_aside};
 use driftless_mover::Spot;
-use driftless_tree::{Attributes, DirMutRef, DirRef, Known, NameHashes};
+use driftless_tree::{Attributes, DirMutRef, DirRef, Known, NameHashes, is_root_name};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -221,6 +221,12 @@ impl Visit {
     /// Whether an entry of this directory is kept beside the tree, in its root, and none of it.
     pub fn is_beside(&self, name: &CStr) -> bool {
         self.parent.is_none() && !self.borrowed && is_set_aside(name)
+    }
+
+    /// Whether an entry of this directory is what runs keep in the root of a replica, which the
+    /// source may be of another run.
+    pub fn is_own(&self, name: &CStr, kind: Kind) -> bool {
+        self.parent.is_none() && !self.borrowed && kind == Kind::File && is_root_name(name)
     }
 
     /// The path of an entry of this directory.
