@@ -9,16 +9,18 @@
 //! counted, a confirm is proof enough.
 
 use crate::Error;
+use crate::again::Again;
 use crate::deadline::Deadline;
 use crate::link::Link;
 use crate::session::{ANSWER_SECONDS_MAX, answer};
-use crate::window::{Message, Stage, Window};
+use crate::window::{Message, Outstanding, Stage, Window};
 use futures_lite::future::poll_once;
 use lapin::message::BasicReturnMessage;
 use lapin::options::{BasicPublishOptions, BasicQosOptions};
 use lapin::{Channel, Confirmation};
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Instant;
 
 /// A message on its way to its confirm. It is polled by the thread that waits, and not dropped
 /// while its connection stands: it may be half written.
@@ -35,6 +37,8 @@ pub(crate) struct Confirms {
     returns: Returns,
     /// Messages that came back and were let go.
     unheard: u64,
+    /// Where what was refused is not sent again at once: when it is.
+    again: Option<Again>,
 }
 
 /// What becomes of a message that came back, since no queue takes it.
@@ -58,6 +62,7 @@ impl Confirms {
             nacked: None,
             returns,
             unheard: 0,
+            again: None,
         }
     }
 
@@ -98,6 +103,7 @@ impl Confirms {
     /// connect, without waiting.
     pub(crate) async fn accept(&mut self, message: Message) -> u64 {
         let number = self.window.push(message);
+        self.release();
         match self.link.standing() {
             Some(session) => send(&session.channel, &mut self.window).await,
             None => {
@@ -130,6 +136,7 @@ impl Confirms {
         if self.link.standing().is_none() {
             self.lose();
         }
+        self.release();
         match deadline.until(self.link.session()).await {
             Some(session) => send(&session?.channel, &mut self.window).await,
             None => {
@@ -140,6 +147,23 @@ impl Confirms {
             }
         }
         Ok(())
+    }
+
+    /// Has sent again what was refused, as far as it is time for it.
+    fn release(&mut self) {
+        let Some(again) = &mut self.again else { return };
+        let is_refused = |one: &&mut Outstanding<_>| matches!(one.stage, Stage::Refused);
+        let due = again.due(Instant::now());
+        let mut released = 0;
+        for one in self.window.iter_mut().filter(is_refused).take(due) {
+            one.stage = Stage::Unsent;
+            again.sends(one.number);
+            released += 1;
+        }
+        if due > released {
+            // Nothing else was refused.
+            self.again = None;
+        }
     }
 
     /// Waits until the oldest message is confirmed, or is known not to be.
@@ -208,6 +232,9 @@ impl Confirms {
         one.stage = Stage::Unsent;
         let returned = match answer {
             Ok(Confirmation::Ack(returned)) => {
+                if let Some(again) = &mut self.again {
+                    again.taken(number);
+                }
                 one.stage = match self.returns {
                     Returns::SentAgain => Stage::Acked,
                     Returns::Counted => Stage::Safe,
@@ -215,7 +242,15 @@ impl Confirms {
                 returned
             }
             Ok(Confirmation::Nack(returned)) => {
-                self.nacked = Some(one.message.key.clone());
+                match self.returns {
+                    Returns::SentAgain => self.nacked = Some(one.message.key.clone()),
+                    Returns::Counted => {
+                        one.stage = Stage::Refused;
+                        let now = Instant::now();
+                        let again = self.again.get_or_insert_with(|| Again::after(now));
+                        again.refused(number, now);
+                    }
+                }
                 returned
             }
             Ok(Confirmation::NotRequested) | Err(_) => return Err(Lost),
@@ -245,7 +280,13 @@ impl Confirms {
             }
         }
         self.window.retire();
-        error.map_or(Ok(()), Err)
+        // Whoever would wait for it may have to wait long.
+        let refused = self.window.iter_mut().next();
+        let refused = refused.filter(|first| matches!(first.stage, Stage::Refused));
+        let refused = refused.map(|first| Error::Nacked {
+            queue: first.message.key.clone(),
+        });
+        error.or(refused).map_or(Ok(()), Err)
     }
 
     /// The time is over. A connection that for long neither confirms nor says why is not trusted
@@ -264,6 +305,7 @@ impl Confirms {
         self.window.unsend();
         self.returned.clear();
         self.nacked = None;
+        self.again = None;
         self.link.lose();
     }
 }

@@ -9,6 +9,7 @@
 //! The client's own recovery is off. When anything is wrong with a connection it is thrown away and
 //! made anew, with all that stood on it (`link.rs`).
 
+mod again;
 mod backoff;
 mod broker;
 mod confirms;

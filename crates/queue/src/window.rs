@@ -40,6 +40,8 @@ impl Message {
 #[derive(Debug)]
 pub(crate) enum Stage<S> {
     Unsent,
+    /// The broker has not taken it; it is to be sent again, and not at once.
+    Refused,
     Sent(S),
     /// The broker said that it has it. It may have said, too, that it came back, and we do not know
     /// yet.
@@ -117,7 +119,10 @@ impl<S> Window<S> {
     /// After a connection is lost: what is not known to be safe is to be sent again.
     pub(crate) fn unsend(&mut self) {
         for outstanding in &mut self.waiting {
-            if matches!(outstanding.stage, Stage::Sent(_) | Stage::Acked) {
+            if matches!(
+                outstanding.stage,
+                Stage::Sent(_) | Stage::Acked | Stage::Refused
+            ) {
                 outstanding.stage = Stage::Unsent;
             }
         }

@@ -229,6 +229,67 @@ fn what_was_accepted_while_the_broker_was_away_arrives() {
     }
 }
 
+/// Has a queue take so many messages and refuse the rest.
+fn limit_queue(rabbit: &Rabbit, queue: &str, messages_max: u64) {
+    let limits = format!(r#"{{"max-length":{messages_max},"overflow":"reject-publish"}}"#);
+    let name = format!("^{queue}$");
+    let policy = ["set_policy", "-p", Rabbit::VHOST, "full", &name, &limits];
+    rabbit.control(&[&policy[..], &["--apply-to", "queues"]].concat());
+}
+
+#[test]
+fn what_one_queue_refuses_is_sent_again_after_pauses_and_the_others_get_little_of_it() {
+    const COUNT: u64 = 50;
+    let rabbit = calm();
+    let broker = broker(&rabbit);
+    let publisher = publisher(&broker, "xs_refused");
+    let mut other = consumer(&broker, "xs_refused");
+    let full = Subscription::new("q_full", exchange("xs_refused"), &["v03.#".to_owned()]);
+    let full = full.expect("a subscription");
+    let mut consumer = TopicConsumer::new(&broker, &full, WINDOW);
+    while !consumer.is_connected() {
+        let none = consumer.next(Duration::from_millis(10)).expect("let in");
+        assert!(none.is_none(), "the queue is empty");
+    }
+    drop(consumer);
+    limit_queue(&rabbit, "q_full", 1);
+    for number in 0..COUNT {
+        publish(&publisher, "v03", &number.to_string());
+    }
+    let mut told = 0;
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(4) {
+        // As an agent does.
+        let _unless_refused = publisher.connect(Duration::from_millis(10));
+        told += u64::from(publisher.flush(Duration::from_millis(4)).is_err());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(told > 0 && publisher.confirmed() < COUNT);
+    let mut heard = 0;
+    while other
+        .next(Duration::from_millis(500))
+        .expect("let in")
+        .is_some()
+    {
+        heard += 1;
+    }
+    assert!((COUNT..2 * COUNT).contains(&heard), "{heard}");
+    // Once there is room, all arrive.
+    limit_queue(&rabbit, "q_full", 1_000_000);
+    let began = Instant::now();
+    while publisher.flush(Duration::from_secs(1)).is_err() {
+        assert!(began.elapsed() < LIMIT, "it is never taken");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(publisher.confirmed(), COUNT);
+    let mut consumer = TopicConsumer::new(&broker, &full, WINDOW);
+    let mut arrived = std::collections::BTreeSet::new();
+    while arrived.len() as u64 != COUNT {
+        arrived.insert(text(&next(&mut consumer)));
+    }
+    rabbit.control(&["clear_policy", "-p", Rabbit::VHOST, "full"]);
+}
+
 #[test]
 fn a_queue_is_shared_and_its_messages_come_to_one_each() {
     let rabbit = calm();
