@@ -90,16 +90,31 @@ pub fn broker_name(value: &DeValue) -> Result<String, String> {
     }
 }
 
-/// What messages call a tree.
+/// What messages call a tree. A password in it would be in each message.
 pub fn base_url(value: &DeValue) -> Result<String, String> {
     let text = forms::text(value)?;
-    let scheme = text.split_once(':').map(|(scheme, _)| scheme);
-    let scheme = scheme.map(str::to_ascii_lowercase);
-    match scheme.is_some_and(|scheme| SCHEMES.contains(&scheme.as_str())) {
-        true => Ok(text),
-        false => Err(format!(
+    let (scheme, rest) = text.split_once(':').unwrap_or_default();
+    if !SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()) {
+        return Err(format!(
             "a URL is expected, such as \"file:/projects\"; its scheme is one of {}",
             SCHEMES.join(", ")
-        )),
+        ));
+    }
+    match rest.strip_prefix("//").is_some_and(has_password) {
+        true => Err("it has a password in it, which each message would tell: only a user may stand before the host".into()),
+        false => Ok(text),
+    }
+}
+
+/// Whether a password stands before a host, be there a slash in it.
+fn has_password(behind: &str) -> bool {
+    let authority = behind.split('/').next().unwrap_or_default();
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    match authority.rsplit_once('@') {
+        Some((user, _)) => user.contains(':'),
+        None if authority.starts_with('[') || !behind.contains('@') => false,
+        None => authority
+            .split_once(':')
+            .is_some_and(|(_, port)| !is_port(port)),
     }
 }

@@ -6,6 +6,8 @@ use std::path::Path;
 const HEAD: &str = "trees = [\"/a\"]\n[publish]\n";
 const NEEDED: &str = "broker = \"amqp://u@b/v\"\nexchange = \"xs_u\"\n";
 
+const PASSWORD: &str = "5:12: publish.base_url: it has a password in it, which each message would tell: only a user may stand before the host";
+
 fn told(text: &str) -> String {
     let errors = parse(text, Path::new("node.toml")).unwrap_err();
     errors.to_string()
@@ -28,6 +30,16 @@ fn what_is_not_written_is_as_it_is_documented() {
     assert_eq!(publish.ca, Some("/ca".into()));
     assert_eq!(publish.topic_prefix, "v");
     assert_eq!(publish.base_url.as_deref(), Some("sftp://h/x"));
+    for url in [
+        "sftp://me@h:22/a:b@c",
+        "sftp://h:22/a@b",
+        "file:/a:b@c",
+        "http://[::1]/a@b",
+    ] {
+        let text = format!("{HEAD}{NEEDED}base_url = \"{url}\"\n");
+        let config = parse(&text, Path::new("node.toml")).unwrap();
+        assert_eq!(config.publish.unwrap().base_url.as_deref(), Some(url));
+    }
 }
 
 #[test]
@@ -53,6 +65,14 @@ fn what_is_wrong_is_told_with_its_place() {
         (
             format!("{HEAD}{NEEDED}base_url = \"gopher://x\"\n"),
             "5:12: publish.base_url: a URL is expected, such as \"file:/projects\"; its scheme is one of file, sftp, scp, ftp, ftps, http, https",
+        ),
+        (
+            format!("{HEAD}{NEEDED}base_url = \"sftp://u:secret@h/y\"\n"),
+            PASSWORD,
+        ),
+        (
+            format!("{HEAD}{NEEDED}base_url = \"ftp://u:p/secret@h/y\"\n"),
+            PASSWORD,
         ),
         (
             format!("trees = [\"/a\", \"/b\"]\n[publish]\n{NEEDED}{url}"),
