@@ -164,6 +164,23 @@ pub fn runtime_folder() -> Result<PathBuf, String> {
     Ok(path)
 }
 
+/// A path of this host without symbolic links, whether or not the last name is there already.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it is only found out where something is"
+)]
+pub fn real_place(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let in_its_place = || {
+        let parent = std::fs::canonicalize(absolute.parent()?).ok()?;
+        Some(parent.join(absolute.file_name().unwrap_or(std::ffi::OsStr::new(""))))
+    };
+    std::fs::canonicalize(&absolute)
+        .ok()
+        .or_else(in_its_place)
+        .unwrap_or(absolute)
+}
+
 /// Makes the folder that a path of ours is in, with those above it, if they are not there: everybody
 /// may look into them, and nobody else may change what is in it.
 #[allow(

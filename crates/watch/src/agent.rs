@@ -4,13 +4,14 @@ use crate::book::Book;
 use crate::config::{Config, Detect};
 use crate::coverage::Coverage;
 use crate::hear::{Heard, Watched, hear_posts, hear_shims};
+use crate::own::Own;
 use crate::pace::GapPace;
 use crate::publish::{Announcer, Announcing};
 use crate::scout::{AGENT, look_for_mirrors};
 use crate::status::{Counts, Status};
 use driftless_detect::fanotify::Unwatched;
 use driftless_detect::post::Posts;
-use driftless_detect::{Deaf, Detector, Waker};
+use driftless_detect::{Deaf, Detector, Seen, Waker};
 use driftless_spool::{Shims, SpoolError};
 use driftless_state::StateError;
 use driftless_state::watch::WatchState;
@@ -46,6 +47,9 @@ pub struct Setup {
     pub posts: Vec<PathBuf>,
     /// Where what it hears is announced, if that is asked for.
     pub announcing: Option<Announcing>,
+    /// What it keeps for itself, and does not tell of where that lies in a tree: absolute paths
+    /// without symbolic links.
+    pub own: Vec<PathBuf>,
     /// Ends it, cleanly.
     pub stop: Arc<AtomicBool>,
 }
@@ -74,6 +78,7 @@ pub enum BeginError {
 pub struct Agent {
     state: WatchState,
     book: Arc<Book>,
+    own: Own,
     inbox: Receiver<Heard>,
     wakers: Vec<Arc<Waker>>,
     shims: Option<JoinHandle<Shims>>,
@@ -127,6 +132,7 @@ impl Agent {
             mirrors,
             posts,
             announcing,
+            own,
             stop,
         } = setup;
         let paths = config.trees.iter();
@@ -142,6 +148,7 @@ impl Agent {
         let mut agent = Agent {
             book: Arc::new(Book::of(&state, trees)?),
             state,
+            own: Own::of(&config.trees, &own),
             inbox,
             wakers: Vec::new(),
             shims: None,
@@ -289,7 +296,9 @@ impl Agent {
         }
     }
 
-    fn take_in(&mut self, heard: Heard) {
+    fn take_in(&mut self, mut heard: Heard) {
+        let is_others = |tree: usize, seen: &Seen| !self.own.has(tree, &seen.change.path);
+        heard.seen.retain(|(tree, seen)| is_others(*tree, seen));
         let clock = self.began.elapsed();
         if let Some(coverage) = &mut self.coverage {
             for (tree, seen) in heard.seen.iter().filter(|_| heard.is_announced) {

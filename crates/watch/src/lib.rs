@@ -14,6 +14,7 @@ mod hand;
 mod hear;
 mod look;
 pub mod metrics;
+mod own;
 mod pace;
 mod posts;
 mod publish;

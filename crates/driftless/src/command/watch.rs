@@ -49,6 +49,7 @@ fn watch(args: &WatchArgs) -> Result<Exit, Failure> {
             own::make_folder_of(path).map_err(|why| failure(&config, why))?;
         }
     }
+    let own = own_places(&config)?;
     let state = WatchState::open(&state_file(&config)?);
     let setup = Setup {
         config: config.clone(),
@@ -56,6 +57,7 @@ fn watch(args: &WatchArgs) -> Result<Exit, Failure> {
         mirrors: own::runtime_places(),
         posts: posts(&config)?,
         announcing: announcing::of(&config)?,
+        own,
         stop: signals.stop.clone(),
     };
     let agent = Agent::begin(setup).map_err(|error| not_begun(&config, &error))?;
@@ -169,6 +171,27 @@ fn resolved(config: &Config) -> Result<Vec<PathBuf>, Failure> {
         trees.push(real);
     }
     Ok(trees)
+}
+
+/// What the agent keeps for itself: its files have these names, and go on with a dot; below that of
+/// the spool is nothing else.
+fn own_places(config: &Config) -> Result<Vec<PathBuf>, Failure> {
+    let mut places = vec![state_file(config)?.with_extension("")];
+    if config.has(Detect::Shim) {
+        places.extend([config.shim.map.clone(), config.shim.spool.clone()]);
+    }
+    let places: Vec<PathBuf> = places.iter().map(|place| own::real_place(place)).collect();
+    let mut trees = config.trees.iter();
+    match trees.find(|tree| places.iter().any(|place| tree.starts_with(place))) {
+        Some(tree) => {
+            let why = "it lies in what the agent keeps for itself, of which nothing is told";
+            Err((
+                Exit::Usage,
+                format!("{}: {}: {why}", config.name, quote(tree)),
+            ))
+        }
+        None => Ok(places),
+    }
 }
 
 fn hold(config: &Config) -> Result<job::Held, Failure> {

@@ -3,6 +3,7 @@
 use super::{Failure, detectors};
 use crate::command::broker;
 use crate::exit::Exit;
+use crate::own::real_place;
 use driftless_announce::Publisher;
 use driftless_mirror::clock::by_clock;
 use driftless_mirror::herald::{Herald, Untold};
@@ -10,8 +11,6 @@ use driftless_mirror::job::{Job, Publish};
 use driftless_model::{Stamp, escape};
 use driftless_queue::Error;
 use driftless_sarracenia::{Announced, BaseUrl};
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Whether it can be announced; nothing is sent.
@@ -39,7 +38,7 @@ fn base(job: &Job, to: &Publish) -> Result<BaseUrl, Failure> {
     let refuse = |why: String| (Exit::Usage, format!("{}: publish.{why}", job.name));
     let url = match (&to.base_url, detectors::own_path(job, &job.replicas[0])?) {
         (Some(url), _) => url.clone(),
-        (None, Some(replica)) => broker::url_of(&real(&replica), "replica")
+        (None, Some(replica)) => broker::url_of(&real_place(&replica), "replica")
             .map_err(|why| refuse(format!("base_url: {why}")))?,
         (None, None) => {
             let replica = escape(job.replicas[0].as_bytes());
@@ -54,23 +53,6 @@ fn base(job: &Job, to: &Publish) -> Result<BaseUrl, Failure> {
         }
     };
     BaseUrl::parse(&url).map_err(|why| refuse(format!("base_url: {why}")))
-}
-
-/// A path of this host without symbolic links, whether or not the last name is there already.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "it is only found out where the replica is"
-)]
-fn real(path: &Path) -> PathBuf {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let in_its_place = || {
-        let parent = std::fs::canonicalize(absolute.parent()?).ok()?;
-        Some(parent.join(absolute.file_name().unwrap_or(OsStr::new(""))))
-    };
-    std::fs::canonicalize(&absolute)
-        .ok()
-        .or_else(in_its_place)
-        .unwrap_or(absolute)
 }
 
 /// Tells through a broker.
