@@ -10,10 +10,11 @@ use common::driftless;
 use common::mirror::Mirror;
 use common::mounted::Mounted;
 use driftless_testkit::scratch::scratch_folder;
+use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -597,4 +598,63 @@ fn programs_are_told_the_device_of_a_tree_that_is_on_one_alone() {
     wait_until("it is on one again", || device() == own);
     agent.shim().say('w', &[&source.join("file")]);
     agent.wait_for("it is heard", |status| status["messages"] == 1);
+}
+
+#[test]
+fn what_an_agent_keeps_in_its_own_tree_is_not_told() {
+    let (_folder, source) = place();
+    let mirror = Mirror::of(&source, POSTS);
+    let keys = "detect = [\"shim\", \"fanotify\"]\n";
+    let mut agent = Agent::not_started(&source, &mirror.runtime_folder(), keys);
+    let own = agent.config().parent().expect("a folder").to_owned();
+    for name in ["state", "run", "spool"] {
+        fs::create_dir(source.join(name)).expect("a directory");
+        symlink(source.join(name), own.join(name)).expect("a link");
+    }
+    agent.start();
+    fs::write(source.join("file"), "1").expect("a file");
+    let told = source.join("by the spool");
+    fs::write(&told, "1").expect("a file");
+    agent.shim().write('w', &[&told]);
+    wait_until("both arrive", || {
+        ["file", "by the spool"].map(|name| mirror.replica.join(name).exists()) == [true; 2]
+    });
+    agent.wait_until_told();
+    // What it writes now, only the kernel tells it.
+    let events = || agent.status()["events"].as_u64();
+    let (began, mut before) = (Instant::now(), None);
+    while before != events() {
+        let is_late = began.elapsed() > Duration::from_secs(30);
+        assert!(!is_late, "it hears itself: {}", agent.status());
+        before = events();
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    let _its_end = agent.stop();
+    agent.configure(&agent.spool(), "");
+    let told = agent.command().run().expect(2);
+    let why = told.stderr_text();
+    assert!(why.contains("keeps for itself"), "{}", told.describe());
+}
+
+#[test]
+fn a_gap_that_is_held_back_is_told_to_whoever_asks() {
+    let nobody = scratch_folder();
+    let source = scratch_folder();
+    let agent = Agent::of(source.path(), nobody.path(), "");
+    let shim = agent.shim();
+    agent.wait_for("a first gap", |status| {
+        status["trees"][0]["gaps"]["count"] == 1
+    });
+    let is_held = |status: &Value| status["trees"][0]["gaps"]["is_held"] == true;
+    assert!(!is_held(&agent.status()));
+    for number in 2..=4 {
+        shim.count_gap(0);
+        agent.wait_for("a gap", |status| {
+            status["trees"][0]["gaps"]["count"] == number
+        });
+    }
+    agent.wait_for("the fourth is not told at once", is_held);
+    let told = agent.command().arg("--status").run().expect(0);
+    let text = told.stdout_text();
+    assert!(text.contains(", held back for up to a minute"), "{text}");
 }

@@ -50,6 +50,8 @@ struct Inner {
 struct Tree {
     row: TreeRow,
     is_row_new: bool,
+    /// A gap was counted, and is to be told later.
+    has_gap: bool,
     queue: Queue,
 }
 
@@ -88,6 +90,7 @@ impl Book {
         let tree = |row: TreeRow| Tree {
             queue: Queue::saved(words.remove(&row.id).unwrap_or_default()),
             is_row_new: false,
+            has_gap: false,
             row,
         };
         let inner = Inner {
@@ -123,12 +126,15 @@ impl Book {
         tree.row.gaps += 1;
         tree.row.first_gap = tree.row.first_gap.or(Some(now));
         tree.row.last_gap = Some(now);
+        tree.has_gap = true;
         tree.is_row_new = true;
     }
 
-    /// All of a tree is to be told.
+    /// All of a tree is to be told, and with it a gap that was counted.
     pub fn add_all(&self, tree: usize, now: Duration) {
-        self.inner.lock().put(tree, Word::all(now));
+        let mut inner = self.inner.lock();
+        inner.trees[tree].has_gap = false;
+        inner.put(tree, Word::all(now));
     }
 
     /// Changes what is counted.
@@ -281,7 +287,10 @@ impl Tree {
             path: String::from_utf8_lossy(&self.row.path).into_owned(),
             waiting: self.queue.len() as u64,
             oldest_ms: self.queue.oldest().map(status::millis),
-            gaps: GapStatus::of(&self.row),
+            gaps: GapStatus {
+                is_held: self.has_gap,
+                ..GapStatus::of(&self.row)
+            },
         }
     }
 }

@@ -87,6 +87,9 @@ pub struct GapStatus {
     pub first_ms: Option<u64>,
     /// When last.
     pub last_ms: Option<u64>,
+    /// The last one is held back, and was told nobody yet.
+    #[serde(default)]
+    pub is_held: bool,
 }
 
 impl GapStatus {
@@ -96,6 +99,7 @@ impl GapStatus {
             count: row.gaps,
             first_ms: row.first_gap.map(millis),
             last_ms: row.last_gap.map(millis),
+            is_held: false,
         }
     }
 }

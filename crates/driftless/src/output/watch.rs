@@ -95,15 +95,19 @@ fn oldest(moment_of: Option<u64>) -> String {
 
 fn of_gaps(gaps: &GapStatus) -> String {
     let count = show_counted(gaps.count, "gap", "gaps");
+    let held = match gaps.is_held {
+        true => ", held back for up to a minute",
+        false => "",
+    };
     match (gaps.first_ms, gaps.last_ms) {
         (Some(first), Some(last)) if first != last => {
             format!(
-                "{count} since {}, the last one at {}",
+                "{count} since {}, the last one at {}{held}",
                 moment(first),
                 moment(last)
             )
         }
-        (Some(first), _) => format!("{count} at {}", moment(first)),
+        (Some(first), _) => format!("{count} at {}{held}", moment(first)),
         _ => "no gaps".into(),
     }
 }
