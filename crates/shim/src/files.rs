@@ -92,6 +92,7 @@ pub fn received(fd: c_int) {
 /// A number is that of a new descriptor. If it is still marked, the one before was closed past this
 /// library, by a plain system call say, and what was written through it was not announced.
 fn is_new(fd: c_int) {
+    tell::make_room(fd);
     let of = opening(fd);
     if of == 0 || sys::quietly(process::is_borrowed) {
         return;

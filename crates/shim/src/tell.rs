@@ -211,6 +211,12 @@ fn send(map: &Map, tree: usize, (kind, mut buffer, end): (Kind, Buffer, usize)) 
 
 #[unsafe(link_section = ".data")]
 static SOCKET: AtomicI32 = AtomicI32::new(-1);
+/// From this number on, a descriptor of the program shows that it may need all that it may have.
+#[unsafe(link_section = ".data")]
+static NEAR: AtomicI32 = AtomicI32::new(c_int::MAX);
+/// There was no descriptor to spare when one was last asked for.
+#[unsafe(link_section = ".data")]
+static IS_CROWDED: AtomicBool = AtomicBool::new(false);
 /// The inode of the socket: another descriptor may have its number by now.
 #[unsafe(link_section = ".data")]
 static INODE: AtomicU64 = AtomicU64::new(0);
@@ -227,7 +233,7 @@ fn is_sent(map: &Map, message: &[u8]) -> bool {
     }
     for is_new in [false, true] {
         let Some(fd) = socket(map, is_new) else {
-            return false;
+            return IS_CROWDED.load(Relaxed) && is_sent_once(map, message);
         };
         if sys::send(fd, message) {
             return true;
@@ -291,16 +297,30 @@ fn socket(map: &Map, is_new: bool) -> Option<c_int> {
 }
 
 /// Closes the socket: a program wants its number, or the agent is another one. In the memory of a
-/// parent it stays known, since the parent has it still.
-pub fn let_go() {
+/// parent it stays known, since the parent has it still. Whether there was one to close.
+pub fn let_go() -> bool {
     if process::is_borrowed() {
-        return;
+        return false;
     }
-    if let Some(fd) = own_socket()
-        && SOCKET.compare_exchange(fd, -1, Relaxed, Relaxed).is_ok()
-    {
+    let own = own_socket();
+    let own = own.filter(|fd| SOCKET.compare_exchange(*fd, -1, Relaxed, Relaxed).is_ok());
+    own.is_some_and(|fd| {
         sys::close(fd);
+        true
+    })
+}
+
+/// The program has this descriptor now. Near the limit it may need the one of the socket, too.
+pub fn make_room(fd: c_int) {
+    if fd >= NEAR.load(Relaxed) && SOCKET.load(Relaxed) >= 0 {
+        sys::quietly(let_go);
     }
+}
+
+/// A call has made no descriptor: whether there is one to be had now, since that of the socket was
+/// what it lacked.
+pub fn gives_way() -> bool {
+    sys::errno() == libc::EMFILE && SOCKET.load(Relaxed) >= 0 && sys::quietly(let_go)
 }
 
 /// Closes the socket if its number is one of these.
@@ -321,7 +341,7 @@ fn is_sent_once(map: &Map, message: &[u8]) -> bool {
 }
 
 fn connected(map: &Map) -> Option<c_int> {
-    let fd = out_of_the_way(sys::socket()?);
+    let fd = out_of_the_way(sys::socket()?)?;
     if !sys::connect(fd, &address(map)) {
         sys::close(fd);
         return None;
@@ -342,16 +362,24 @@ fn address(map: &Map) -> libc::sockaddr_un {
     address
 }
 
-/// Gives the socket a number where no program expects a descriptor of its own, if there is one.
-fn out_of_the_way(low: c_int) -> c_int {
-    let from = sys::descriptors_max().min(DESCRIPTORS);
-    let from = from.saturating_sub(BELOW_DESCRIPTORS).max(3);
-    let high = sys::fcntl(low, libc::F_DUPFD_CLOEXEC, from as c_long);
-    if high < 0 {
-        return low;
-    }
+/// Gives the socket a number where no program expects a descriptor of its own; none if there is
+/// none, or the program has so many that it may need it.
+fn out_of_the_way(low: c_int) -> Option<c_int> {
+    let all = sys::descriptors_max();
+    let below = |count: u64| count.saturating_sub(BELOW_DESCRIPTORS).max(3);
+    let near = c_int::try_from(below(all)).unwrap_or(c_int::MAX);
+    NEAR.store(near, Relaxed);
+    let high = match low < near {
+        true => sys::fcntl(
+            low,
+            libc::F_DUPFD_CLOEXEC,
+            below(all.min(DESCRIPTORS)) as c_long,
+        ),
+        false => -1,
+    };
     sys::close(low);
-    high
+    IS_CROWDED.store(high < 0, Relaxed);
+    (high >= 0).then_some(high)
 }
 
 /// Whether a message that stands in a buffer stands at the end of the user's file now.

@@ -111,6 +111,17 @@ fn without_a_descriptor_to_have_a_gap_is_counted() {
 }
 
 #[test]
+fn a_program_that_needs_all_its_descriptors_has_them() {
+    let mut agent = Agent::new();
+    host(&agent, "takes_the_last");
+    let announced = agent.announced();
+    let heard = |way: usize| ["c", "m", "d"].map(|kind| format!("{kind} heard{way}"));
+    let expected: BTreeSet<String> = (0..5).flat_map(heard).chain(["w made".into()]).collect();
+    let all: BTreeSet<String> = announced.all.into_iter().collect();
+    assert_eq!((all, announced.gaps), (expected, 0));
+}
+
+#[test]
 fn processes_that_come_and_go_in_hundreds_are_all_heard() {
     let mut agent = Agent::new();
     host(&agent, "storm");

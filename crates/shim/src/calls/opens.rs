@@ -10,12 +10,47 @@ use libc::{FILE, c_char, c_int, c_long, c_uint, c_void, mode_t, size_t};
 const NOT_CANCELLED: c_int = 1;
 const CREATES: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 
+/// Calls what makes a descriptor; where none is left but that of this library, once more without
+/// that. A call that has failed so (EMFILE) has done nothing.
+macro_rules! making {
+    ($call:expr, $has_failed:expr) => {{
+        let made = $call;
+        if $has_failed(made) && tell::gives_way() {
+            $call
+        } else {
+            made
+        }
+    }};
+}
+
+fn is_none(fd: c_int) -> bool {
+    fd < 0
+}
+
+fn is_no_stream(stream: *mut FILE) -> bool {
+    stream.is_null()
+}
+
 macro_rules! opening {
     ($($name:ident($($arg:ident: $t:ty),*), $flags:expr, $path:expr;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C-unwind" fn $name($($arg: $t),*) -> c_int {
-            let fd = unsafe { real!($name($($arg => $t),*) -> c_int) };
+            let fd = unsafe { making!(real!($name($($arg => $t),*) -> c_int), is_none) };
             unsafe { files::opened(fd, $flags, $path) };
+            fd
+        }
+    )*};
+}
+
+/// The same of calls that change what they were given, and cannot be made twice.
+macro_rules! opening_once {
+    ($($name:ident($path:ident $(, $arg:ident)*);)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name($path: *mut c_char $(, $arg: c_int)*) -> c_int {
+            let fd = unsafe {
+                real!($name($path => *mut c_char $(, $arg => c_int)*) -> c_int)
+            };
+            unsafe { files::opened(fd, CREATES, $path) };
             fd
         }
     )*};
@@ -36,14 +71,17 @@ opening! {
     open_by_handle_at(mount: c_int, handle: *mut c_void, flags: c_int), flags, ptr::null();
     creat(path: *const c_char, mode: mode_t), CREATES, path;
     creat64(path: *const c_char, mode: mode_t), CREATES, path;
-    mkstemp(path: *mut c_char), CREATES, path;
-    mkstemp64(path: *mut c_char), CREATES, path;
-    mkostemp(path: *mut c_char, flags: c_int), CREATES, path;
-    mkostemp64(path: *mut c_char, flags: c_int), CREATES, path;
-    mkstemps(path: *mut c_char, suffix: c_int), CREATES, path;
-    mkstemps64(path: *mut c_char, suffix: c_int), CREATES, path;
-    mkostemps(path: *mut c_char, suffix: c_int, flags: c_int), CREATES, path;
-    mkostemps64(path: *mut c_char, suffix: c_int, flags: c_int), CREATES, path;
+}
+
+opening_once! {
+    mkstemp(path);
+    mkstemp64(path);
+    mkostemp(path, flags);
+    mkostemp64(path, flags);
+    mkstemps(path, suffix);
+    mkstemps64(path, suffix);
+    mkostemps(path, suffix, flags);
+    mkostemps64(path, suffix, flags);
 }
 
 /// The path, if the directory that it starts at is the working directory.
@@ -82,9 +120,9 @@ macro_rules! streams {
         #[unsafe(no_mangle)]
         unsafe extern "C-unwind" fn $name(path: *const c_char, mode: *const c_char) -> *mut FILE {
             unsafe {
-                let opened = real!($name(
+                let opened = making!(real!($name(
                     path => *const c_char, mode => *const c_char
-                ) -> *mut FILE);
+                ) -> *mut FILE), is_no_stream);
                 stream(opened, path, mode);
                 opened
             }
@@ -208,7 +246,7 @@ copying! { dup2(); dup3(flags: c_int); }
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn dup(from: c_int) -> c_int {
-    let fd = unsafe { real!(dup(from => c_int) -> c_int) };
+    let fd = unsafe { making!(real!(dup(from => c_int) -> c_int), is_none) };
     files::copied(from, fd);
     fd
 }
@@ -217,10 +255,15 @@ macro_rules! controlling {
     ($($name:ident;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C-unwind" fn $name(fd: c_int, command: c_int, value: c_long) -> c_int {
+            let copies = command == libc::F_DUPFD || command == libc::F_DUPFD_CLOEXEC;
+            let has_failed = |done| copies && is_none(done);
             let done = unsafe {
-                real!($name(fd => c_int, command => c_int, value => c_long) -> c_int)
+                making!(
+                    real!($name(fd => c_int, command => c_int, value => c_long) -> c_int),
+                    has_failed
+                )
             };
-            if command == libc::F_DUPFD || command == libc::F_DUPFD_CLOEXEC {
+            if copies {
                 files::copied(fd, done);
             }
             done

@@ -196,6 +196,33 @@ static int gains_none(void) {
     return 0;
 }
 
+/* Each way to have all descriptors that this program may have, though the library has one of them. */
+static int takes_the_last(void) {
+    struct rlimit few = {48, 48};
+    IS(setrlimit(RLIMIT_NOFILE, &few) == 0 && close(0) == 0);
+    int room = 0, taken[48];
+    for (int fd = 0; fd < 48; fd++) room += fcntl(fd, F_GETFD) == -1;
+    for (int way = 0; way < 5; way++) {
+        char name[20];
+        snprintf(name, sizeof name, "heard%d", way);
+        IS(mkdir(name, 0755) == 0 && chmod(name, 0700) == 0 && rmdir(name) == 0);
+        int count = 0, fd = -1;
+        FILE *stream = NULL, *streams[48];
+        while (count < 48) {
+            if (way == 0) fd = open("f", O_RDONLY);
+            if (way == 1) fd = dup(1);
+            if (way == 2) fd = fcntl(1, F_DUPFD, 0);
+            if (way == 3) fd = count % 2 ? creat("made", 0644) : openat(AT_FDCWD, "f", O_RDONLY);
+            if (way == 4) streams[count] = stream = fopen("f", "r"), fd = stream ? 0 : -1;
+            if (fd < 0) break;
+            taken[count++] = fd;
+        }
+        IS(errno == EMFILE && count == room);
+        for (int n = 0; n < count; n++) IS(way == 4 ? fclose(streams[n]) == 0 : close(taken[n]) == 0);
+    }
+    return 0;
+}
+
 static int storm(void) {
     for (int n = 0; n < 60; n++) {
         if (fork() == 0) {
@@ -223,6 +250,7 @@ int main(int count, char **words) {
     if (!strcmp(name, "confined")) return confined(words[2]);
     if (!strcmp(name, "strictly_confined")) return strictly_confined();
     if (!strcmp(name, "gains_none")) return gains_none();
+    if (!strcmp(name, "takes_the_last")) return takes_the_last();
     if (!strcmp(name, "storm")) return storm();
     if (!strcmp(name, "write")) return write_file("n"), 0;
     return 2;
