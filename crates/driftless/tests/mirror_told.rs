@@ -34,7 +34,11 @@ fn a_mirror_without_changes_is_known_to_be_equal_until_a_moment_ago() {
     fs::write(source.join("file"), b"content").expect("a file");
     let mirror = Mirror::of(&source, FOLLOWING);
     mirror.barrier();
-    let until = || mirror.status()["equal_until"].as_f64().expect("it is equal");
+    let until = || {
+        mirror.status()["equal_until"]
+            .as_f64()
+            .expect("it is equal")
+    };
     let (then, began) = (until(), Instant::now());
     while until() < then + 1.0 {
         assert!(began.elapsed() < LIMIT, "{}", mirror.status());
