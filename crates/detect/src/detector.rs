@@ -6,7 +6,7 @@
 //! heard, and lets go of what stands before it only when it is told that all of that is durable on
 //! the replica.
 
-use driftless_model::{Change, cause};
+use driftless_model::{Change, RelPath, cause};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, read, write};
@@ -65,7 +65,7 @@ pub trait Detector: Send {
 pub struct Heard {
     /// Changes in the order in which they were told.
     pub seen: Vec<Seen>,
-    /// Files that changed, and whose names are not told, or not all of them.
+    /// Files that changed, and of whose names not all are told.
     pub unnamed: Vec<Unnamed>,
     /// Everything that happened before it was read is among these.
     pub is_all: bool,
@@ -172,15 +172,18 @@ impl Seen {
     }
 }
 
-/// A regular file that was changed through a name that it has no more, or that is no name of the
-/// source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// A file that was changed through a name, and has or may have others, of which nobody tells.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Unnamed {
     /// Device and inode.
     pub inode: (u64, u64),
     /// Its content was written.
     pub is_written: bool,
-    /// It had a name in the source, and may have another one that is not told.
+    /// How many names it has, those outside of the source too.
+    pub names: u64,
+    /// The name by which it was changed, if that is one below the source's root and still its own.
+    pub at: Option<RelPath>,
+    /// The name by which it was changed is gone, and it may have one in the source that is not told.
     pub is_lost: bool,
 }
 

@@ -46,9 +46,13 @@ pub trait Monitor: Sync {
     fn note(&self, _text: &str) {}
     /// An entry has something that its copy does not get, and that none before it had.
     fn unkept(&self, _what: Unkept, _path: &RelPath) {}
-    /// A name of a file that has several was met: the file, by device and inode, and how many names
-    /// it has.
+    /// A name of a file that has several, or is sought, was met: the file, by device and inode, and
+    /// how many names it has.
     fn linked(&self, _path: &dyn Fn() -> RelPath, _inode: (u64, u64), _names: u64) {}
+    /// Whether the names of a file, by device and inode, are to be told although it has but one.
+    fn seeks(&self, _inode: (u64, u64)) -> bool {
+        false
+    }
     /// Everything is looked at once more: what was told of entries so far is found again, or over.
     fn look_again(&self) {}
     /// What is known of where a file, the source's, differs from the one that its replica has; to

@@ -2,12 +2,14 @@
 
 use crate::dirty::Taken;
 use crate::link_names::{Linked, files_of};
+use crate::sought::Sought;
 use driftless_detect::snapshot::btrfs::changed_ranges;
 use driftless_engine::{Differing, Monitor, Progress};
 use driftless_lock::Mutex;
 use driftless_model::{Act, Action, Class, Kind, Meta, Problem, Receipt, RelPath, Side, Work};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
@@ -43,6 +45,8 @@ pub(crate) struct Gathered {
     /// More was changed than that.
     pub(crate) changed_more: AtomicBool,
     pub(crate) linked: Mutex<Vec<Linked>>,
+    /// Files of which each name is told.
+    pub(crate) sought: Arc<Sought>,
 }
 
 impl Gathered {
@@ -79,6 +83,7 @@ impl Gathered {
         Gathered {
             is_of_snapshot: self.is_of_snapshot,
             between: self.between.clone(),
+            sought: self.sought.clone(),
             ..Gathered::default()
         }
     }
@@ -161,6 +166,10 @@ impl Monitor for Gathered {
                 names,
             });
         }
+    }
+
+    fn seeks(&self, inode: (u64, u64)) -> bool {
+        self.sought.seeks(inode)
     }
 
     // What a mirror meets was written to since it was copied, as a rule.

@@ -15,6 +15,7 @@ use crate::foreign::foreign;
 use crate::gathered::{Gathered, PROBLEMS_MAX, Silent};
 use crate::herald::News;
 use crate::link_names::{InodeId, Linked, files_of};
+use crate::sought::Sought;
 use crate::worded;
 use company::Company;
 use driftless_detect::gap::{self, Found};
@@ -76,6 +77,8 @@ pub struct Hands {
     closes: bool,
     /// Others are told what was changed.
     pub tells: bool,
+    /// Files of which each name that is met is told.
+    pub sought: Arc<Sought>,
     /// Who else changes the replica.
     company: Company,
 }
@@ -209,6 +212,7 @@ impl Hands {
             keeper: None,
             closes: false,
             tells: false,
+            sought: Arc::default(),
             company: Company::default(),
         }
     }
@@ -433,6 +437,7 @@ impl Hands {
                 .read()
                 .clone()
                 .zip(self.snapshot.read().clone()),
+            sought: self.sought.clone(),
             ..Gathered::default()
         };
         let mut outcome = Outcome {

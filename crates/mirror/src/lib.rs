@@ -28,6 +28,7 @@ pub mod pool;
 pub mod pulse;
 pub mod recovery;
 pub mod snapshots;
+mod sought;
 pub mod status;
 mod trash;
 mod waits;

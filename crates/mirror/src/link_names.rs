@@ -2,18 +2,22 @@
 //! happens under all, and only one is told of.
 //!
 //! Names are learnt when entries are looked at. Of a file that gets its second name the first is
-//! not known here, and nobody tells of it: then all has to be compared.
+//! not known here, and nobody tells of it: then all has to be compared. So it is with a file that
+//! was changed by a name that is gone or left out ([`Sought`]).
 
 use crate::dirty::{below_of, reaches};
+pub use crate::sought::InodeId;
+use crate::sought::Sought;
 use driftless_model::{RelPath, Scope};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Names that are known at once. With more, each link that is met puts the rest in doubt.
 const NAMES_MAX: usize = 500_000;
 
-/// Device and inode.
-pub type InodeId = (u64, u64);
+/// Stands for files that are in doubt when these are too many to be told apart.
+const ANY_FILE: InodeId = (0, 0);
 
 /// A name of a file that has several.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,9 +52,22 @@ pub struct LinkNames {
     /// Files that have more names than are known, and when that was found. More may be learnt soon
     /// of what is looked at beside.
     incomplete: BTreeMap<InodeId, Duration>,
+    /// All was compared, and there was room for each name of a file with several.
+    are_all: bool,
+    sought: Arc<Sought>,
+    /// Files that were looked for, since when, and whose names are known by now.
+    found: Vec<(InodeId, Duration)>,
 }
 
 impl LinkNames {
+    /// None yet. Who compares entries asks `sought` about each.
+    pub fn seeking(sought: Arc<Sought>) -> LinkNames {
+        LinkNames {
+            sought,
+            ..LinkNames::default()
+        }
+    }
+
     /// All names of the file that has this one; none if it is not known to have others.
     pub fn of(&self, path: &RelPath) -> impl Iterator<Item = &RelPath> {
         let group = self.of.get(path).and_then(|inode| self.groups.get(inode));
@@ -63,9 +80,33 @@ impl LinkNames {
         group.into_iter().flat_map(|group| &group.names)
     }
 
-    /// A file has a name that nobody told of.
+    /// Whether no file in the source has several names of which none is known.
+    pub fn are_all_known(&self) -> bool {
+        self.are_all
+    }
+
+    /// A file of which no name is known has one in the source, for all that is known of it.
     pub fn lost(&mut self, now: Duration, file: InodeId) {
-        self.incomplete.insert(file, now);
+        // What was looked for when all was compared is found, however often it changed meanwhile.
+        if self.sought.lost(now, file) && !self.incomplete.contains_key(&file) {
+            self.doubt(now, file);
+        }
+    }
+
+    /// Takes the names that were found of files that were lost, and since when these were.
+    pub fn take_found(&mut self) -> Vec<(RelPath, Duration)> {
+        let found = std::mem::take(&mut self.found).into_iter();
+        let names = found.flat_map(|(file, since)| {
+            let names = self.names_of(file).cloned();
+            names.map(move |name| (name, since))
+        });
+        names.collect()
+    }
+
+    fn doubt(&mut self, now: Duration, file: InodeId) {
+        let is_known = self.incomplete.len() < NAMES_MAX || self.incomplete.contains_key(&file);
+        self.incomplete
+            .insert(if is_known { file } else { ANY_FILE }, now);
     }
 
     /// The file that has this name; `None` if it is not known to have others.
@@ -100,11 +141,21 @@ impl LinkNames {
         walked: Option<Duration>,
     ) -> BTreeSet<RelPath> {
         let before = walked.map(|began| (began, self.incomplete.clone()));
+        if walked.is_some() {
+            // What tells of names has room for no more, either.
+            self.are_all = linked.len() < NAMES_MAX;
+        }
+        let outside = self.outside_of(linked);
         for (path, scope) in looked_at {
             self.cut(path, *scope);
         }
         for one in linked {
             self.learn(one.path.clone(), one.inode);
+        }
+        for (file, count) in outside {
+            if let Some(group) = self.groups.get_mut(&file) {
+                group.outside = count;
+            }
         }
         if let Some((began, mut incomplete)) = before {
             // What was found meanwhile, the walk may have passed before.
@@ -116,15 +167,21 @@ impl LinkNames {
         for one in linked {
             let is_all = walked.is_some() && !self.incomplete.contains_key(&one.inode);
             if !self.is_complete(one, is_all) {
-                self.incomplete.insert(one.inode, now);
+                self.doubt(now, one.inode);
             } else {
                 self.incomplete.remove(&one.inode);
+                let since = self.sought.met(one.inode);
+                self.found.extend(since.map(|since| (one.inode, since)));
             }
             let group = self.groups.get(&one.inode);
             let names = group.into_iter().flat_map(|group| &group.names);
             if names.clone().any(|name| !met.contains(name)) {
                 together.extend(names.cloned());
             }
+        }
+        if walked.is_some() {
+            let incomplete = &self.incomplete;
+            self.sought.compared(|file| incomplete.contains_key(file));
         }
         together
     }
@@ -137,7 +194,7 @@ impl LinkNames {
         if let Some(group) = self.groups.get_mut(&inode) {
             group.outside = 0;
         }
-        self.incomplete.insert(inode, now);
+        self.doubt(now, inode);
     }
 
     /// Whether files have names that are not known here.
@@ -160,8 +217,16 @@ impl LinkNames {
         known + group.outside >= one.names
     }
 
+    /// Of these files, how many names they have outside of the source.
+    fn outside_of(&self, linked: &[Linked]) -> HashMap<InodeId, u64> {
+        let of = |one: &Linked| Some((one.inode, self.groups.get(&one.inode)?.outside));
+        let of = linked.iter().filter_map(of);
+        of.filter(|(_, outside)| *outside > 0).collect()
+    }
+
     fn learn(&mut self, path: RelPath, inode: InodeId) {
         if self.of.len() >= NAMES_MAX {
+            self.are_all = false;
             return;
         }
         self.groups
@@ -256,10 +321,9 @@ mod tests {
         // The other name of c is outside of the source.
         let again = known.met(NOW, &entries(&["c"]), &linked(&[("c", 8, 2)]), None);
         assert_eq!(again, BTreeSet::new());
-        assert!(
-            known.is_in_doubt(),
-            "the group was forgotten with its last name"
-        );
+        assert!(!known.is_in_doubt(), "it is so still");
+        known.met(NOW, &entries(&["c"]), &linked(&[("c", 8, 3)]), None);
+        assert!(known.is_in_doubt(), "there is one more");
     }
 
     #[test]
@@ -280,6 +344,47 @@ mod tests {
         assert_eq!(of(&known, "a"), ["a"], "b has gone");
         known.met(NOW, &entries(&["a"]), &linked(&[("a", 7, 2)]), None);
         assert!(known.is_in_doubt(), "or is somewhere else");
+    }
+
+    #[test]
+    fn a_file_that_was_lost_is_found_by_its_inode_and_followed_from_then_on() {
+        let mut known = LinkNames::default();
+        let all = [(RelPath::root(), Scope::Subtree)];
+        let late = NOW + Duration::from_secs(1);
+        known.lost(NOW, (1, 7));
+        known.lost(NOW, (1, 8));
+        assert!(known.is_in_doubt() && !known.are_all_known());
+        assert!(known.sought.seeks((1, 7)));
+        known.met(late, &all, &linked(&[("a", 7, 1)]), Some(late));
+        assert!(!known.is_in_doubt() && known.are_all_known());
+        assert_eq!(known.take_found(), [(path("a"), NOW)]);
+        known.met(late, &entries(&["a"]), &linked(&[("a", 7, 1)]), None);
+        assert_eq!(known.take_found(), [], "it was found before");
+        assert_eq!(known.names_of((1, 7)).count(), 1);
+        known.lost(late, (1, 8));
+        assert!(!known.is_in_doubt(), "it is not in the source");
+        known.met(late, &entries(&["b"]), &linked(&[("b", 8, 1)]), None);
+        assert_eq!(known.names_of((1, 8)).count(), 1, "it came there");
+    }
+
+    #[test]
+    fn what_is_lost_while_all_is_looked_at_is_looked_at_once_more() {
+        let mut known = LinkNames::default();
+        let all = [(RelPath::root(), Scope::Subtree)];
+        let late = NOW + Duration::from_secs(1);
+        known.lost(late, (1, 7));
+        known.met(late, &all, &[], Some(NOW));
+        assert!(
+            known.is_in_doubt(),
+            "nobody looked for it when it was passed"
+        );
+        known.met(late, &all, &linked(&[("a", 7, 1)]), Some(late));
+        assert_eq!(known.take_found(), [(path("a"), late)]);
+        known.met(late, &entries(&["a"]), &[], None);
+        known.lost(late, (1, 9));
+        known.met(late, &all, &linked(&[("c", 9, 1)]), Some(NOW));
+        assert_eq!(known.take_found(), [(path("c"), late)]);
+        assert!(!known.is_in_doubt(), "it is looked at again by its name");
     }
 
     #[test]

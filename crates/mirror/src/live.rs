@@ -10,6 +10,7 @@ mod beside;
 mod cycle;
 mod missed;
 mod mounts;
+mod names;
 pub(crate) mod pool;
 mod untold;
 mod work;
@@ -35,7 +36,6 @@ use crate::trash::Trash;
 use crate::waits::Waits;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use cycle::Cycle;
-use driftless_detect::Unnamed;
 use driftless_model::{Change, Hint, RelPath, SNAPSHOTS, Scope};
 use driftless_state::StateError;
 pub use pool::Pool;
@@ -168,6 +168,7 @@ impl Live {
         let mut live = Live {
             status: Status::new(&job, began),
             job,
+            links: LinkNames::seeking(hands.sought.clone()),
             hands: Arc::new(hands),
             dirty: DirtyPaths::new(settle),
             inbox,
@@ -185,7 +186,6 @@ impl Live {
             away: None,
             walked: Walked::default(),
             doubt: None,
-            links: LinkNames::default(),
             deletes,
             gaps,
             trash: None,
@@ -465,22 +465,6 @@ impl Live {
             self.dirty.add(now, Change::entry(name), circumstance);
         }
         self.dirty.add(now, change, circumstance);
-    }
-
-    /// A file changed by a name that is not known: all that are known of it may differ.
-    fn add_unnamed(&mut self, now: Duration, file: Unnamed) {
-        let names: Vec<RelPath> = self.links.names_of(file.inode).cloned().collect();
-        if names.is_empty() && file.is_lost {
-            self.links.lost(now, file.inode);
-            self.look_for_names(now);
-        }
-        let circumstance = Circumstance {
-            is_written: file.is_written,
-            ..Circumstance::default()
-        };
-        for name in names {
-            self.dirty.add(now, Change::entry(name), circumstance);
-        }
     }
 
     /// Whether a rename that is told by now may have happened while all was compared.

@@ -7,9 +7,11 @@
 //! and whoever follows renames has to mind that. What happened in a directory that is gone is not
 //! told: the event of its removal stands for it.
 
+mod names;
+
 use super::event::{Event, Handle, Place, parse};
 use super::sys;
-use crate::detector::{Deaf, Detector, Heard, Seen, Unnamed, Waker, is_ready};
+use crate::detector::{Deaf, Detector, Heard, Seen, Waker, is_ready};
 use crate::snapshot::btrfs::ROOT_INODE;
 use driftless_model::{Change, Hint, RelPath, Scope, check_name};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -274,8 +276,9 @@ struct Paths<'a> {
     above: Vec<u8>,
     file_system: [i32; 2],
     known: HashMap<Handle<'a>, Looked>,
-    /// Files that were changed by a name that is not theirs in the source.
-    unnamed: HashSet<Handle<'a>>,
+    /// Files that were changed by a name that is not theirs in the source, and whether they were
+    /// written to.
+    unnamed: HashSet<(Handle<'a>, bool)>,
     /// Names that something loses by a rename among these events.
     renamed: HashSet<Place<'a>>,
     /// Something could not be looked up that may be there.
@@ -346,51 +349,6 @@ impl<'a> Paths<'a> {
             }
             (None, None) => {}
         }
-    }
-
-    /// A file may be changed through a name that it had when it was opened and has no more, or
-    /// through one outside of the source: where else it is named is found out, as far as that can be
-    /// known. Once for each reading of events.
-    fn find_names(&mut self, event: &Event<'a>, heard: &mut Heard) {
-        const CHANGES: u64 = libc::FAN_MODIFY | libc::FAN_CLOSE_WRITE | libc::FAN_ATTRIB;
-        let is_of_dir = event.mask & libc::FAN_ONDIR != 0;
-        let (Some(place), Some(object)) = (event.place, event.object) else {
-            return;
-        };
-        let is_known = self.unnamed.contains(&object) || self.renamed.contains(&place);
-        if is_of_dir || event.mask & CHANGES == 0 || is_known {
-            return;
-        }
-        let is_below = match self.found(place.dir) {
-            Some(dir) if dir.is_above || dir.has(place.name, object) => return,
-            Some(_) => true,
-            None => matches!(self.known[&place.dir], Looked::Gone),
-        };
-        self.unnamed.insert(object);
-        let opened = sys::open_by_handle(self.root, object.kind, object.bytes);
-        let Some(file) = self.sure(opened) else {
-            return;
-        };
-        // Outside of the source, what has one name has that.
-        let least = if is_below { 1 } else { 2 };
-        let Some(meta) = fstat(&file).ok().filter(|meta| meta.st_nlink >= least) else {
-            return;
-        };
-        let path = path_of(file.as_fd())
-            .ok()
-            .filter(|path| !path.ends_with(DELETED))
-            .and_then(|path| self.below_root(&path));
-        let is_written = event.mask & libc::FAN_MODIFY != 0;
-        heard.unnamed.push(Unnamed {
-            inode: (meta.st_dev, meta.st_ino),
-            is_written,
-            is_lost: is_below && path.is_none(),
-        });
-        heard.seen.extend(path.map(|path| Seen {
-            is_written,
-            size: u64::try_from(meta.st_size).unwrap_or(0),
-            ..Seen::closed(Change::entry(path))
-        }));
     }
 
     /// A path of the kernel's as one below the root, if it is there.
@@ -552,13 +510,6 @@ impl Found {
     fn is_subvolume(&self, name: &[u8]) -> bool {
         let meta = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
         meta.is_ok_and(|meta| meta.st_ino == ROOT_INODE)
-    }
-
-    /// Whether a name in it is that of an object.
-    fn has(&self, name: &[u8], object: Handle<'_>) -> bool {
-        let name = CString::new(name).unwrap_or_default();
-        let is_it = sys::is_named(self.fd.as_fd(), &name, (object.kind, object.bytes));
-        is_it.unwrap_or(false)
     }
 
     /// A regular file in it.

@@ -26,12 +26,13 @@ impl Worker<'_> {
         let Met {
             visit, name, meta, ..
         } = met;
+        let monitor = self.run.monitor;
+        if meta.nlink > 1 || monitor.seeks(meta.id()) {
+            monitor.linked(&|| visit.path_of(name), meta.id(), meta.nlink);
+        }
         if meta.nlink < 2 || !self.run.options.policy.keep.hard_links || self.run.part.is_alone() {
             return self.equalise(met, opened);
         }
-        self.run
-            .monitor
-            .linked(&|| visit.path_of(name), meta.id(), meta.nlink);
         if self.run.part.is_batch() {
             return self.leave_link(met);
         }

@@ -3,14 +3,14 @@
 
 use super::Live;
 use crate::clock::{by_clock, is_past, now};
-use crate::dirty::{Circumstance, Dirty, Lane};
+use crate::dirty::{Circumstance, Lane};
 use crate::hands::{Ended, Outcome, Work, is_to_be_told};
 use crate::job::Detect;
 use crate::lanes::LANES;
 use crate::trash::Trash;
 use crate::worded;
 use driftless_engine::Counts;
-use driftless_model::{Act, Change, RelPath, Scope};
+use driftless_model::{Change, RelPath, Scope};
 use driftless_remote::Target;
 use driftless_state::mirror::{INTERRUPTED, RunCounts, RunKind};
 use std::collections::BTreeSet;
@@ -25,10 +25,6 @@ const UNWRITTEN_MAX: usize = 8;
 const AWAY_FIRST: Duration = Duration::from_secs(1);
 /// The longest wait for trees that are out of reach.
 const AWAY_MAX: Duration = Duration::from_secs(60);
-/// All is compared again because of a doubt after so many times what the last comparison took.
-const DOUBT_PAUSES: u32 = 10;
-/// And no sooner than after this.
-const DOUBT_PAUSE_MIN: Duration = Duration::from_secs(5);
 /// How often the mark says that all is durable, while nothing is to be done.
 const SETTLE_EVERY: Duration = Duration::from_secs(300);
 
@@ -262,46 +258,6 @@ impl Live {
         self.memory.done(now, &counts, &waited);
     }
 
-    /// Learns which files have several names. Those that were not looked at together are.
-    fn learn_links(&mut self, now: Duration, outcome: &Outcome) {
-        let looked_at = looked_at(outcome);
-        let walked = outcome.taken.is_walk().then_some(self.walked.begun);
-        let linked = &outcome.linked;
-        let together = self.links.met(now, &looked_at, linked, walked);
-        for problem in &outcome.problems {
-            if problem.act == Act::LinkAll {
-                self.links.lacks_names(now, &problem.path);
-            }
-        }
-        // Whoever waits for what was looked at waits for them as well.
-        let since = outcome.taken.since().unwrap_or(now);
-        let doubtful = outcome.doubtful_files();
-        let together = together.into_iter().map(|name| {
-            let file = self.links.file_at(&name);
-            let dirty = Dirty {
-                is_doubtful: file.is_some_and(|file| doubtful.contains(&file)),
-                ..Dirty::new(Scope::Entry, since, now)
-            };
-            (name, dirty)
-        });
-        self.dirty.add_together(together.collect());
-        self.look_for_names(now);
-    }
-
-    /// Has all be compared where not all names of a file are known, though not all the time.
-    pub(super) fn look_for_names(&mut self, now: Duration) {
-        if !self.links.is_in_doubt() {
-            self.doubt = None;
-        } else if self.reads_snapshots() {
-            // When all else is done.
-            self.doubt = Some(Duration::MAX);
-        } else if self.doubt.is_none() {
-            let pause = (self.walked.took * DOUBT_PAUSES).max(DOUBT_PAUSE_MIN);
-            let last = self.walked.ended.unwrap_or_default();
-            self.doubt = Some(now.max(last + pause));
-        }
-    }
-
     /// Counts what a walk has found that a detector should have told of.
     fn end_walk(&mut self, now: Duration, outcome: &Outcome) {
         let is_first = self.walked.ended.is_none();
@@ -398,7 +354,7 @@ pub(super) fn counts_of(counts: &Counts) -> RunCounts {
 }
 
 /// What was looked at, and how far below.
-fn looked_at(outcome: &Outcome) -> Vec<(RelPath, Scope)> {
+pub(super) fn looked_at(outcome: &Outcome) -> Vec<(RelPath, Scope)> {
     let works = outcome.works().into_iter();
     works.map(|work| (work.path, work.scope)).collect()
 }
