@@ -3,7 +3,7 @@
 
 use super::Live;
 use super::work::looked_at;
-use crate::dirty::{Circumstance, Dirty};
+use crate::dirty::{Circumstance, Dirty, Lane};
 use crate::hands::Outcome;
 use driftless_detect::Unnamed;
 use driftless_model::{Act, Change, RelPath, Scope};
@@ -89,7 +89,8 @@ impl Live {
         } else if self.reads_snapshots() {
             // When all else is done.
             self.doubt = Some(Duration::MAX);
-        } else if self.doubt.is_none() {
+        } else if self.doubt.is_none() && self.busy[&Lane::Walk] == 0 {
+            // One that is under way may find them, and comes here when it ends.
             let pause = (self.walked.took * DOUBT_PAUSES).max(DOUBT_PAUSE_MIN);
             let last = self.walked.ended.unwrap_or_default();
             self.doubt = Some(now.max(last + pause));
