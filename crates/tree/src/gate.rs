@@ -137,6 +137,29 @@ mod tests {
     }
 
     #[test]
+    fn a_rename_that_is_refused_at_the_last_moment_leaves_both_names_as_they_are() {
+        use crate::{Dir, DirMut, HandlePool, LocalDir};
+        use rustix::fs::{Mode, OFlags, open};
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, content) in [("temp", "old"), ("name", "newer")] {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+            let file = open(folder.path().join(name), flags, Mode::RUSR).expect("a file");
+            rustix::io::write(file, content.as_bytes()).expect("written");
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = open(folder.path(), flags, Mode::empty()).expect("open");
+        let dir = LocalDir::root(&HandlePool::new(16), Side::Replica, fd).expect("root");
+        dir.guard(Some(Arc::new(Few(AtomicUsize::new(0)))));
+        assert!(dir.rename(c"temp", c"name").is_err());
+        assert!(dir.take(&dir, c"temp", c"name").is_err());
+        let size = |name| dir.look(name).expect("it is there").size;
+        assert_eq!((size(c"name"), size(c"temp")), (5, 3));
+        dir.guard(None);
+        dir.rename(c"temp", c"name").expect("renamed");
+        assert_eq!(size(c"name"), 3);
+    }
+
+    #[test]
     fn what_is_before_the_first_change_is_done_once_and_tried_again_when_it_fails() {
         let (gate, calls) = (Gate::default(), Arc::new(AtomicUsize::new(0)));
         assert_eq!(gate.pass(), Ok(()));

@@ -245,10 +245,12 @@ impl LocalDir {
         fs::unlinkat(&*fd, name, AtFlags::REMOVEDIR)
     }
 
-    /// The descriptor, for a change of the tree, which passes the gate first.
+    /// The descriptor, for a change of the tree, which passes the gate last: a process that is
+    /// stopped while it waits for a file system asks when it goes on.
     pub(crate) fn changing(&self) -> Done<Arc<OwnedFd>> {
+        let fd = self.fd()?;
         self.node.pass_gate()?;
-        self.fd()
+        Ok(fd)
     }
 
     pub(crate) fn create(&self, fd: &OwnedFd, name: &CStr, mode: u32) -> Done<LocalFile> {
