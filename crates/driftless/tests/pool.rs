@@ -4,19 +4,20 @@
 
 mod common;
 
+use common::announcing::{Writer, announce};
 use common::driftless;
 use common::mirror::Mirror;
+use common::mounted::Mounted;
 use driftless_announce::Publisher;
-use driftless_model::{RelPath, Stamp};
 use driftless_queue::{Broker, Credentials, Exchange};
-use driftless_sarracenia::{About, Announced, BaseUrl, Became, Standing};
+use driftless_sarracenia::BaseUrl;
 use driftless_testkit::rabbit::calm;
 use driftless_testkit::relay::Relay;
 use driftless_testkit::scratch::scratch_folder;
 use driftless_testkit::{Driftless, Rabbit, Running, attrs};
 use rustix::process::Signal;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::RwLockReadGuard;
 use std::time::{Duration, Instant};
@@ -99,6 +100,18 @@ struct Member {
 }
 
 impl Member {
+    /// One on whose host nothing is mounted at these places.
+    fn without(places: [&Path; 2], stage: &Stage, lead: &Mirror) -> Member {
+        let unmounts = r#"umount "$0" && umount "$1" && shift && exec "$@""#;
+        let words = ["unshare", "--mount", "--propagation", "private", "sh", "-c"].map(Path::new);
+        let words = words.into_iter().chain([Path::new(unmounts)]).chain(places);
+        let url = stage.rabbit.url();
+        let mut member = Member::not_started(&stage.source, lead, &stage.keys(&url));
+        let join = member.command("join").through(words);
+        member.running = Some(join.limit(Duration::from_secs(600)).spawn());
+        member
+    }
+
     /// Joins the mirror of `lead` by the broker at `url`; `keys` are further lines of its job.
     fn of(stage: &Stage, lead: &Mirror, url: &str) -> Member {
         Member::with(stage, lead, &stage.keys(url))
@@ -109,17 +122,21 @@ impl Member {
     }
 
     fn reading(source: &Path, lead: &Mirror, keys: &str) -> Member {
+        let mut member = Member::not_started(source, lead, keys);
+        let join = member.command("join").limit(Duration::from_secs(600));
+        member.running = Some(join.spawn());
+        member
+    }
+
+    fn not_started(source: &Path, lead: &Mirror, keys: &str) -> Member {
         let folder = scratch_folder();
         let replica = &lead.replica;
         let job = format!("name = \"test\"\nsource = {source:?}\nreplica = {replica:?}\n{keys}");
         fs::write(folder.path().join("job.toml"), job).expect("a file");
-        let mut member = Member {
+        Member {
             folder,
             running: None,
-        };
-        let join = member.command("join").limit(Duration::from_secs(600));
-        member.running = Some(join.spawn());
-        member
+        }
     }
 
     fn command(&self, command: &str) -> Driftless {
@@ -174,174 +191,6 @@ fn wait_for_members(lead: &Mirror, members: &[&Member]) {
         format!("{}\n{}", lead.status(), members.join("\n"))
     };
     wait_until("the members hear", || hearing() == wanted, how);
-}
-
-/// Announces what stands at a path of the source.
-fn announce(publisher: &Publisher, source: &Path, path: &str) {
-    let full = source.join(path);
-    let became = match fs::symlink_metadata(&full) {
-        Err(_) => Became::Gone {
-            was_directory: false,
-        },
-        Ok(meta) if meta.is_symlink() => Became::Here(Standing::Symlink {
-            target: b"target".to_vec(),
-        }),
-        Ok(meta) if meta.is_dir() => Became::Here(Standing::Directory(about(&meta))),
-        Ok(meta) => Became::Here(Standing::File(about(&meta))),
-    };
-    tell(publisher, path, became);
-}
-
-fn tell(publisher: &Publisher, path: &str, became: Became) {
-    let path = RelPath::parse(path.as_bytes()).expect("a path");
-    let sent = publisher.announce(&Announced { path, became }, stamp_now(), LIMIT);
-    sent.expect("accepted");
-}
-
-fn stamp_now() -> Stamp {
-    let since = std::time::UNIX_EPOCH.elapsed().expect("after 1970");
-    Stamp {
-        sec: since.as_secs().cast_signed(),
-        nsec: since.subsec_nanos(),
-    }
-}
-
-fn about(meta: &fs::Metadata) -> About {
-    let stamp = |sec, nsec: i64| Stamp {
-        sec,
-        nsec: u32::try_from(nsec).expect("below a second"),
-    };
-    About {
-        size: meta.len(),
-        mode: meta.mode() & 0o7777,
-        mtime: stamp(meta.mtime(), meta.mtime_nsec()),
-        atime: stamp(meta.atime(), meta.atime_nsec()),
-    }
-}
-
-/// Changes a source at random and announces each change.
-struct Writer<'a> {
-    publisher: &'a Publisher,
-    source: &'a Path,
-    random: fastrand::Rng,
-}
-
-impl<'a> Writer<'a> {
-    fn new(publisher: &'a Publisher, source: &'a Path, seed: u64) -> Writer<'a> {
-        for dir in 0..4 {
-            fs::create_dir_all(source.join(format!("d{dir}"))).expect("a directory");
-            announce(publisher, source, &format!("d{dir}"));
-        }
-        let random = fastrand::Rng::with_seed(seed);
-        Writer {
-            publisher,
-            source,
-            random,
-        }
-    }
-
-    /// One of few names, so that the same are changed again and again.
-    fn name(&mut self) -> String {
-        format!("d{}/f{}", self.random.u8(..4), self.random.u8(..12))
-    }
-
-    fn announce(&self, path: &str) {
-        announce(self.publisher, self.source, path);
-    }
-
-    /// Many, at a pace at which all of a pool are at work meanwhile.
-    fn steps(&mut self, steps: usize) {
-        for _ in 0..steps {
-            self.step();
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn step(&mut self) {
-        let path = self.name();
-        let full = self.source.join(&path);
-        match self.random.u8(..20) {
-            0..=9 => {
-                let is_file = fs::symlink_metadata(&full).is_ok_and(|meta| meta.is_file());
-                // In place, under all its names, or anew.
-                if !is_file || self.random.bool() {
-                    clear(&full);
-                }
-                let text = vec![self.random.u8(..); self.random.usize(..3000)];
-                fs::write(&full, text).expect("a file");
-                self.announce(&path);
-            }
-            10..=12 => {
-                clear(&full);
-                self.announce(&path);
-            }
-            13 => {
-                clear(&full);
-                symlink("target", &full).expect("a link");
-                self.announce(&path);
-            }
-            14..=15 => {
-                clear(&full);
-                fs::create_dir(&full).expect("a directory");
-                fs::write(full.join("below"), &path).expect("a file");
-                self.announce(&path);
-                self.announce(&format!("{path}/below"));
-            }
-            16..=18 => self.rename(&path),
-            _ => self.link(&path),
-        }
-    }
-
-    fn rename(&mut self, path: &str) {
-        let to = self.name();
-        let (full, new) = (self.source.join(path), self.source.join(&to));
-        let Ok(meta) = fs::symlink_metadata(&full) else {
-            return;
-        };
-        if path == to {
-            return;
-        }
-        clear(&new);
-        fs::rename(&full, &new).expect("renamed");
-        let now = match () {
-            () if meta.is_dir() => Standing::Directory(about(&meta)),
-            () if meta.is_symlink() => Standing::Symlink {
-                target: b"target".to_vec(),
-            },
-            () => Standing::File(about(&meta)),
-        };
-        let from = RelPath::parse(path.as_bytes()).expect("a path");
-        tell(self.publisher, &to, Became::Moved { from, now });
-    }
-
-    fn link(&mut self, path: &str) {
-        let to = self.name();
-        let (full, new) = (self.source.join(path), self.source.join(&to));
-        let is_file = fs::symlink_metadata(&full).is_ok_and(|meta| meta.is_file());
-        if !is_file || path == to {
-            return;
-        }
-        clear(&new);
-        fs::hard_link(&full, &new).expect("a link");
-        let about = about(&fs::metadata(&new).expect("a file"));
-        let first = RelPath::parse(path.as_bytes()).expect("a path");
-        tell(
-            self.publisher,
-            &to,
-            Became::Linked {
-                of: first,
-                file: about,
-            },
-        );
-    }
-}
-
-fn clear(path: &Path) {
-    if fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
-        fs::remove_dir_all(path).expect("removed");
-    } else {
-        let _it_may_not_be_there = fs::remove_file(path);
-    }
 }
 
 #[test]
@@ -559,4 +408,52 @@ fn a_ring_that_is_closed_behind_a_pool_stops_all_of_it() {
     attrs::remove_xattr(&stage.source, MARK.as_bytes()).expect("removed");
     lead.check_equal("open again");
     assert!(names.iter().all(|name| lead.replica.join(name).exists()));
+}
+
+/// What is mounted is seen by the lead alone, which was there before its member, and comes while
+/// that is at work.
+#[test]
+fn what_is_mounted_on_the_host_of_the_lead_is_not_removed_by_a_member_that_lacks_it() {
+    const DIRS: [&str; 3] = ["read", "filled", "plain"];
+    let stage = Stage::new("mounts");
+    let publisher = stage.publisher();
+    let lead = stage.lead();
+    let write = |dir: &str, text: &str| {
+        for number in 0..20 {
+            let path = format!("{dir}/f{number}");
+            fs::write(stage.source.join(&path), text).expect("a file");
+            announce(&publisher, &stage.source, &path);
+        }
+    };
+
+    for dir in DIRS {
+        fs::create_dir(stage.source.join(dir)).expect("a directory");
+    }
+    let _read = Mounted::tmpfs(&stage.source.join("read"));
+    DIRS.iter()
+        .for_each(|dir| announce(&publisher, &stage.source, dir));
+    lead.barrier();
+    let filled = Mounted::tmpfs(&lead.replica.join("filled"));
+    DIRS.iter().for_each(|dir| write(dir, "before"));
+    lead.barrier();
+    let places = [&*stage.source.join("read"), filled.path()];
+    let member = Member::without(places, &stage, &lead);
+    wait_for_members(&lead, &[&member]);
+    DIRS.iter().for_each(|dir| write(dir, "with a member"));
+    lead.barrier();
+    let is_there = |dir: &str, text: &str| {
+        for number in 0..20 {
+            let found = fs::read_to_string(lead.replica.join(format!("{dir}/f{number}")));
+            assert_eq!(found.expect("it is there"), text, "{dir}/f{number}");
+        }
+    };
+    DIRS.iter().for_each(|dir| is_there(dir, "with a member"));
+    // The member sees what is below.
+    write("plain", "below");
+    lead.barrier();
+    let _later = Mounted::tmpfs(&stage.source.join("plain"));
+    write("plain", "mounted a moment ago");
+    lead.barrier();
+    is_there("plain", "mounted a moment ago");
+    wait_for_members(&lead, &[&member]);
 }

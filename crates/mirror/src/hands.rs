@@ -5,12 +5,13 @@ mod again;
 mod chosen;
 mod closed;
 mod company;
+mod crossings;
 mod last_replica;
 mod onlooker;
 mod renames;
 mod snapshot;
 
-use crate::dirty::{Failed, Move, Taken};
+use crate::dirty::{Dirty, Failed, Move, Taken};
 use crate::foreign::foreign;
 use crate::gathered::{Gathered, PROBLEMS_MAX, Silent};
 use crate::herald::News;
@@ -129,6 +130,8 @@ pub struct Outcome {
     pub foreign: Vec<RelPath>,
     /// Names of files that have several.
     pub linked: Vec<Linked>,
+    /// What a member leaves to its lead.
+    pub for_lead: Vec<(RelPath, Dirty)>,
     /// What was looked at in its place, where changes may have been missed.
     pub narrowed: Option<Vec<model::Work>>,
     /// How it ended.
@@ -452,13 +455,14 @@ impl Hands {
             news: News::default(),
             foreign: Vec::new(),
             linked: Vec::new(),
+            for_lead: Vec::new(),
             narrowed: None,
             end: Ended::Done,
         };
         let done = self.opened().and_then(|open| {
             self.look_again(&open.trees, &outcome.taken)?;
             self.lend(&open)?;
-            let end = self.work((&open.trees, &policy), &mut outcome, (&gathered, stop))?;
+            let end = self.work_where_alike((&open, &policy), &mut outcome, (&gathered, stop))?;
             let mut known = self.known.lock();
             *known = known.or_else(|| open.trees.identity());
             drop(known);

@@ -10,10 +10,12 @@
 //! Nothing here reads a clock or sends anything: [`Lead`] and [`Member`] are told what time it is
 //! and what was said.
 
+mod crossings;
 mod lead;
 mod member;
 mod word;
 
+pub use crossings::Crossings;
 pub use lead::{Lead, Round};
 pub use member::Member;
 pub use word::{LeadWord, Look, MemberWord, Word};

@@ -4,6 +4,7 @@
 #![allow(dead_code, clippy::disallowed_methods)]
 
 pub mod agent;
+pub mod announcing;
 pub mod campaign;
 pub mod chaos;
 pub mod far;

@@ -1,7 +1,9 @@
 //! Trees that others change at the same time: a replica that is lent to members, or that a lead has
 //! lent to this process.
 
+use super::crossings::NotesOfPool;
 use super::{Hands, Open};
+use crate::pool::Crossings;
 use driftless_engine::{Lent, Options, RunError};
 use driftless_lock::Mutex;
 use std::sync::Arc;
@@ -18,6 +20,8 @@ pub struct Company {
     lent: Mutex<Option<Lent>>,
     /// What a lead has lent to this process.
     borrowed: Mutex<Option<Lent>>,
+    /// Where something is mounted on the host of the lead.
+    pub(super) crossings: Arc<Mutex<Crossings>>,
     /// Others may be changing the replica.
     is_there: Arc<AtomicBool>,
     /// What a member calls itself.
@@ -36,6 +40,8 @@ impl Company {
         options.lent = self.borrowed.lock().clone();
         if let Some(lent) = &options.lent {
             options.known_replica = Some(lent.identity);
+            let notes = NotesOfPool::new(options.mount_notes.take(), self.crossings.clone());
+            options.mount_notes = Some(Arc::new(notes));
         } else if self.is_member {
             let why = "no mirror lends it to this member of its pool";
             return Err(RunError::NotHeld {
@@ -44,6 +50,10 @@ impl Company {
             });
         }
         Ok(())
+    }
+
+    pub(super) fn is_member(&self) -> bool {
+        self.is_member
     }
 
     /// The trees are closed.

@@ -25,9 +25,13 @@ impl Live {
     /// Looks whether something was mounted below a tree of this host since the last look, or is
     /// mounted there no more.
     pub(super) fn look_at_mounts(&mut self, now: Duration) {
-        if !changed_in(&mut self.mounts.replica, &self.job.replicas[0]).is_empty() {
+        let changed = changed_in(&mut self.mounts.replica, &self.job.replicas[0]);
+        if !changed.is_empty() {
             tracing::warn!("what is mounted below the replica has changed: all is compared");
             self.walk_in_doubt(now);
+        }
+        for path in changed {
+            self.doubt_members_at(now, path);
         }
         // A snapshot of the source holds nothing of what is mounted below it.
         if self.reads_snapshots() {
@@ -37,7 +41,8 @@ impl Live {
             let place = escape(path.as_bytes());
             tracing::warn!("what is mounted in the source at {place} has changed: it is compared");
             let below = Dirty::new(Scope::Subtree, self.in_doubt_since(now), now);
-            self.dirty.add_again(path, below);
+            self.dirty.add_again(path.clone(), below);
+            self.doubt_members_at(now, path);
         }
     }
 }

@@ -1,18 +1,19 @@
 //! What a life does that shares its replica: as the lead of a pool, or as a member.
 
+mod again;
 mod member;
 
 use super::Live;
 use crate::ask::Answer;
-use crate::dirty::{Circumstance, Dirty};
+use crate::dirty::Circumstance;
 use crate::hands::Outcome;
 use crate::pool::{Lead, LeadWord, Look, Member, MemberWord, Outlet, SAY_EVERY, Side, Word};
 use crate::status::PoolMember;
+use again::Again;
 use crossbeam_channel::Receiver;
 use driftless_detect::{Queue, Sharing};
 use driftless_engine::Lent;
-use driftless_model::{Change, Scope};
-use std::collections::VecDeque;
+use driftless_model::{Change, RelPath, Scope};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,9 +25,6 @@ const QUIET_TIME_MAX: Duration = Duration::from_secs(8);
 const LEND_AGAIN: Duration = Duration::from_secs(1);
 /// Words that are waited for are said again after this.
 const SAY_SOON: Duration = Duration::from_millis(300);
-/// So long after a message came again that another process had, the lease of that one is over: it
-/// is lost 15 seconds after it heard its lead last.
-const LEASE_OVER: Duration = Duration::from_secs(16);
 
 /// The pool that a life belongs to.
 pub struct Pool {
@@ -57,9 +55,8 @@ pub struct Pool {
     announces: Option<String>,
     /// Since when a member has something to announce and cannot look at it.
     untold_since: Option<Duration>,
-    /// What another may have had before, and is to be looked at once more when that one's lease is
-    /// over: when, since when it is known, and what.
-    again: VecDeque<(Duration, Duration, Change)>,
+    /// What another may have been at.
+    again: Again,
 }
 
 /// A round that a member is to answer.
@@ -94,7 +91,7 @@ impl Pool {
             leaves: false,
             announces: None,
             untold_since: None,
-            again: VecDeque::new(),
+            again: Again::default(),
         }
     }
 
@@ -132,7 +129,7 @@ impl Pool {
             Side::Member(member) => member.waits_since(moment),
             Side::Lead(_) => false,
         };
-        is_with_lead || self.again.iter().any(|(_, since, _)| *since <= moment)
+        is_with_lead || self.again.waits_since(moment)
     }
 
     /// Why a member works on nothing, if so.
@@ -228,7 +225,9 @@ impl Live {
             }
             (Some(Side::Member(member)), Word::Lead(word)) => {
                 let done = member.hear(now, word);
+                let crossings = member.crossings();
                 self.problems.replace(now, &done, Vec::new());
+                self.hands.leave_to_lead(crossings);
                 self.hands.heard_of_lead();
             }
             _ => {}
@@ -260,45 +259,6 @@ impl Live {
         }
     }
 
-    /// Another process had this before and did not acknowledge it. It may be at it still, as long
-    /// as its lease lasts, and may not come to look at it again.
-    pub(super) fn look_again_later(&mut self, now: Duration, change: &Change) {
-        if let Some(pool) = &mut self.pool {
-            let change = Change {
-                hint: None,
-                ..change.clone()
-            };
-            pool.again.push_back((now + LEASE_OVER, now, change));
-        }
-    }
-
-    /// What is to be looked at once more by now is left to do.
-    fn look_again_now(&mut self, now: Duration) {
-        let Some(pool) = &mut self.pool else { return };
-        let is_due = |(due, ..): &(Duration, Duration, Change)| *due <= now;
-        while pool.again.front().is_some_and(is_due) {
-            let Some((_, since, change)) = pool.again.pop_front() else {
-                return;
-            };
-            let dirty = Dirty {
-                is_doubtful: true,
-                ..Dirty::new(change.scope, since, now)
-            };
-            // Who was killed may have left an unfinished entry beside it.
-            if let Some(dir) = change.path.above().next() {
-                let names = Change::names(dir);
-                self.dirty.add(now, names, Circumstance::default());
-            }
-            self.dirty.add_again(change.path, dirty);
-        }
-    }
-
-    /// When something is to be looked at once more.
-    pub(super) fn next_again(&self) -> Option<Duration> {
-        let pool = self.pool.as_ref()?;
-        pool.again.front().map(|(due, ..)| *due)
-    }
-
     /// Nothing waits in the queue; what was handed to others by then is asked for.
     pub(super) fn heard_until(&mut self, now: Duration, moment: Duration) {
         let has_company = self.has_company(now) && !self.is_member();
@@ -307,7 +267,11 @@ impl Live {
             return self.waits.heard_until(moment, now);
         };
         let queue = pool.queue;
-        let Some(lead) = pool.lead().filter(|lead| !lead.is_asking()) else {
+        if pool.lead().is_none_or(|lead| lead.is_asking()) {
+            return;
+        }
+        self.look_at_mounts(now);
+        let Some(lead) = self.pool.as_mut().and_then(Pool::lead) else {
             return;
         };
         if lead.begin_round(now, moment, queue) {
@@ -317,6 +281,17 @@ impl Live {
             }
             self.tell_for_members();
             self.say(now);
+        }
+    }
+
+    /// Something is mounted elsewhere below a tree than a moment ago: a member may have looked there
+    /// by what it knew before, and may not come to look again.
+    pub(super) fn doubt_members_at(&mut self, now: Duration, place: RelPath) {
+        let since = self.in_doubt_since(now);
+        let has_company = self.has_company(now);
+        if let Some(pool) = self.pool.as_mut().filter(|_| has_company) {
+            let below = Change::subtree(place);
+            pool.again.add_after_lease(now, since, below);
         }
     }
 
@@ -452,6 +427,7 @@ impl Live {
                 rules: self.job.rules(),
                 lent,
                 announces: pool.announces.clone(),
+                crossings: self.hands.crossings().told(),
                 ..lead.word()
             }),
             Side::Member(member) => Word::Member(MemberWord {

@@ -1,6 +1,6 @@
 //! What a member knows of its lead, and what it has handed to that.
 
-use super::{LEAD_GONE, LEAD_HOLDS, LeadWord, Look};
+use super::{Crossings, LEAD_GONE, LEAD_HOLDS, LeadWord, Look};
 use driftless_engine::Lent;
 use driftless_model::{RelPath, Scope};
 use std::collections::{BTreeMap, VecDeque};
@@ -109,6 +109,9 @@ impl Member {
             () if word.announces != self.announces => {
                 "announces its replica elsewhere, or under another name ([publish])"
             }
+            () if word.crossings.are_too_many() => {
+                "has more file systems mounted below both trees than can be told"
+            }
             () => return None,
         };
         Some(format!(
@@ -165,6 +168,13 @@ impl Member {
     pub fn lead(&self, now: Duration) -> Option<(u64, &str)> {
         let lead = self.lead_within(now, LEAD_GONE)?;
         Some((lead.lead, &lead.host))
+    }
+
+    /// Where something is mounted on the lead's host, as it said last.
+    pub fn crossings(&self) -> Crossings {
+        let lead = self.lead.as_ref();
+        lead.map(|(lead, _)| lead.crossings.clone())
+            .unwrap_or_default()
     }
 
     /// The number of the lead's rest; 0 while it does not rest.

@@ -1,6 +1,7 @@
 //! What a lead and its members say to each other: JSON objects, each with all there is to say at
 //! the moment.
 
+use super::Crossings;
 use driftless_engine::Lent;
 use driftless_model::{RelPath, Scope};
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,9 @@ pub struct LeadWord {
     /// not.
     #[serde(default)]
     pub announces: Option<String>,
+    /// Where something is mounted below both trees on its host: what lies there members leave to it.
+    #[serde(default)]
+    pub crossings: Crossings,
 }
 
 /// How a member stands.

@@ -19,7 +19,8 @@ const WRONG_MAX: usize = 500;
 const UNTOLD_MAX: Duration = Duration::from_secs(10);
 
 impl Live {
-    /// The lead knows all names of files that have several, and a member does not.
+    /// The lead knows all names of files that have several, and a member does not; and it alone
+    /// looks where hosts may have different file systems mounted.
     pub(super) fn hand_links_over(&mut self, now: Duration, outcome: &mut Outcome) {
         let Some(member) = self.pool.as_mut().and_then(Pool::member) else {
             return;
@@ -32,6 +33,9 @@ impl Live {
         let linked = outcome.linked.drain(..).map(|linked| linked.path);
         for path in names.chain(linked) {
             member.hand_over(since, (path, Scope::Entry), false);
+        }
+        for (path, dirty) in outcome.for_lead.drain(..) {
+            member.hand_over(dirty.since, (path, dirty.scope), dirty.is_doubtful);
         }
     }
 
@@ -197,7 +201,7 @@ impl Live {
                 if answering.answer.try_recv().is_ok() {
                     answering.reached = Some(now);
                 }
-                let is_again = |moment| pool.again.iter().any(|(_, since, _)| *since <= moment);
+                let is_again = |moment| pool.again.waits_since(moment);
                 let is_done = |moment| !member.waits_since(moment) && !is_again(moment);
                 let is_told = |told: &mut Option<u64>, crier: &Crier| {
                     crier.has_told(*told.get_or_insert_with(|| crier.pushed()))
