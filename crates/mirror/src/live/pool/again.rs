@@ -10,6 +10,16 @@ use std::time::Duration;
 /// So long after a message came again that another process had, the lease of that one is over: it
 /// is lost 15 seconds after it heard its lead last.
 const LEASE_OVER: Duration = Duration::from_secs(16);
+/// A process may stand still between its last look at its lease and the change that it makes then.
+/// When that goes on, and the process dies at once, nobody looks at the change: so these are looked
+/// at again, for which nobody waits.
+const STOOD_STILL: [Duration; 3] = [
+    Duration::from_secs(30),
+    Duration::from_secs(120),
+    Duration::from_secs(600),
+];
+/// Paths that wait for that; more are let go, since they were looked at before.
+const LATE_MAX: usize = 20_000;
 
 /// What is to be looked at once more.
 #[derive(Default)]
@@ -32,6 +42,11 @@ impl Again {
 
     /// The same for what another one had begun, which may come late.
     fn add_begun(&mut self, now: Duration, change: Change) {
+        if self.all.len() < LATE_MAX {
+            for late in STOOD_STILL {
+                self.add(now + late, None, change.clone());
+            }
+        }
         self.add_after_lease(now, now, change);
     }
 
@@ -86,5 +101,33 @@ impl Live {
     /// When something is to be looked at once more.
     pub(in crate::live) fn next_again(&self) -> Option<Duration> {
         self.pool.as_ref().and_then(|pool: &Pool| pool.again.next())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driftless_model::RelPath;
+
+    #[test]
+    fn what_another_had_is_looked_at_when_its_lease_is_over_and_later_when_nobody_waits() {
+        let at = Duration::from_secs;
+        let mut again = Again::default();
+        again.add_begun(at(100), Change::entry(RelPath::root()));
+        assert!(again.waits_since(at(100)) && !again.waits_since(at(99)));
+        assert_eq!((again.next(), again.take(at(115))), (Some(at(116)), None));
+        assert!(
+            again
+                .take(at(116))
+                .is_some_and(|(since, _)| since == at(100))
+        );
+        assert!(!again.waits_since(at(1000)), "nobody waits for the others");
+        assert_eq!(again.take(at(129)), None);
+        assert!(
+            again
+                .take(at(130))
+                .is_some_and(|(since, _)| since == at(130))
+        );
+        assert_eq!(again.next(), Some(at(220)));
     }
 }
