@@ -70,21 +70,25 @@ OVER_SSH = removal displaced guards verify unkept folding spelling inplace locks
 OVER_SSH_LONG = closed grain links signals output audit misbehaving matrix nth_call anytree filesystems property kill races power
 suites = $(foreach suite,$(1),--test $(suite))
 
-# Tests wait for servers, clocks and disks more than they compute: three at a time on each of two cores.
-export RUST_TEST_THREADS ?= 6
+# Tests wait for servers, clocks and disks more than they compute: four at a time in each of two programs.
+export RUST_TEST_THREADS ?= 4
 
 # All in one set of packages: for another one cargo would build the libraries anew, with other features.
-TEST = cargo test --workspace --exclude driftless-queue
+OF_ALL = --workspace --exclude driftless-queue
+TEST = cargo test $(OF_ALL)
 
 # The tests of the libraries, whole runs between trees in memory, and the rules of the code.
 check: lint
 	$(TEST) --exclude driftless-testkit --lib --test fake_trees --test coordinator --test edges
 
+# The same, two programs at a time.
+TEST_ALL = crates/testkit/run_tests.py $(OF_ALL)
+
 test: packages
-	$(TEST)
-	$(TEST) --test movers_chaos -- --ignored --test-threads=5
-	DRIFTLESS_TEST_OVER=push $(TEST) $(call suites,$(OVER_SSH_ALL_WAYS) $(OVER_SSH))
-	for way in pull push-user pull-user; do DRIFTLESS_TEST_OVER=$$way $(TEST) $(call suites,$(OVER_SSH_ALL_WAYS)) || exit; done
+	$(TEST_ALL)
+	$(TEST_ALL) --test movers_chaos -- --ignored --test-threads=5
+	DRIFTLESS_TEST_OVER=push $(TEST_ALL) $(call suites,$(OVER_SSH_ALL_WAYS) $(OVER_SSH))
+	for way in pull push-user pull-user; do DRIFTLESS_TEST_OVER=$$way $(TEST_ALL) $(call suites,$(OVER_SSH_ALL_WAYS)) || exit; done
 
 # What the queues promise, on a broker that is restarted under load, which it does not always survive in time.
 test-broker: packages
