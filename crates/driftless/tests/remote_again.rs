@@ -302,8 +302,11 @@ fn begin_push(stage: &Stage, arguments: &[&str]) -> Running {
     }
     put(&stage.src.join("large"), noise(1, 24 * MIB));
     let running = stage.sync(Way::Push).arg(UNSYNCED).args(arguments).spawn();
+    // Of half of the files, so that by then the near end has heard of some.
+    let is_finished = |path: &PathBuf| path.to_string_lossy().contains("/file-");
     wait_until("the replica fills", END_MAX, || {
-        list_all(&stage.dst).map_or(0, |all| all.len()) > 50
+        let all = list_all(&stage.dst).unwrap_or_default();
+        all.iter().filter(|path| is_finished(path)).count() > 100
     });
     running
 }

@@ -10,6 +10,7 @@ use common::driftless;
 use common::mirror::Mirror;
 use common::mounted::Mounted;
 use driftless_testkit::scratch::scratch_folder;
+use driftless_testkit::{FsKind, Scratch};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
@@ -602,7 +603,9 @@ fn programs_are_told_the_device_of_a_tree_that_is_on_one_alone() {
 
 #[test]
 fn what_an_agent_keeps_in_its_own_tree_is_not_told() {
-    let (_folder, source) = place();
+    // The kernel tells of all of a file system, so nobody else may be at work on it.
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let source = scratch.dir("src");
     let mirror = Mirror::of(&source, POSTS);
     let keys = "detect = [\"shim\", \"fanotify\"]\n";
     let mut agent = Agent::not_started(&source, &mirror.runtime_folder(), keys);

@@ -113,7 +113,7 @@ const ROWS: &[(&str, &str, &[&str])] = &[
     ),
     (
         "dash",
-        "rsync -a --inplace d/ e; rsync -a --delete e/ d --exclude=g --delete-excluded",
+        "rsync -aO --inplace d/ e; rsync -aO --delete e/ d --exclude=g --delete-excluded",
         &["w e/g", "m e/g", "d d/g"],
     ),
     (
