@@ -514,14 +514,10 @@ impl Live {
                 Err(_) => break,
             }
         }
-        let desk = self.desk();
         let members_have_told = self.dismiss_members();
         // The detector may wait for room for its last word.
         while self.inbox.try_recv().is_ok() {}
-        match self.hands.settle() {
-            Ok(()) => desk.settled(),
-            Err(why) => tracing::warn!("{why}"),
-        }
+        self.make_durable();
         if let Some(crier) = self.crier.take() {
             match crier.end() {
                 true if members_have_told => self.memory.has_told_all(),

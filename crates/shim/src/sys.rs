@@ -251,22 +251,7 @@ pub fn write(fd: c_int, bytes: &[u8]) -> bool {
 
 /// The largest file that this process may write (`RLIMIT_FSIZE`), in bytes.
 pub fn file_bytes_max() -> u64 {
-    let mut limit = libc::rlimit64 {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    let none: *const libc::rlimit64 = core::ptr::null();
-    // SAFETY: nothing is set, and the result has room for what is asked (prlimit(2)).
-    let asked = unsafe {
-        kernel!(
-            libc::SYS_prlimit64,
-            0,
-            libc::RLIMIT_FSIZE,
-            none,
-            &raw mut limit,
-        )
-    };
-    if asked == 0 { limit.rlim_cur } else { 0 }
+    limit_of(libc::RLIMIT_FSIZE)
 }
 
 /// A local socket of datagrams (unix(7)).
@@ -384,9 +369,14 @@ pub fn time(clock: libc::clockid_t) -> (i64, i64) {
 
 /// How many descriptors this process may have.
 pub fn descriptors_max() -> u64 {
-    let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
-    let (kind, none) = (libc::RLIMIT_NOFILE, ptr::null::<c_void>());
-    // SAFETY: all zeros are a limit, which the kernel changes.
+    limit_of(libc::RLIMIT_NOFILE)
+}
+
+/// A limit of this process that holds now (prlimit(2)); 0 if the kernel does not say.
+fn limit_of(kind: libc::__rlimit_resource_t) -> u64 {
+    let mut limit = MaybeUninit::<libc::rlimit64>::zeroed();
+    let none = ptr::null::<c_void>();
+    // SAFETY: all zeros are a limit, which the kernel changes; none is set.
     unsafe {
         kernel!(libc::SYS_prlimit64, 0, kind, none, limit.as_mut_ptr());
         limit.assume_init().rlim_cur

@@ -1,6 +1,7 @@
 //! The agent itself: it takes in what the threads have heard, keeps it, and looks at the clock.
 
 use crate::book::Book;
+use crate::clock::now;
 use crate::config::{Config, Detect};
 use crate::coverage::Coverage;
 use crate::hear::{Heard, Watched, hear_posts, hear_shims};
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// What was heard and waits to be taken in, in batches.
 const HEARD_WAITING_MAX: usize = 64;
@@ -112,12 +113,6 @@ impl Pulse {
     pub fn age(&self) -> Duration {
         Duration::from_millis(self.now().saturating_sub(self.millis.load(Relaxed)))
     }
-}
-
-/// What time it is, since 1970.
-fn now() -> Duration {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.unwrap_or_default()
 }
 
 impl Agent {

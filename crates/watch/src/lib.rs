@@ -8,6 +8,7 @@
 
 mod agent;
 mod book;
+mod clock;
 pub mod config;
 mod coverage;
 mod hand;

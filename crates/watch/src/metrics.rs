@@ -3,11 +3,12 @@
 //! `docs/metrics.md` describes them all, and a test holds the two and the board beside the page
 //! against each other. Counters begin anew with the process, but for gaps, which are kept.
 
+use crate::clock::now;
 use crate::status::{PublisherStatus, Status, TreeStatus};
 use driftless_metrics::{Metric, counter, flag, gauge, labels, seconds, whole, write};
 use std::io;
 use std::net::SocketAddr;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Numbers of an agent.
 pub const OF_AGENT: [Metric<Status>; 9] = [
@@ -116,9 +117,7 @@ pub const OF_PUBLISHER: [Metric<PublisherStatus>; 5] = [
 
 /// What has passed since a moment, in milliseconds since 1970; nothing if there is none.
 fn since(moment: Option<u64>) -> Option<f64> {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = now.unwrap_or_default();
-    let passed = |moment| now.saturating_sub(Duration::from_millis(moment));
+    let passed = |moment| now().saturating_sub(Duration::from_millis(moment));
     seconds(moment.map_or(Duration::ZERO, passed))
 }
 

@@ -5,6 +5,7 @@
 //! up nobody but this thread, which tries again until all is over.
 
 use crate::book::{Book, Words};
+use crate::clock::now;
 use crate::look::Root;
 use crate::queue::Word;
 use crate::status::PublisherStatus;
@@ -15,7 +16,7 @@ use driftless_sarracenia::{BaseUrl, Message};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// How long it is waited for words, when nothing waits to be confirmed.
 const IDLE: Duration = Duration::from_secs(5);
@@ -165,7 +166,7 @@ impl Announcer {
                 continue;
             }
             for told in self.trees[tree].told(&own) {
-                let message = told.message(&self.announcing.bases[tree], now());
+                let message = told.message(&self.announcing.bases[tree], moment());
                 self.send(&message)?;
             }
         }
@@ -254,9 +255,8 @@ impl Announcer {
     }
 }
 
-fn now() -> Stamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let since = since.unwrap_or_default();
+fn moment() -> Stamp {
+    let since = now();
     Stamp {
         sec: i64::try_from(since.as_secs()).unwrap_or_default(),
         nsec: since.subsec_nanos(),

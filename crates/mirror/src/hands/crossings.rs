@@ -74,14 +74,11 @@ impl Hands {
         let after = self.take_apart(open, outcome).into_iter();
         // What this process has made there may have the size and time of the source's.
         let after = after.map(|(path, dirty)| {
-            let is_doubtful = true;
-            (
-                path,
-                Dirty {
-                    is_doubtful,
-                    ..dirty
-                },
-            )
+            let dirty = Dirty {
+                is_doubtful: true,
+                ..dirty
+            };
+            (path, dirty)
         });
         outcome.for_lead = before.into_iter().chain(after).collect();
         outcome.taken.paths.extend(outcome.for_lead.iter().cloned());

@@ -64,9 +64,7 @@ impl State {
     fn has_told_all(&self) -> bool {
         self.waiting.is_settled() && self.arrived == self.waiting.pushed()
     }
-}
 
-impl State {
     /// Something may have been left to be told.
     fn note_left(&mut self) {
         self.ages.left(self.waiting.pushed(), now());

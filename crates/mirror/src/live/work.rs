@@ -181,6 +181,14 @@ impl Live {
         self.settle(now);
     }
 
+    /// What was changed is made durable before this process leaves it; a failure is only told.
+    pub(super) fn make_durable(&mut self) {
+        match self.hands.settle() {
+            Ok(()) => self.desk().settled(),
+            Err(why) => tracing::warn!("{why}"),
+        }
+    }
+
     pub(super) fn settle(&mut self, now: Duration) {
         (self.is_unsettled, self.settled_at) = (false, now);
         match self.hands.settle() {

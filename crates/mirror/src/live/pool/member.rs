@@ -123,10 +123,7 @@ impl Live {
     fn ends_its_work(&mut self) -> bool {
         if self.is_unsettled {
             self.is_unsettled = false;
-            match self.hands.settle() {
-                Ok(()) => self.desk().settled(),
-                Err(why) => tracing::warn!("{why}"),
-            }
+            self.make_durable();
         }
         !self.crier.as_ref().is_some_and(Crier::is_telling)
     }
@@ -172,10 +169,7 @@ impl Live {
     fn tells_all(&mut self) -> bool {
         let waits_for_disk = self.crier.as_ref().is_some_and(Crier::waits_for_disk);
         if waits_for_disk && self.hands.is_open() {
-            match self.hands.settle() {
-                Ok(()) => self.desk().settled(),
-                Err(why) => tracing::warn!("{why}"),
-            }
+            self.make_durable();
         }
         !self.has_untold()
     }
