@@ -4,7 +4,7 @@
 mod common;
 
 use common::{driftless, on_trees, put, sync, sync_by_user, sync_ok};
-use driftless_testkit::{FsKind, Profile, Scratch, attrs, build_tree};
+use driftless_testkit::{FsKind, Profile, Scratch, attrs, build_tree, on_terminal};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -316,12 +316,12 @@ fn the_progress_line_fits_a_narrow_terminal() {
         src.display(),
         dst.display()
     );
-    let shown = Command::new("script")
-        .args(["-qec", &inner, "/dev/null"])
+    let shown = on_terminal(&inner)
         .current_dir(scratch.path())
         .output()
-        .expect("script starts");
+        .expect("a terminal");
     let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.status.success(), "{shown:?}");
     let frames: Vec<String> = text
         .split(['\r', '\n'])
         .map(without_escapes)

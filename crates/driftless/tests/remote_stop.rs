@@ -7,13 +7,13 @@ use common::far::{self, Far, Way};
 use common::programs::{bash, signal};
 use common::{check_accounts, check_equal, put, wait_until};
 use driftless_testkit::mutate::list_all;
-use driftless_testkit::{Driftless, FsKind, Running, Scratch};
+use driftless_testkit::{Driftless, FsKind, Running, Scratch, on_terminal};
 use rustix::process::Signal;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
@@ -199,12 +199,11 @@ fn a_password_can_be_typed_at_the_terminal() {
         typed.to_string_lossy().into_owned(),
     ]);
     let command = shell_words::join(words);
-    let mut terminal = Command::new("timeout")
-        .args(["60", "script", "-qec", &command, "/dev/null"])
+    let mut terminal = on_terminal(&format!("timeout --foreground 60 {command}"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("script");
+        .expect("a terminal");
     terminal
         .stdin
         .as_mut()

@@ -29,6 +29,7 @@ pub mod run;
 pub mod scan;
 pub mod scratch;
 pub mod sshd;
+mod terminal;
 
 pub use build::{Profile, build_tree};
 pub use bytes::escape;
@@ -46,3 +47,4 @@ pub use relay::{Passed, Relay, Weather};
 pub use run::{Driftless, Outcome, Running};
 pub use scratch::{FsKind, Scratch};
 pub use sshd::{SshClient, Sshd};
+pub use terminal::on_terminal;
