@@ -458,7 +458,7 @@ fn an_interrupted_verification_goes_on_and_says_the_same() {
     let stopped = slow.wait();
     assert_eq!(stopped.code(), 130, "{}", stopped.describe());
     let rest = verify(&src, &dst).run().expect(4);
-    assert!(rest.count("known_equal") > 50, "{}", rest.describe());
+    assert!(rest.count("known_equal") > 5, "{}", rest.describe());
     assert!(
         rest.count("bytes_compared") < 400 * 25 * BLOCK,
         "{}",
