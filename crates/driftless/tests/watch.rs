@@ -391,7 +391,7 @@ fn a_configuration_that_cannot_be_meant_is_refused_with_its_place() {
     );
     let told = agent.command().arg("--status").run().expect(1);
     assert!(
-        told.stderr_text().contains("never run"),
+        told.stderr_text().contains("it has not run here yet"),
         "{}",
         told.describe()
     );

@@ -360,6 +360,43 @@ mod tests {
     }
 
     #[test]
+    fn no_two_agents_read_one_spool() {
+        let node = node();
+        let shims = node.listen();
+        let other = Folder {
+            map: node.place.path().join("other"),
+            ..node.folder.clone()
+        };
+        let told = Shims::listen(&other, &node.trees).unwrap_err();
+        assert!(matches!(told, SpoolError::SpoolTaken(_)), "{told}");
+        drop(shims);
+        Shims::listen(&other, &node.trees).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_map_is_not_written_over() {
+        let node = node();
+        let map = &node.folder.map;
+        let refused = |what: &str| {
+            let told = Shims::listen(&node.folder, &node.trees).unwrap_err();
+            assert!(matches!(told, SpoolError::NoMap(_)), "{what}: {told}");
+            node.folder.end().unwrap();
+        };
+        fs::write(map, "years of work").unwrap();
+        refused("a file");
+        assert_eq!(fs::read(map).unwrap(), b"years of work");
+        fs::remove_file(map).unwrap();
+        std::os::unix::fs::symlink("elsewhere", map).unwrap();
+        refused("a link");
+        fs::remove_file(map).unwrap();
+        fs::create_dir(map).unwrap();
+        refused("a directory");
+        fs::remove_dir(map).unwrap();
+        fs::write(map, "").unwrap();
+        node.listen();
+    }
+
+    #[test]
     fn a_gap_that_is_counted_where_an_earlier_agent_looked_is_known() {
         let mut node = node();
         let mut first = node.listen();

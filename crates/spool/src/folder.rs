@@ -2,7 +2,7 @@
 //! folder of files.
 
 use crate::gaps::Gaps;
-use crate::map::{ANNOUNCE, BYTES_MAX, FLAGS_AT, Map, REPLACED, Tree};
+use crate::map::{ANNOUNCE, BYTES_MAX, FLAGS_AT, MAGIC, Map, REPLACED, Tree};
 use crate::mounts::Mounts;
 use crate::spooled::Spool;
 use driftless_model::{cause, quote};
@@ -28,6 +28,19 @@ pub enum SpoolError {
     /// Another agent has the file that shims map.
     #[error("{}: another agent has it: programs know one", quote(.0))]
     Taken(PathBuf),
+    /// Another agent reads the folder of the spool.
+    #[error(
+        "{}: another agent reads it, and would take away what is said to this one: each has a \
+         folder of its own (shim.spool)",
+        quote(.0)
+    )]
+    SpoolTaken(PathBuf),
+    /// What stands in the place of the file that shims map is somebody's.
+    #[error(
+        "{}: it is there and is no map of an agent: it would be written over (shim.map)",
+        quote(.0)
+    )]
+    NoMap(PathBuf),
     /// Something failed.
     #[error("{}: cannot {act}: {}", quote(.path), cause(&(*.errno).into()))]
     Failed {
@@ -125,7 +138,7 @@ impl Folder {
         let path = self.beside(".lock");
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR);
-        let file = opened.map_err(SpoolError::of(&path, "open it"))?;
+        let file = opened.map_err(SpoolError::of(&path, "open the lock of shim.map"))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(file),
             Err(Errno::AGAIN) => Err(SpoolError::Taken(self.map.clone())),
@@ -139,6 +152,7 @@ impl Folder {
     /// Another agent has it, or something cannot be made.
     pub(crate) fn open(&self, trees: &[PathBuf]) -> Result<Opened, SpoolError> {
         let lock = self.lock()?;
+        self.refuse_what_is_no_map()?;
         let old = self.old();
         let has_missed = old.as_ref().is_none_or(|(_, old)| is_there(&old.socket));
         let moment = SystemTime::now()
@@ -147,8 +161,7 @@ impl Folder {
         let counters = self.beside(&format!(".gaps-{}", moment.as_nanos()));
         let gaps = Gaps::create(&counters, trees.len());
         let gaps = gaps.map_err(SpoolError::of(&counters, "make the counters of gaps"))?;
-        let spool = Spool::open(&self.spool);
-        let spool = spool.map_err(SpoolError::of(&self.spool, "make the folder of the spool"))?;
+        let spool = self.open_spool()?;
         let path = self.beside(".socket");
         let listening = listening(&path).map_err(SpoolError::of(&path, "listen there"));
         let (socket, room) = listening?;
@@ -178,6 +191,30 @@ impl Folder {
             has_missed,
             _lock: lock,
         })
+    }
+
+    fn open_spool(&self) -> Result<Spool, SpoolError> {
+        let failed = SpoolError::of(&self.spool, "make shim.spool, a folder and no link");
+        Spool::open(&self.spool).map_err(|errno| match errno {
+            Errno::AGAIN => SpoolError::SpoolTaken(self.spool.clone()),
+            errno => failed(errno),
+        })
+    }
+
+    /// The file that shims map is made anew each time: what is none is not written over.
+    fn refuse_what_is_no_map(&self) -> Result<(), SpoolError> {
+        if !is_there(&self.map) {
+            return Ok(());
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::open(&self.map, flags, Mode::empty());
+        let mut begin = [0; MAGIC.len()];
+        let length = file.and_then(|file| rustix::io::pread(&file, &mut begin, 0));
+        match length {
+            Ok(0) => Ok(()),
+            Ok(_) if begin == *MAGIC => Ok(()),
+            Ok(_) | Err(_) => Err(SpoolError::NoMap(self.map.clone())),
+        }
     }
 
     /// What an earlier agent has left.

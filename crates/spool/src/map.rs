@@ -19,7 +19,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-const MAGIC: &[u8; 8] = b"DRFTSHM1";
+pub(crate) const MAGIC: &[u8; 8] = b"DRFTSHM1";
 /// Changes are to be announced.
 pub const ANNOUNCE: u32 = 1;
 /// Another file has taken the place of this one.

@@ -13,7 +13,7 @@
 
 use crate::message::MESSAGE_BYTES_MAX;
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, flock, fstat};
 use rustix::io::Errno;
 use std::ffi::CString;
 use std::io::{self, BufRead, BufReader, Read};
@@ -46,7 +46,10 @@ pub struct Spooled {
 
 impl Spool {
     /// The folder at `path`, in which every user may make a file, and nobody takes away another's
-    /// (the sticky bit of chmod(2)).
+    /// (the sticky bit of chmod(2)). It is this one's alone while it is open.
+    ///
+    /// # Errors
+    /// `EAGAIN` if another one has it, `EPERM` if it belongs to another user.
     pub fn open(path: &Path) -> Result<Spool, Errno> {
         match rustix::fs::mkdir(path, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -57,6 +60,11 @@ impl Spool {
         // Whoever owns it could take words away.
         if fstat(&folder)?.st_uid != rustix::process::geteuid().as_raw() {
             return Err(Errno::PERM);
+        }
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            // On NFS a directory has no lock (flock(2)).
+            Ok(()) | Err(Errno::BADF | Errno::NOLCK | Errno::OPNOTSUPP) => {}
+            Err(errno) => return Err(errno),
         }
         rustix::fs::fchmod(&folder, Mode::from_raw_mode(0o1733))?;
         Ok(Spool {

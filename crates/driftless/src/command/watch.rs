@@ -131,7 +131,8 @@ fn not_begun(config: &Config, error: &BeginError) -> Failure {
 fn unheard(config: &Config, error: &SpoolError) -> Failure {
     let (code, why) = failure(config, error);
     match error {
-        SpoolError::Taken(_) => (Exit::Locked, why),
+        SpoolError::Taken(_) | SpoolError::SpoolTaken(_) => (Exit::Locked, why),
+        SpoolError::NoMap(_) => (Exit::Refused, why),
         SpoolError::Failed { .. } => (code, why),
     }
 }
@@ -262,7 +263,11 @@ fn kept(config: &Config) -> Result<Status, Failure> {
     let path = state_file(config)?;
     if std::fs::metadata(&path).is_err() {
         let name = &config.name;
-        let why = format!("{name}: its agent has never run here");
+        let why = format!(
+            "{name}: no agent of this user answers, and none has kept anything ({}): it has not \
+             run here yet, or runs as another user; ask as that one",
+            quote(&path)
+        );
         return Err((Exit::CouldNotRun, why));
     }
     let view = WatchState::look(&path).map_err(|error| record::refusal(&error))?;
