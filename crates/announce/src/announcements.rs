@@ -21,7 +21,7 @@ const PREFETCH_OF_MEMBER: u16 = 5000;
 const MESSAGES_AT_ONCE: usize = 1000;
 /// A turn of waiting: how long somebody who wakes it may wait for it.
 const TURN: Duration = Duration::from_millis(25);
-/// How often one looks that may not hear; whoever lets it wakes it.
+/// How often one looks that may not hear, or cannot hear all; whoever lets it wakes it.
 const REST: Duration = Duration::from_millis(500);
 /// How long a connection may take before nothing is said to be heard.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
@@ -184,8 +184,16 @@ impl Announcements {
         // Those count that were subscribed when nothing waited.
         self.queue = then;
         let here = self.here()?;
-        let is_all = (waits == 0 || self.is_member) && here.len() < MESSAGES_AT_ONCE;
+        let has_all = waits == 0 && self.strangers() == 0;
+        let is_all = (has_all || self.is_member) && here.len() < MESSAGES_AT_ONCE;
         Ok((here, is_all))
+    }
+
+    /// How many are subscribed to the queue whom the mirror does not know: what they have and did
+    /// not acknowledge nobody can ask for.
+    fn strangers(&self) -> u64 {
+        let consumers = self.queue.map_or(0, |(queue, _)| queue.consumers);
+        consumers.saturating_sub(1 + self.sharing.others())
     }
 
     fn count(&mut self) -> Result<u32, Deaf> {
@@ -281,8 +289,12 @@ impl Detector for Announcements {
             self.count()?;
         }
         if here.is_empty() && !is_all {
-            // There is more, and it comes when something was acknowledged.
-            here.extend(self.next(TURN)?);
+            // There is more, and it comes when something was acknowledged, or a stranger has gone.
+            let limit = match self.strangers() {
+                0 => TURN,
+                _ => REST,
+            };
+            here.extend(self.next(limit)?);
         }
         let mut heard = self.told(&here);
         heard.events = heard.events.max(usize::from(!is_all));

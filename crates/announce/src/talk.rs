@@ -34,8 +34,9 @@ pub struct Talk {
     consumer: TopicConsumer,
     acknowledger: Acknowledger,
     key: String,
-    /// Why nothing is heard or said, as it was told last.
-    told: Option<String>,
+    /// Why nothing is heard or said, as it was logged last.
+    logged: Option<String>,
+    is_mute: bool,
 }
 
 impl Talk {
@@ -65,15 +66,17 @@ impl Talk {
             acknowledger: consumer.acknowledger(),
             consumer,
             key: key(leads),
-            told: None,
+            logged: None,
+            is_mute: false,
         })
     }
 
-    /// Says what `next` gives, and tells `hear` what is heard, until `is_over`.
+    /// Says what `next` gives, and tells `hear` what is heard, until `is_over`; tells `mute` why it
+    /// cannot, and nothing when it can again.
     pub fn run(
         mut self,
         mut next: impl FnMut() -> Option<Vec<u8>>,
-        hear: impl Fn(&[u8]),
+        (hear, mute): (impl Fn(&[u8]), impl Fn(Option<String>)),
         is_over: impl Fn() -> bool,
     ) {
         let mut pause_until: Option<Instant> = None;
@@ -84,7 +87,7 @@ impl Talk {
             }
             let done = self.turn(&mut next, &hear);
             pause_until = done.is_err().then(|| Instant::now() + PAUSE);
-            self.tell(done.err());
+            self.tell(done.err(), &mute);
         }
         while let Some(word) = next() {
             let _nobody_hears_it_then = self.say(&word);
@@ -120,14 +123,26 @@ impl Talk {
         Ok(())
     }
 
-    /// Says once why there is no talk.
-    fn tell(&mut self, error: Option<Error>) {
-        let why = error.map(|error| error.to_string());
-        if let Some(why) = why.as_ref().filter(|why| self.told.as_ref() != Some(*why)) {
-            tracing::info!("no pool: {why}");
+    /// Says why there is no talk, and logs it once: for how long by now is no other reason.
+    fn tell(&mut self, error: Option<Error>, mute: &impl Fn(Option<String>)) {
+        let Some(why) = error.map(|error| error.to_string()) else {
+            if std::mem::take(&mut self.is_mute) {
+                mute(None);
+            }
+            return;
+        };
+        self.is_mute = true;
+        mute(Some(why.clone()));
+        let logged = self.logged.as_deref().map(without_numbers);
+        if logged.is_none_or(|logged| logged != without_numbers(&why)) {
+            tracing::warn!("no pool: {why}");
+            self.logged = Some(why);
         }
-        self.told = why.or(self.told.take());
     }
+}
+
+fn without_numbers(text: &str) -> String {
+    text.chars().filter(|one| !one.is_ascii_digit()).collect()
 }
 
 /// A number for a name: names may be longer than a topic.

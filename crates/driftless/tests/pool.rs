@@ -78,6 +78,20 @@ impl Stage {
         )
     }
 
+    /// What messages call the source, as a key of a job.
+    fn base_url(&self) -> String {
+        format!("base_url = \"file:{}\"\n", self.source.display())
+    }
+
+    fn put(&self, publisher: &Publisher, name: &str) {
+        fs::write(self.source.join(name), name).expect("a file");
+        announce(publisher, &self.source, name);
+    }
+
+    fn queue(&self) -> String {
+        format!("q_{}.driftless.{}", Rabbit::USER, self.name)
+    }
+
     fn lead(&self) -> Mirror {
         Mirror::of(&self.source, &self.keys(&self.rabbit.url()))
     }
@@ -87,9 +101,15 @@ impl Stage {
         let columns = ["name", "messages"];
         let listed = ["list_queues", "-q", "-p", Rabbit::VHOST];
         let listed = self.rabbit.control(&[&listed[..], &columns[..]].concat());
-        let name = format!("q_{}.driftless.{}\t", Rabbit::USER, self.name);
+        let name = format!("{}\t", self.queue());
         let line = listed.lines().find_map(|line| line.strip_prefix(&*name));
         line.expect("the queue").trim().parse().expect("a number")
+    }
+
+    fn has_queue(&self) -> bool {
+        let list = ["list_queues", "-q", "-p", Rabbit::VHOST, "name"];
+        let listed = self.rabbit.control(&list);
+        listed.lines().any(|line| line.trim() == self.queue())
     }
 }
 
@@ -272,6 +292,11 @@ fn who_may_not_be_a_member_is_told_why() {
     let elsewhere = stage.folder.path().join("other \"src");
     fs::create_dir(&elsewhere).expect("a directory");
     let astray = Member::reading(&elsewhere, &lead, &stage.keys(&url));
+    let waits = || astray.status().contains("[announcements] base_url");
+    wait_until("it hears of another tree", waits, || astray.status());
+    drop(astray);
+    let named = format!("{}{}", stage.keys(&url), stage.base_url());
+    let astray = Member::reading(&elsewhere, &lead, &named);
     let is_told = || {
         let pool = lead.status()["pool"].as_array().cloned();
         let wrong = |one: &serde_json::Value| one["wrong"].as_str().map(str::to_owned);
@@ -379,10 +404,7 @@ fn a_ring_that_is_closed_behind_a_pool_stops_all_of_it() {
     let lead = stage.lead();
     let member = Member::of(&stage, &lead, &stage.rabbit.url());
     wait_for_members(&lead, &[&member]);
-    let put = |name: &str| {
-        fs::write(stage.source.join(name), name).expect("a file");
-        announce(&publisher, &stage.source, name);
-    };
+    let put = |name: &str| stage.put(&publisher, name);
     put("before");
     lead.barrier();
     let mark = |tree: &Path| attrs::get_xattr(tree, MARK.as_bytes()).expect("attributes");
@@ -408,6 +430,54 @@ fn a_ring_that_is_closed_behind_a_pool_stops_all_of_it() {
     attrs::remove_xattr(&stage.source, MARK.as_bytes()).expect("removed");
     lead.check_equal("open again");
     assert!(names.iter().all(|name| lead.replica.join(name).exists()));
+}
+
+/// Whoever makes the queue has to know that something may have been missed, and remember it.
+#[test]
+fn a_queue_that_is_gone_is_made_by_the_lead_alone() {
+    let stage = Stage::new("gone");
+    let publisher = stage.publisher();
+    let lead = stage.lead();
+    let mut member = Member::of(&stage, &lead, &stage.rabbit.url());
+    wait_for_members(&lead, &[&member]);
+    lead.freeze();
+    let deleted =
+        stage
+            .rabbit
+            .control(&["delete_queue", "-q", "-p", Rabbit::VHOST, &stage.queue()]);
+    assert!(!stage.has_queue(), "{deleted}");
+    for number in 0..40 {
+        stage.put(&publisher, &format!("f{number}"));
+    }
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(!stage.has_queue(), "{}", member.status());
+    member.end(Signal::KILL);
+    lead.thaw();
+    lead.check_equal("what was announced to nobody is found");
+    let member = Member::of(&stage, &lead, &stage.rabbit.url());
+    wait_for_members(&lead, &[&member]);
+}
+
+/// A mirror that cannot have the replica hears its part of the queue and keeps it.
+#[test]
+fn nothing_is_called_equal_while_somebody_else_hears_the_queue() {
+    let stage = Stage::new("second");
+    let publisher = stage.publisher();
+    let lead = stage.lead();
+    let second = Member::not_started(&stage.source, &lead, &stage.keys(&stage.rabbit.url()));
+    let running = second.command("run").limit(LIMIT * 2).spawn();
+    let is_shared = || {
+        let queue = lead.status()["queue"].clone();
+        queue["consumers"].as_u64() >= Some(2)
+    };
+    wait_until("both hear", is_shared, || lead.status().to_string());
+    (0..40).for_each(|number| stage.put(&publisher, &format!("f{number}")));
+    let barrier = lead.command("barrier").args(["--timeout", "15s"]);
+    let told = barrier.run().expect(6).stderr_text();
+    assert!(told.contains("1 other is subscribed"), "{told}");
+    running.signal(Signal::KILL);
+    let _its_end = running.wait();
+    lead.check_equal("what it had has come back");
 }
 
 /// What is mounted is seen by the lead alone, which was there before its member, and comes while

@@ -425,6 +425,7 @@ impl Live {
                 self.note_queue(queue);
             }
             Message::Pool(word) => self.take_word(now, *word),
+            Message::Mute(why) => self.note_mute(why),
             Message::Missed => {
                 self.status.missed();
                 self.take_gap(now);

@@ -51,6 +51,8 @@ pub enum Message {
     Done(Box<Outcome>),
     /// Somebody else who works on the replica says something.
     Pool(Box<Word>),
+    /// Why nothing is said to them, or heard of them; nothing if it is again.
+    Mute(Option<String>),
     /// Somebody asks.
     Asked(Asked),
 }

@@ -49,9 +49,9 @@ impl Session {
         answer(declared).await.map_err(|why| why.at(name))
     }
 
-    /// Makes the queue if it is not there, and binds it. A queue that was there keeps its
-    /// arguments; one that is made is a classic one, since a quorum queue drops what was handed out
-    /// too often (<https://www.rabbitmq.com/docs/quorum-queues>, "poison message handling").
+    /// Makes the queue if it is not there and may be made, and binds it. A queue that was there
+    /// keeps its arguments; one that is made is a classic one, since a quorum queue drops what was
+    /// handed out too often (<https://www.rabbitmq.com/docs/quorum-queues>, "poison message handling").
     async fn bind(&mut self, subscription: &Subscription) -> Result<(), Failure> {
         let (queue, exchange) = (subscription.queue(), subscription.exchange());
         if !self.has_exchange(exchange).await? {
@@ -61,6 +61,13 @@ impl Session {
             }));
         }
         if !self.has_queue(queue).await? {
+            if !subscription.is_made() {
+                return Err(Failure::passing(Error::Queue {
+                    queue: queue.to_owned(),
+                    why: "there is no such queue; it is made by the mirror that leads the pool"
+                        .to_owned(),
+                }));
+            }
             let table = subscription.arguments();
             let declared = self.channel.queue_declare(queue.into(), durable(), table);
             answer(declared).await.map_err(|why| why.at(queue))?;

@@ -41,6 +41,7 @@ pub struct Subscription {
     exchange: Exchange,
     bindings: Vec<String>,
     passing: Option<Passing>,
+    is_made: bool,
 }
 
 /// A queue that is of use to one process while that runs: the broker deletes it and what is in it.
@@ -92,6 +93,7 @@ impl Subscription {
             exchange,
             bindings: bindings.to_vec(),
             passing: None,
+            is_made: true,
         })
     }
 
@@ -102,6 +104,21 @@ impl Subscription {
             passing: Some(passing),
             ..self
         }
+    }
+
+    /// The same, of a queue that another process makes, which has to know when it was not there.
+    /// Until then there is nothing to be heard.
+    #[must_use]
+    pub fn made_by_another(self) -> Subscription {
+        Subscription {
+            is_made: false,
+            ..self
+        }
+    }
+
+    /// Whether its queue is made if it is not there.
+    pub(crate) fn is_made(&self) -> bool {
+        self.is_made
     }
 
     /// The arguments with which its queue is made (<https://www.rabbitmq.com/docs/ttl>,

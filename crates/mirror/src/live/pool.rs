@@ -32,6 +32,10 @@ pub struct Pool {
     outlet: Outlet,
     sharing: Arc<Sharing>,
     host: String,
+    /// Which announcements are heard, and what they call the source.
+    hears: String,
+    /// Why nothing is said to others, or heard of them.
+    mute: Option<String>,
     said: Duration,
     /// How the queue stood last.
     queue: Queue,
@@ -72,13 +76,23 @@ struct Answering {
 
 impl Pool {
     /// Of a life on a host, on this side of it. Words go out there; `sharing` tells the detector of
-    /// the queue.
-    pub fn new(side: Side, outlet: Outlet, sharing: Arc<Sharing>, host: String) -> Pool {
+    /// the queue; `hears` is which announcements that hears, and what they call the source.
+    pub fn new(
+        mut side: Side,
+        outlet: Outlet,
+        sharing: Arc<Sharing>,
+        (host, hears): (String, String),
+    ) -> Pool {
+        if let Side::Member(member) = &mut side {
+            member.hears(hears.clone());
+        }
         Pool {
             side,
             outlet,
             sharing,
             host,
+            hears,
+            mute: None,
             said: Duration::ZERO,
             queue: Queue::default(),
             alone: 0,
@@ -136,7 +150,11 @@ impl Pool {
     fn why_waiting(&self, now: Duration) -> Option<String> {
         match &self.side {
             Side::Member(_) if self.leaves => Some("its connection to the queue was lost".into()),
-            Side::Member(member) => member.why_waiting(now),
+            Side::Member(member) => {
+                let mute = self.mute.as_ref().filter(|_| member.lead(now).is_none());
+                let why = mute.map(|why| format!("no mirror can be heard that leads it: {why}"));
+                why.or_else(|| member.why_waiting(now))
+            }
             Side::Lead(_) => None,
         }
     }
@@ -231,6 +249,13 @@ impl Live {
                 self.hands.heard_of_lead();
             }
             _ => {}
+        }
+    }
+
+    /// Nothing can be said to others or heard of them, and why, or it can.
+    pub(super) fn note_mute(&mut self, why: Option<String>) {
+        if let Some(pool) = &mut self.pool {
+            pool.mute = why;
         }
     }
 
@@ -427,6 +452,7 @@ impl Live {
                 rules: self.job.rules(),
                 lent,
                 announces: pool.announces.clone(),
+                hears: pool.hears.clone(),
                 crossings: self.hands.crossings().told(),
                 ..lead.word()
             }),

@@ -13,9 +13,6 @@ const ROUND_EVERY: Duration = Duration::from_secs(5);
 /// A member that was not heard of for so long may be gone. Nothing that it does then is lost: the
 /// broker hands out what it had when it is gone, and its lease is waited for after that.
 const SILENT_AFTER: Duration = Duration::from_secs(4);
-/// When the broker counts others than the members that are known for longer than it takes to notice
-/// that a connection is gone, those are none of the pool.
-const STRANGERS_AFTER: Duration = Duration::from_secs(90);
 
 /// A lead, and its members.
 #[derive(Debug)]
@@ -26,7 +23,6 @@ pub struct Lead {
     round: Option<Round>,
     rounds: u64,
     last_round: Duration,
-    unlike_since: Option<Duration>,
     /// Rests so far, and whether the last goes on.
     rests: u64,
     is_resting: bool,
@@ -94,7 +90,6 @@ impl Lead {
             round: None,
             rounds: 0,
             last_round: Duration::ZERO,
-            unlike_since: None,
             rests: 0,
             is_resting: false,
             has_untold: false,
@@ -273,26 +268,22 @@ impl Lead {
 
     /// Nothing waits in the queue: everything that happened until `moment` is in the hands of the
     /// lead, or of one of those that the broker counts. Begins to ask them, if they are the members
-    /// that are known.
+    /// that are known: what others have nobody can ask for, and a member that says nothing any more
+    /// keeps what it has for as long as its connection lives.
     pub fn begin_round(&mut self, now: Duration, moment: Duration, queue: Queue) -> bool {
         // What those had who are silent and not counted any more is in the queue again.
         let is_fresh = |seat: &&Seat| !seat.is_silent(now);
         let fresh = self.seats.values().filter(is_fresh);
         let hearing = fresh.filter(|seat| seat.word.hears).count() as u64;
         if queue.consumers != hearing + 1 {
-            let since = *self.unlike_since.get_or_insert(now);
-            let is_pool = now.saturating_sub(since) < STRANGERS_AFTER;
-            if is_pool || queue.consumers <= hearing {
-                return false;
-            }
-        } else {
-            self.unlike_since = None;
+            return false;
         }
         self.rounds += 1;
         self.last_round = now;
-        let has_some = |word: &MemberWord| word.hears || word.has_untold;
-        let may_have_some =
-            |seat: &Seat| is_fresh(&seat) && (seat.is_taken_in || has_some(&seat.word));
+        let has_some = |word: &MemberWord| word.hears || word.has_untold || word.left > 0;
+        // Who hears no lead has nothing to work on, and cannot hear a question.
+        let works = |seat: &Seat| seat.is_taken_in && seat.word.lead != 0;
+        let may_have_some = |seat: &Seat| is_fresh(&seat) && (works(seat) || has_some(&seat.word));
         let members = self.seats.iter().filter(|(_, seat)| may_have_some(seat));
         self.round = Some(Round {
             moment,
@@ -440,11 +431,33 @@ mod tests {
     }
 
     #[test]
-    fn who_hears_the_queue_and_is_no_member_is_waited_for_no_longer_than_a_dead_one() {
+    fn nothing_is_known_while_the_queue_is_heard_by_one_who_is_no_member() {
         let mut lead = lead_of(&[1]);
         assert!(!lead.begin_round(at(1), at(1), queue(3)));
-        assert!(!lead.begin_round(at(90), at(90), queue(3)));
-        assert!(lead.begin_round(at(91), at(91), queue(3)));
+        lead.hear(at(900), word(1, 0));
+        assert!(!lead.begin_round(at(900), at(900), queue(3)));
+        assert!(lead.begin_round(at(900), at(900), queue(2)));
+    }
+
+    #[test]
+    fn who_cannot_hear_and_has_nothing_is_not_asked() {
+        let mut lead = lead_of(&[1, 2]);
+        let cannot_hear = |left| MemberWord {
+            lead: 0,
+            hears: false,
+            left,
+            ..word(2, 0)
+        };
+        lead.hear(at(1), cannot_hear(1));
+        assert!(lead.begin_round(at(1), at(1), queue(2)));
+        lead.hear(at(2), word(1, 1));
+        assert_eq!(lead.end_round(at(2), 0), None, "it is still at something");
+        lead.hear(at(5), word(1, 1));
+        assert_eq!(lead.end_round(at(5), 0), Some(None));
+        lead.hear(at(5), cannot_hear(0));
+        assert!(lead.begin_round(at(5), at(5), queue(2)));
+        lead.hear(at(6), word(1, 2));
+        assert_eq!(lead.end_round(at(6), 0), Some(Some(at(5))));
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct Member {
     rules: u64,
     /// Where, and under which name, it announces what it changes; nothing if it does not.
     announces: Option<String>,
+    /// Which announcements it hears, and what they call the source.
+    hears: String,
     /// How often it could not, and leaves that to the lead.
     given_up: u64,
     lead: Option<(LeadWord, Duration)>,
@@ -38,6 +40,7 @@ impl Member {
             replica,
             rules,
             announces: None,
+            hears: String::new(),
             given_up: 0,
             lead: None,
             refused: None,
@@ -45,6 +48,11 @@ impl Member {
             next: 1,
             answered: 0,
         }
+    }
+
+    /// It hears these announcements, and knows the source by what they call it.
+    pub fn hears(&mut self, what: String) {
+        self.hears = what;
     }
 
     /// It announces what it changes there, and under that name.
@@ -70,7 +78,10 @@ impl Member {
     /// A lead has said how it stands. Returns the paths that it remembers now.
     pub fn hear(&mut self, now: Duration, word: LeadWord) -> Vec<(RelPath, Scope)> {
         let other = |(known, heard): &(LeadWord, Duration)| {
-            known.lead != word.lead && now.saturating_sub(*heard) < LEAD_HOLDS && known.rest == 0
+            let holds = now.saturating_sub(*heard) < LEAD_HOLDS && known.rest == 0;
+            // One that has not got the replica can lend nothing.
+            let lends_less = known.lent.is_none() && word.lent.is_some();
+            known.lead != word.lead && holds && !lends_less
         };
         if word.replica != self.replica || self.lead.as_ref().is_some_and(other) {
             return Vec::new();
@@ -104,13 +115,18 @@ impl Member {
     fn why_refused(&self, word: &LeadWord) -> Option<String> {
         let what = match () {
             () if word.rules != self.rules => {
-                "has a job with other rules, or is of another version"
+                "has a job with other rules, or is of another version".to_owned()
             }
+            () if word.hears != self.hears => format!(
+                "hears \"{}\", and this one \"{}\" ([announcements] base_url, which is the path \
+                 of the source by default, exchange, topic_prefix, subtopics)",
+                word.hears, self.hears
+            ),
             () if word.announces != self.announces => {
-                "announces its replica elsewhere, or under another name ([publish])"
+                "announces its replica elsewhere, or under another name ([publish])".to_owned()
             }
             () if word.crossings.are_too_many() => {
-                "has more file systems mounted below both trees than can be told"
+                "has more file systems mounted below both trees than can be told".to_owned()
             }
             () => return None,
         };
@@ -266,6 +282,18 @@ mod tests {
         }
     }
 
+    fn lent() -> driftless_engine::Lent {
+        let when = serde_json::json!({"sec": 1, "nsec": 0});
+        let lent = serde_json::json!({
+            "identity": 1, "members": 2, "is_hidden": false,
+            "rights": {"uid": 0, "gid": 0, "groups": [], "any_owner": true, "capabilities": true,
+                "trusted": true},
+            "source": {"ino": 1, "times": {"changed": when, "made": null}, "entries": []},
+            "suspect_since": null,
+        });
+        serde_json::from_value(lent).expect("what a lead says")
+    }
+
     fn path(text: &str) -> RelPath {
         RelPath::parse(text.as_bytes()).expect("a path")
     }
@@ -308,6 +336,16 @@ mod tests {
             waits(&member, 2).is_some_and(|why| why.contains("announces its replica elsewhere"))
         );
         assert_eq!(member.lent(at(2)), None);
+        let elsewhere = LeadWord {
+            hears: "file:/elsewhere".into(),
+            ..word(9, 0)
+        };
+        member.hear(at(2), elsewhere.clone());
+        assert!(waits(&member, 2).is_some_and(|why| why.contains("hears \"file:/elsewhere\"")));
+        let mut same = Member::new(1, "/r".into(), 5);
+        same.hears("file:/elsewhere".into());
+        same.hear(at(2), elsewhere);
+        assert!(waits(&same, 2).is_some_and(|why| why.contains("not taken it in")));
         let mut other = Member::new(1, "/r".into(), 5);
         other.announces("x".into());
         other.hear(at(2), telling);
@@ -335,6 +373,21 @@ mod tests {
         assert_eq!(member.lead(at(2)).map(|(lead, _)| lead), Some(9));
         member.hear(at(7), word(10, 0));
         assert_eq!(member.lead(at(7)).map(|(lead, _)| lead), Some(10));
+    }
+
+    #[test]
+    fn a_lead_that_lends_is_followed_rather_than_one_that_has_nothing_to_lend() {
+        let mut member = member();
+        let lends = |lead| LeadWord {
+            lent: Some(lent()),
+            ..word(lead, 0)
+        };
+        member.hear(at(1), word(9, 0));
+        member.hear(at(2), lends(10));
+        assert_eq!(member.lead(at(2)).map(|(lead, _)| lead), Some(10));
+        member.hear(at(3), word(9, 0));
+        member.hear(at(3), lends(11));
+        assert_eq!(member.lead(at(3)).map(|(lead, _)| lead), Some(10));
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub struct LeadWord {
     /// not.
     #[serde(default)]
     pub announces: Option<String>,
+    /// Which announcements it hears, and what they call the source.
+    #[serde(default)]
+    pub hears: String,
     /// Where something is mounted below both trees on its host: what lies there members leave to it.
     #[serde(default)]
     pub crossings: Crossings,

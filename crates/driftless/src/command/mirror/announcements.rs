@@ -22,6 +22,11 @@ pub fn detector(
     let of_queue = |error: Error| broker::failure((&job.name, "announcements"), &error);
     let broker = broker_of(from).map_err(of_queue)?;
     let subscription = subscription(from).map_err(of_queue)?;
+    // Its lead has to learn that the queue was not there, and members may be killed at any time.
+    let subscription = match pool.as_ref().is_some_and(|(_, is_member)| *is_member) {
+        true => subscription.made_by_another(),
+        false => subscription,
+    };
     let heard = match pool {
         None => Announcements::new(&broker, &subscription, base),
         Some(pool) => Announcements::in_pool(&broker, &subscription, base, pool),
@@ -36,6 +41,24 @@ pub fn talk(job: &Job, who: (bool, u64)) -> Result<Talk, Failure> {
     let from = from.expect("only a job with announcements has a pool");
     let broker = broker_of(from).and_then(|broker| Talk::of(&broker, &from.queue, who));
     broker.map_err(|error| broker::failure((&job.name, "announcements"), &error))
+}
+
+/// Which announcements a job hears, and what they call the source: the exchange, the name, and the
+/// bindings of the queue.
+pub fn heard_as(
+    job: &Job,
+    from: &job::Announcements,
+    source: Option<&Path>,
+) -> Result<String, Failure> {
+    let of_queue = |error: Error| broker::failure((&job.name, "announcements"), &error);
+    let subscription = subscription(from).map_err(of_queue)?;
+    let base = base(job, from, source)?;
+    let (exchange, bindings) = (subscription.exchange().name(), subscription.bindings());
+    Ok(format!(
+        "{} at {exchange}, {}",
+        base.as_str(),
+        bindings.join(" ")
+    ))
 }
 
 fn broker_of(from: &job::Announcements) -> Result<Broker, Error> {

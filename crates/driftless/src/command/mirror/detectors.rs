@@ -111,11 +111,24 @@ fn announced(job: &Job, end: Option<&End>) -> Result<Option<Box<dyn Detector>>, 
     let Some(from) = &job.announcements else {
         return Ok(None);
     };
-    let is_here = own_path(job, &job.source)?.is_some();
-    let source = is_here.then(|| source_of(job, Detect::Announcements));
-    let source = source.transpose()?;
+    let source = source_here(job)?;
     let pool = end.map(|end| (end.sharing.clone(), end.is_member));
     announcements::detector(job, from, (source.as_deref(), pool)).map(Some)
+}
+
+/// Which announcements a job hears, and what they call the source.
+pub fn heard_as(job: &Job) -> Result<String, Failure> {
+    let Some(from) = &job.announcements else {
+        return Ok(String::new());
+    };
+    announcements::heard_as(job, from, source_here(job)?.as_deref())
+}
+
+/// The source, if it is on this host.
+fn source_here(job: &Job) -> Result<Option<PathBuf>, Failure> {
+    let is_here = own_path(job, &job.source)?.is_some();
+    let source = is_here.then(|| source_of(job, Detect::Announcements));
+    source.transpose()
 }
 
 /// The source of this host, absolute and without symbolic links where it is there now.

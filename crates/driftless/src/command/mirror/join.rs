@@ -33,7 +33,7 @@ pub fn join(args: &JobArgs, log: &LogArgs) -> Result<Exit, Failure> {
         snapshots: None,
         on_problem: None,
         herald: publish::herald(&job)?,
-        pool: Some(end.pool(&job)),
+        pool: Some(end.pool(&job, detectors::heard_as(&job)?)),
         job: job.clone(),
     };
     let done = keep_equal::run(&job, (vec![beginning], detectors), Some(end), &signals);

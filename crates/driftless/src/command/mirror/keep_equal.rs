@@ -119,10 +119,14 @@ fn beginning(
     if !is_away {
         refuse_replica(&job, &hands, snapshots.is_some())?;
     }
+    let pool = match end {
+        Some(end) => Some(end.pool(&job, detectors::heard_as(&job)?)),
+        None => None,
+    };
     Ok(Beginning {
         herald: publish::herald(&job)?,
         memory,
-        pool: end.map(|end| end.pool(&job)),
+        pool,
         job,
         hands,
         snapshots,

@@ -40,8 +40,9 @@ impl End {
         })
     }
 
-    /// The pool as the life of the replica has it.
-    pub fn pool(&self, job: &Job) -> Pool {
+    /// The pool as the life of the replica has it; `hears` is which announcements, and what they
+    /// call the source.
+    pub fn pool(&self, job: &Job, hears: String) -> Pool {
         let side = match self.is_member {
             false => Side::Lead(Lead::new(self.own)),
             true => {
@@ -51,7 +52,8 @@ impl End {
         };
         let uname = rustix::system::uname();
         let host = uname.nodename().to_string_lossy().into_owned();
-        Pool::new(side, self.outlet.clone(), self.sharing.clone(), host)
+        let (outlet, sharing) = (self.outlet.clone(), self.sharing.clone());
+        Pool::new(side, outlet, sharing, (host, hears))
     }
 
     /// Begins to talk.
@@ -60,6 +62,10 @@ impl End {
         let talk = announcements::talk(job, (!self.is_member, self.own))?;
         let is_over = Arc::new(AtomicBool::new(false));
         let (over, words) = (is_over.clone(), self.words);
+        let others = inboxes.clone();
+        let mute = move |why: Option<String>| {
+            others.send(|| Message::Mute(why.clone()));
+        };
         let hear = move |text: &[u8]| {
             // What is no word is said by somebody of another version.
             if let Ok(word) = serde_json::from_slice::<Word>(text) {
@@ -69,7 +75,7 @@ impl End {
         };
         let thread = Builder::new().name("pool".into()).spawn(move || {
             let next = || words.next();
-            Talk::run(talk, next, hear, || over.load(Relaxed));
+            Talk::run(talk, next, (hear, mute), || over.load(Relaxed));
         });
         let thread = thread.map_err(|error| failed(error.to_string()))?;
         Ok(Talking { is_over, thread })

@@ -177,7 +177,28 @@ pub fn in_the_way(status: &Status, named: &str) -> Option<String> {
         away.or_else(|| no_snapshot(status))
             .or_else(problems)
             .or_else(|| mute(status))
+            .or_else(|| shared(status))
     }
+}
+
+/// How many are subscribed to the queue that are no members of its pool. Which those are only their
+/// lead knows.
+fn strangers(status: &Status) -> u64 {
+    let members = status.pool.iter().filter(|one| one.hears).count() as u64;
+    let consumers = status.queue.map_or(0, |queue| queue.consumers);
+    match status.helps {
+        true => 0,
+        false => consumers.saturating_sub(1 + members),
+    }
+}
+
+fn shared(status: &Status) -> Option<String> {
+    let others = Some(strangers(status)).filter(|others| *others > 0)?;
+    Some(format!(
+        "{} at the queue of announcements and no member of this pool (it may have been one that hangs, \
+         or a second mirror of the job): what it has heard comes when it goes on or is ended",
+        show_counted(others, "other is subscribed", "others are subscribed")
+    ))
 }
 
 /// A member of the pool.
@@ -203,13 +224,9 @@ fn member(one: &PoolMember, now: Duration) -> String {
 
 fn queue_now(queue: QueueNow, status: &Status) -> String {
     let waiting = show_counted(queue.waiting, "announcement waits", "announcements wait");
-    let members = status.pool.iter().filter(|one| one.hears).count() as u64;
-    let others = queue.consumers.saturating_sub(1 + members);
-    match others {
-        // Which share it only their lead knows.
-        _ if status.helps => waiting,
+    match strangers(status) {
         0 => waiting,
-        _ => format!(
+        others => format!(
             "{waiting}; SHARED with {}, which hear what this mirror does not",
             show_counted(others, "other", "others")
         ),
