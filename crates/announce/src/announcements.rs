@@ -91,12 +91,14 @@ impl Announcements {
         base: BaseUrl,
         (sharing, is_member): (Arc<Sharing>, bool),
     ) -> Result<Announcements, Deaf> {
-        let prefetch = match is_member {
-            true => PREFETCH_OF_MEMBER,
-            false => PREFETCH,
-        };
-        let how = (prefetch, sharing, is_member);
-        Announcements::with((broker, subscription), base, how)
+        if !is_member {
+            let how = (PREFETCH, sharing, false);
+            return Announcements::with((broker, subscription), base, how);
+        }
+        // Its lead has to learn that the queue was not there, and members may be killed at any time.
+        let subscription = subscription.clone().made_by_another();
+        let how = (PREFETCH_OF_MEMBER, sharing, true);
+        Announcements::with((broker, &subscription), base, how)
     }
 
     fn with(
@@ -219,7 +221,7 @@ impl Announcements {
     /// mistake hears a part.
     fn note_consumers(&mut self, consumers: u32) {
         self.was_shared |= consumers > 1;
-        if self.is_member || u64::from(consumers) <= 1 + self.sharing.others() {
+        if self.is_member || self.strangers() == 0 {
             self.shared = None;
             return;
         }

@@ -98,18 +98,21 @@ impl Stage {
 
     /// How many messages the broker has for the pool, handed out or not.
     fn unacknowledged(&self) -> u64 {
+        self.messages().expect("the queue")
+    }
+
+    /// How many messages the queue has, if it is there.
+    fn messages(&self) -> Option<u64> {
         let columns = ["name", "messages"];
         let listed = ["list_queues", "-q", "-p", Rabbit::VHOST];
         let listed = self.rabbit.control(&[&listed[..], &columns[..]].concat());
         let name = format!("{}\t", self.queue());
-        let line = listed.lines().find_map(|line| line.strip_prefix(&*name));
-        line.expect("the queue").trim().parse().expect("a number")
+        let line = listed.lines().find_map(|line| line.strip_prefix(&*name))?;
+        Some(line.trim().parse().expect("a number"))
     }
 
     fn has_queue(&self) -> bool {
-        let list = ["list_queues", "-q", "-p", Rabbit::VHOST, "name"];
-        let listed = self.rabbit.control(&list);
-        listed.lines().any(|line| line.trim() == self.queue())
+        self.messages().is_some()
     }
 }
 

@@ -155,13 +155,13 @@ impl Folder {
         self.refuse_what_is_no_map()?;
         let old = self.old();
         let has_missed = old.as_ref().is_none_or(|(_, old)| is_there(&old.socket));
+        let spool = self.open_spool()?;
         let moment = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let counters = self.beside(&format!(".gaps-{}", moment.as_nanos()));
         let gaps = Gaps::create(&counters, trees.len());
         let gaps = gaps.map_err(SpoolError::of(&counters, "make the counters of gaps"))?;
-        let spool = self.open_spool()?;
         let path = self.beside(".socket");
         let listening = listening(&path).map_err(SpoolError::of(&path, "listen there"));
         let (socket, room) = listening?;
@@ -206,9 +206,8 @@ impl Folder {
         if !is_there(&self.map) {
             return Ok(());
         }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = rustix::fs::open(&self.map, flags, Mode::empty());
         let mut begin = [0; MAGIC.len()];
+        let file = self.map_file(OFlags::RDONLY);
         let length = file.and_then(|file| rustix::io::pread(&file, &mut begin, 0));
         match length {
             Ok(0) => Ok(()),
@@ -223,10 +222,15 @@ impl Folder {
         Some((file, map))
     }
 
+    /// The file that shims map, or whatever stands there and is no link.
+    fn map_file(&self, access: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        rustix::fs::open(&self.map, flags, Mode::empty())
+    }
+
     /// The file that shims map, what its flags are, and what it says.
     fn found(&self, access: OFlags) -> Option<(OwnedFd, u32, Map)> {
-        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = rustix::fs::open(&self.map, flags, Mode::empty()).ok()?;
+        let file = self.map_file(access).ok()?;
         let mut bytes = vec![0; BYTES_MAX];
         let length = rustix::io::pread(&file, &mut bytes[..], 0).ok()?;
         let (flags, map) = Map::read(&bytes[..length])?;

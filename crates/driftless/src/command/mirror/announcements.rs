@@ -22,11 +22,6 @@ pub fn detector(
     let of_queue = |error: Error| broker::failure((&job.name, "announcements"), &error);
     let broker = broker_of(from).map_err(of_queue)?;
     let subscription = subscription(from).map_err(of_queue)?;
-    // Its lead has to learn that the queue was not there, and members may be killed at any time.
-    let subscription = match pool.as_ref().is_some_and(|(_, is_member)| *is_member) {
-        true => subscription.made_by_another(),
-        false => subscription,
-    };
     let heard = match pool {
         None => Announcements::new(&broker, &subscription, base),
         Some(pool) => Announcements::in_pool(&broker, &subscription, base, pool),
