@@ -4,17 +4,28 @@ have one test that is under way when all others are done.
 
     run_tests.py CARGO ARGUMENTS [-- ARGUMENTS OF THE PROGRAMS]
 
-What a program prints comes when it has ended. All are run, and those that failed are named at the end.
+What a program prints comes when it has ended. All are run, and those that failed are named at the end. A program that exceeds its time is
+killed together with its process group, so that a test that hangs costs minutes and names itself.
 """
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 PROGRAMS_AT_ONCE = 2
+PROGRAM_SECONDS_MAX = 1500
+
+# One folder for each FUSE connection of the kernel (Documentation/filesystems/fuse.rst, "Control filesystem").
+FUSE_CONNECTIONS = Path("/sys/fs/fuse/connections")
+
+# Leaders of the process groups that run now.
+RUNNING = set()
 
 
 def programs(arguments):
@@ -28,14 +39,46 @@ def programs(arguments):
     return [(one["executable"], Path(one["manifest_path"]).parent) for one in built]
 
 
-def run(program, folder, words):
-    """Runs one of them; returns whether its tests passed."""
+def connections():
+    """Returns the names of the FUSE connections; none where the control file system is not mounted."""
+    return {one.name for one in FUSE_CONNECTIONS.iterdir()} if FUSE_CONNECTIONS.is_dir() else set()
+
+
+def end(leader, known):
+    """Kills the process group, and aborts FUSE connections that are not `known`: a thread that waits for its own process's file system
+    cannot be killed otherwise."""
+    os.killpg(leader, signal.SIGKILL)
+    for name in connections() - known:
+        try:
+            (FUSE_CONNECTIONS / name / "abort").write_text("1")
+        except OSError as error:
+            print(f"FUSE connection {name}: cannot abort: {error}", file=sys.stderr)
+
+
+def wait(process, known):
+    """Returns the exit code; that of a program that exceeded its time is the signal that killed it."""
+    try:
+        return process.wait(PROGRAM_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        end(process.pid, known)
+        return -signal.SIGKILL
+
+
+def run(program, folder, words, known):
+    """Runs one of them; returns its name and whether its tests passed. A file takes the output: a process that a program leaves behind
+    would hold a pipe open."""
     began = time.monotonic()
-    done = subprocess.run([program, *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                          check=False)
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen([program, *words], cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                                   start_new_session=True)
+        RUNNING.add(process.pid)
+        code = wait(process, known)
+        RUNNING.discard(process.pid)
+        output.seek(0)
+        said = output.read().decode(errors="replace")
     name = Path(program).name.rsplit("-", 1)[0]
-    print(f"{folder.name}: {name}: exit {done.returncode} after {time.monotonic() - began:.1f} s\n{done.stdout}", flush=True)
-    return name, done.returncode == 0
+    print(f"{folder.name}: {name}: exit {code} after {time.monotonic() - began:.1f} s\n{said}", flush=True)
+    return name, code == 0
 
 
 def main():
@@ -43,8 +86,16 @@ def main():
     words = sys.argv[1:]
     cut = words.index("--") if "--" in words else len(words)
     built = programs(words[:cut])
+    known = connections()
     with ThreadPoolExecutor(PROGRAMS_AT_ONCE) as pool:
-        ended = list(pool.map(lambda one: run(*one, words[cut + 1:]), built))
+        runs = pool.map(lambda one: run(*one, words[cut + 1:], known), built)
+        try:
+            ended = list(runs)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for leader in list(RUNNING):
+                end(leader, known)
+            sys.exit(130)
     failed = [name for name, passed in ended if not passed]
     if not ended or failed:
         sys.exit(f"failed: {' '.join(failed) or 'there is no test program'}")
