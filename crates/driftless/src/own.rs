@@ -26,6 +26,11 @@ pub fn umask() -> u32 {
     *UMASK.get_or_init(|| rustix::process::umask(Mode::empty()).as_raw_mode())
 }
 
+/// The same if the process has given it up, as all do that change trees.
+pub fn given_up_umask() -> Option<u32> {
+    UMASK.get().copied()
+}
+
 /// The mode of a file that the user asked for, such as a log.
 pub fn file_mode() -> u32 {
     0o666 & !umask()

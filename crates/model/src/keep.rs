@@ -1,6 +1,6 @@
 //! What of an entry is kept equal.
 
-use crate::{Kind, Meta};
+use crate::{Kind, Meta, bounds};
 use serde::{Deserialize, Serialize};
 
 /// Which properties are compared and set. Everything but access times by default.
@@ -36,6 +36,10 @@ pub struct Keep {
     pub xattrs: bool,
     /// POSIX ACLs, access and default.
     pub acls: bool,
+    /// Permission bits that new entries do not get where modes are not kept: those of the umask
+    /// that the user gave the run (umask(2)).
+    #[serde(deserialize_with = "bounds::mode")]
+    pub umask: u32,
 }
 
 impl Default for Keep {
@@ -55,10 +59,15 @@ impl Default for Keep {
             devices: true,
             xattrs: true,
             acls: true,
+            umask: 0o022,
         }
     }
 }
 
+/// The bits of a mode that permit something: those of the owner, the group and others.
+pub const PERMISSIONS: u32 = 0o777;
+/// Those of the group and of others.
+const SHARED: u32 = 0o077;
 /// A file with this bit runs with the rights of its owner (inode(7)).
 pub const SETUID: u32 = 0o4000;
 /// A file with this bit runs with the rights of its group (inode(7)).
@@ -141,6 +150,12 @@ impl Keep {
         mode
     }
 
+    /// Returns the mode of a new entry where modes are not kept: that of its source, less the
+    /// umask.
+    pub fn new_mode(&self, mode: u32) -> u32 {
+        mode & PERMISSIONS & !self.umask
+    }
+
     /// Whether any extended attribute has to be looked at.
     pub fn any_xattr(&self) -> bool {
         self.xattrs || self.acls
@@ -165,9 +180,40 @@ impl Keep {
     }
 }
 
+/// Returns the mode of an entry that had the mode `stood` before, and gives the group and others no
+/// more than `wanted` does.
+pub fn mode_within(stood: u32, wanted: u32) -> u32 {
+    stood & (wanted | !SHARED)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn modes_that_are_not_kept_are_never_wider() {
+        let keep = |umask| Keep {
+            mode: false,
+            umask,
+            ..Keep::default()
+        };
+        for (source, umask, new) in [
+            (0o600, 0o022, 0o600),
+            (0o4775, 0o022, 0o755),
+            (0o666, 0o077, 0o600),
+            (0o1777, 0, 0o777),
+        ] {
+            assert_eq!(keep(umask).new_mode(source), new, "{source:o}, {umask:o}");
+        }
+        for (stood, source, now) in [
+            (0o640, 0o755, 0o640),
+            (0o755, 0o600, 0o700),
+            (0o2770, 0o750, 0o2750),
+            (0o400, 0o666, 0o400),
+        ] {
+            assert_eq!(mode_within(stood, source), now, "{stood:o}, {source:o}");
+        }
+    }
 
     #[test]
     fn what_a_file_system_keeps_for_itself_is_not_kept() {

@@ -32,7 +32,7 @@ pub use entry::{Entry, Kind, Meta, Stamp, Xattr, Xattrs};
 pub use escape::{escape, escape_json, escape_text, quote};
 pub use fault::{Class, Fault, LINE_LOST, Problem, Side};
 pub use filter::{Filter, FilterError, Rule};
-pub use keep::{CAPABILITY, Keep, SETGID, SETUID};
+pub use keep::{CAPABILITY, Keep, PERMISSIONS, SETGID, SETUID, mode_within};
 pub use lag::{LAG_BUCKETS, Lag};
 pub use moment::{date_and_time, moment, span};
 pub use mountinfo::unescape_mountinfo;

@@ -7,6 +7,7 @@
 use crate::copy_with::{Carrier, Undone};
 use crate::large::CHECKPOINT_BYTES;
 use crate::mover::{Made, Mover, leads};
+use crate::new_attributes::new_attributes;
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{Act, Fault, Kind, Meta, Side, errno};
 use driftless_tree::{
@@ -63,7 +64,9 @@ impl Mover<'_> {
         };
         let sync =
             self.terms.sync_each || self.terms.sync_large && opened.meta.size >= CHECKPOINT_BYTES;
-        let faults = self.complete(opened, &*file, (&known, xattrs), sync)?;
+        let wanted = opened.wanted(&self.terms.rules.keep);
+        let attributes = new_attributes(spot, &wanted, xattrs, &self.terms);
+        let faults = self.complete(opened, &*file, (&known, &attributes), sync)?;
         let id = leads(opened, &*file)?;
         file.close()?;
         self.take(place, spot)?;

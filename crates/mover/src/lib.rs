@@ -11,6 +11,7 @@ mod comparison;
 mod copy_with;
 mod large;
 mod mover;
+mod new_attributes;
 mod new_entry;
 mod spot;
 

@@ -2,8 +2,9 @@
 
 use crate::comparison::{Compared, Comparison};
 use crate::copy_with::Carrier;
+use crate::new_attributes::new_attributes;
 use crate::spot::{Moved, Opened, Spot, Trouble};
-use driftless_model::{Entry, Fault, Kind, Level, Meta, Stamp, Xattrs, errno};
+use driftless_model::{Entry, Fault, Kind, Level, Meta, PERMISSIONS, Stamp, Xattrs, errno};
 use driftless_reconcile::{Agreement, Rules, lends_rights, mtimes, ripens_in};
 use driftless_tree::{
     ACL_ACCESS, Attributes, Copier, Dir, DirMut, Halt, Known, ReadFile, Removed, WriteFile,
@@ -268,7 +269,7 @@ impl Mover<'_> {
         let mode = if keep.mode {
             meta.mode & 0o777
         } else {
-            default_mode(Kind::File)
+            keep.new_mode(meta.mode)
         };
         let is_group = !keep.group || spot.birth.is_some_and(|(_, gid)| gid == meta.gid);
         match () {
@@ -287,12 +288,10 @@ impl Mover<'_> {
     ) -> Made {
         let bytes = self.content(opened, file)?;
         let unkept = opened.meta.unkept | xattrs.unkept;
-        let faults = self.complete(
-            opened,
-            file,
-            (&spot.newborn(Kind::File, mode), xattrs),
-            self.terms.sync_each,
-        )?;
+        let wanted = opened.wanted(&self.terms.rules.keep);
+        let attributes = new_attributes(spot, &wanted, xattrs, &self.terms);
+        let known = spot.newborn(Kind::File, mode);
+        let faults = self.complete(opened, file, (&known, &attributes), self.terms.sync_each)?;
         Ok(Moved {
             bytes,
             faults,
@@ -308,17 +307,14 @@ impl Mover<'_> {
         &self,
         opened: &Opened,
         file: &dyn WriteFile,
-        (known, xattrs): (&Known, Xattrs),
+        (known, attributes): (&Known, &Attributes),
         sync: bool,
     ) -> Result<Vec<Fault>, Trouble> {
         if !opened.meta.unchanged(&opened.file.meta_again()?) {
             return Err(Trouble::Changing);
         }
         file.settle()?;
-        let faults = file.set(
-            known,
-            &new_attributes(&opened.wanted(&self.terms.rules.keep), xattrs, &self.terms),
-        );
+        let faults = file.set(known, attributes);
         if sync {
             file.sync().map_err(Trouble::Lost)?;
         }
@@ -416,7 +412,7 @@ impl Mover<'_> {
                 .make_node(name, source.meta.kind, source.meta.rdev)?,
         }
         let known = spot.newborn(source.meta.kind, 0o600);
-        let attributes = new_attributes(&source.meta, source.xattrs.clone(), &self.terms);
+        let attributes = new_attributes(spot, &source.meta, source.xattrs.clone(), &self.terms);
         let done = spot
             .replica
             .set(name, &known, &attributes)
@@ -470,7 +466,11 @@ impl Mover<'_> {
     /// Sets what differs in metadata; no data moves. A time that can come no nearer is left alone.
     pub fn set_meta(&self, spot: &Spot, source: &Entry, replica: &Meta) -> Made {
         let keep = &self.terms.rules.keep;
-        let mut attributes = Attributes::of(&source.meta, source.xattrs.clone(), keep);
+        let mut attributes = Attributes {
+            stood: Some(replica.mode).filter(|_| !keep.mode),
+            ..Attributes::of(&source.meta, source.xattrs.clone(), keep)
+                .or_mode(source.meta.mode & PERMISSIONS)
+        };
         let takes_both = attributes.atime.is_some();
         attributes.mtime =
             attributes.mtime.filter(
@@ -581,16 +581,6 @@ fn undo(spot: &Spot, name: &CStr, file: &dyn WriteFile) {
     if is_ours {
         let _the_first_error_counts = spot.replica.remove(name);
     }
-}
-
-/// Modes of new entries where modes are not kept: readable by all, changeable by the owner.
-fn default_mode(kind: Kind) -> u32 {
-    if kind == Kind::Dir { 0o755 } else { 0o644 }
-}
-
-/// What a new entry shall have: what is kept, and a plain mode where modes are not.
-pub(crate) fn new_attributes(meta: &Meta, xattrs: Xattrs, terms: &Terms) -> Attributes {
-    Attributes::of(meta, xattrs, &terms.rules.keep).or_mode(default_mode(meta.kind))
 }
 
 /// EEXIST, EISDIR and ENOTEMPTY say that a directory stands where a file shall go (rename(2)).

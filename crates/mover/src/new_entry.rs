@@ -18,6 +18,7 @@ impl Mover<'_> {
             keep,
             private,
             room,
+            stood,
             sync,
             verify,
         } = new;
@@ -43,6 +44,7 @@ impl Mover<'_> {
             nested: false,
             birth,
             room,
+            stood,
             only: None,
         };
         match content {

@@ -27,6 +27,8 @@ pub struct Spot<'a> {
     pub birth: Option<(u32, u32)>,
     /// How many entries in a directory that stands at the name may go with it.
     pub room: u64,
+    /// The mode of the entry that stands at the name and is replaced, if it is of the same kind.
+    pub stood: Option<u32>,
     /// The inode that the source's name is to be: where others become links to its copy, one that
     /// took its place is none of them.
     pub only: Option<(u64, u64)>,

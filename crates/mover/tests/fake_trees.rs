@@ -58,6 +58,7 @@ impl Trees {
             nested: false,
             birth: None,
             room: 0,
+            stood: None,
             only: None,
         };
         let opened = mover.open(&spot)?;

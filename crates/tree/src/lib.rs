@@ -38,10 +38,11 @@ pub use endpoint::{Endpoint, Host, Loss, plain_path, random_id, random_secret, t
 pub use gate::{BeforeChange, Gate, Sentry};
 pub use lend::Lent;
 pub use local::LocalDir;
-pub use local::attributes::{ACL_ACCESS, Attributes, Known, Lends};
+pub use local::attributes::ACL_ACCESS;
 pub use local::file::LocalFile;
 pub use local::handles::HandlePool;
 pub use local::remove::{Removed, STUCK_MAX, Spared};
+pub use local::wanted::{Attributes, Known, Lends};
 pub use lock::host::{prepare_holder, prepare_locks};
 pub use lock::{Holder, Lock, Reach};
 pub use mark::{MarkText, prepare_marks};

@@ -11,16 +11,17 @@ pub mod nest;
 pub mod remove;
 pub mod sys;
 pub mod times;
+pub mod wanted;
 pub mod xattr;
 
 use crate::Done;
 use crate::ReadFile;
-use crate::local::attributes::Known;
 use crate::local::file::LocalFile;
 use crate::local::handles::{Birth, HandlePool, Keeper, Node, open_dir};
 use crate::local::listing::LocalNames;
 use crate::local::look::{OTHERS, fault, first_look, is_own, look_at, meta_of};
 use crate::local::times::keep_times;
+use crate::local::wanted::Known;
 use crate::local::xattr::proc_path;
 use crate::names::{NameStream, Names};
 use crate::temp::{ROOT_LOCK, ROOT_MARK, ROOT_SIGN};

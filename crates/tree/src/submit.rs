@@ -26,6 +26,8 @@ pub struct NewEntry {
     pub private: bool,
     /// How many entries may be removed with a directory that stands at the name.
     pub room: u64,
+    /// The mode of the entry that it replaces, if that is of the same kind.
+    pub stood: Option<u32>,
     /// A file is made durable before it gets its name.
     pub sync: bool,
     /// What was written is read back and compared.

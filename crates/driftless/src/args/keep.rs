@@ -8,7 +8,7 @@ pub struct KeepArgs {
     /// Keep access times, too
     #[arg(long)]
     pub atimes: bool,
-    /// Do not keep permission bits
+    /// Do not keep permission bits: a new entry gets those of its source less the umask
     #[arg(long = "no-mode", action = ArgAction::SetFalse)]
     pub mode: bool,
     /// Do not keep owners

@@ -235,6 +235,7 @@ fn keep(args: &KeepArgs) -> Keep {
         devices: args.devices,
         xattrs: args.xattrs,
         acls: args.acls,
+        ..Keep::default()
     }
 }
 

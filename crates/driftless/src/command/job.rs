@@ -36,7 +36,10 @@ pub fn read(typed: &Path) -> Result<Job, Failure> {
         return Err(failed("it is no regular file, as that of a job is".into()));
     }
     let text = text_of(&path).map_err(failed)?;
-    parse(&text, &path).map_err(|errors| (Exit::Usage, errors.to_string()))
+    let mut job = parse(&text, &path).map_err(|errors| (Exit::Usage, errors.to_string()))?;
+    let keep = &mut job.policy.keep;
+    keep.umask = own::given_up_umask().unwrap_or(keep.umask);
+    Ok(job)
 }
 
 /// The text of a file in which somebody says what is to be done, and a byte of what is too long.

@@ -30,6 +30,10 @@ pub fn run(
     own::give_up_umask();
     let outputs = [("--log", output.log.as_deref())];
     let checked = options
+        .map(|mut options| {
+            options.policy.keep.umask = own::umask();
+            options
+        })
         .and_then(|options| files::refuse_within_trees(&outputs, &options).map(|()| options));
     let begun = checked
         .map_err(|error| (Exit::Usage, error))

@@ -1,5 +1,5 @@
 //! New directories of a run that keeps no modes. They are closed to others (0700) until everything
-//! in them is done, and then get the mode of all new ones. Where modes are kept, a directory that a
+//! in them is done, and then get the mode of new ones. Where modes are kept, a directory that a
 //! run left closed differs from its source, and the next run opens it. Where they are not, nothing
 //! would tell it from one that the user has closed; so the topmost ones, in which all else is
 //! closed too, are marked until they are finished. Below those, one that has its source's time was
@@ -10,8 +10,6 @@ use crate::sync::run::Run;
 use crate::sync::visit::Visit;
 use driftless_tree::{DirMutRef, Done};
 
-/// The mode of new directories where modes are not kept.
-pub const OPENED: u32 = 0o755;
 /// The permission bits of directories that are not finished.
 const CLOSED: u32 = 0o700;
 

@@ -435,6 +435,8 @@ impl Worker<'_> {
             }
             _ => {
                 intent.room = self.room(visit, name, &pair.replica.meta)?;
+                let there = &pair.replica.meta;
+                intent.stood = (there.kind == meta.kind).then_some(there.mode);
                 self.set_aside_unlike(visit, name, (&pair.replica.meta, meta))?;
                 self.make(met, &pair.source, ready, intent)
             }

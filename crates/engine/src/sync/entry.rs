@@ -26,6 +26,8 @@ pub struct Intent {
     pub ranges: Vec<Range<u64>>,
     /// It takes the place of a directory: how many entries in that are removed.
     pub room: u64,
+    /// The mode of the entry of the same kind that it takes the place of.
+    pub stood: Option<u32>,
 }
 
 impl Intent {
@@ -44,6 +46,7 @@ impl Intent {
             values: Vec::new(),
             ranges: Vec::new(),
             room: 0,
+            stood: None,
         }
     }
 }

@@ -61,6 +61,7 @@ impl Worker<'_> {
         let Met { visit, name, .. } = met;
         let spot = Spot {
             room: intent.room,
+            stood: intent.stood,
             only: met.only(),
             ..visit.touched_spot(name)
         };
@@ -311,6 +312,7 @@ impl Worker<'_> {
             &self.mover,
             &Spot {
                 room: large.context.intent.room,
+                stood: large.context.intent.stood,
                 ..visit.spot(name)
             },
         );

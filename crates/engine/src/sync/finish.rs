@@ -1,13 +1,14 @@
 //! The end of a directory: what earlier runs left in it is removed, and its own attributes are set.
 
 use crate::clock::now;
-use crate::sync::closed::OPENED;
 use crate::sync::entry::Intent;
 use crate::sync::run::Run;
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use crate::tally::{Reason, add};
-use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, What, Xattrs};
+use driftless_model::{
+    Action, Class, Entry, Fault, Kind, Meta, PERMISSIONS, What, Xattrs, mode_within,
+};
 use driftless_reconcile::{differences, values};
 use driftless_tree::{Attributes, DirMutRef, Done, Known};
 use std::sync::Arc;
@@ -185,10 +186,11 @@ impl Worker<'_> {
         replica: &DirMutRef,
         source: Entry,
     ) -> Done<(Known, Attributes)> {
-        let terms = self.mover.terms;
-        let mut attributes = Attributes::of(&source.meta, source.xattrs, &terms.rules.keep);
+        let keep = &self.mover.terms.rules.keep;
+        let mode = source.meta.mode;
+        let mut attributes = Attributes::of(&source.meta, source.xattrs, keep);
         let known = if visit.is_made() {
-            attributes = attributes.or_mode(OPENED);
+            attributes = attributes.or_mode(keep.new_mode(mode));
             Known {
                 owner: visit.birth,
                 mode: Some(0o700),
@@ -196,8 +198,14 @@ impl Worker<'_> {
                 ..Known::default()
             }
         } else {
-            if let (None, Some((before, _))) = (attributes.mode, &visit.before) {
-                attributes.mode = Some(if visit.closed { OPENED } else { before.mode });
+            if let Some((before, _)) = visit.before.as_ref().filter(|_| !keep.mode) {
+                attributes = match () {
+                    () if visit.closed => attributes.or_mode(keep.new_mode(mode)),
+                    () => Attributes {
+                        stood: Some(stood(visit, before, mode)),
+                        ..attributes.or_mode(mode & PERMISSIONS)
+                    },
+                };
             }
             Known::of(&replica.meta()?)
         };
@@ -230,6 +238,16 @@ impl Worker<'_> {
 /// Whether an unfinished entry was changed so short a time ago that somebody may be at work on it.
 fn is_young(meta: &Meta) -> bool {
     meta.ctime.max(meta.mtime).sec > now().sec - LEFT_SECONDS
+}
+
+/// Returns the mode that a directory of the replica keeps where modes are not kept. One in which
+/// something was changed gives the group and others no more than the source's does.
+fn stood(visit: &Visit, before: &Meta, wanted: u32) -> u32 {
+    if visit.is_touched() {
+        mode_within(before.mode, wanted)
+    } else {
+        before.mode
+    }
 }
 
 /// What the replica had at the name of a directory, if that is known.

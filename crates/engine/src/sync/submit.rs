@@ -148,7 +148,8 @@ impl Worker<'_> {
         let (visit, terms) = (met.visit, self.mover.terms);
         self.note_made(visit, met.name, entry.meta.unkept | entry.xattrs.unkept);
         let spot = visit.touched_spot(met.name);
-        let (name, private, room) = (spot.name.into(), spot.private, intent.room);
+        let (name, private) = (spot.name.into(), spot.private);
+        let (room, stood) = (intent.room, intent.stood);
         let (keep, sync, verify) = (terms.rules.keep, terms.sync_each, terms.verify);
         let new = NewEntry {
             name,
@@ -158,6 +159,7 @@ impl Worker<'_> {
             keep,
             private,
             room,
+            stood,
             sync,
             verify,
         };
@@ -270,7 +272,7 @@ impl Worker<'_> {
                 .map_err(Trouble::from),
             Completion::Lost(fault) => Err(Trouble::Lost(fault)),
             Completion::Stuck(removed) => Err(Trouble::Stuck(removed)),
-            _ => self.make_again(place, intent.room),
+            _ => self.make_again(place, &intent),
         };
         self.conclude(
             &place.visit,
@@ -282,9 +284,10 @@ impl Worker<'_> {
     }
 
     /// What was written is not what was read back: it is made again while this thread waits.
-    fn make_again(&mut self, place: &PendingEntry, room: u64) -> Result<Moved, Trouble> {
+    fn make_again(&mut self, place: &PendingEntry, intent: &Intent) -> Result<Moved, Trouble> {
         let spot = Spot {
-            room,
+            room: intent.room,
+            stood: intent.stood,
             ..place.visit.touched_spot(&place.name)
         };
         let opened = self.mover.open(&spot)?;

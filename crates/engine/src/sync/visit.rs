@@ -201,6 +201,7 @@ impl Visit {
             nested: false,
             birth: self.birth,
             room: 0,
+            stood: None,
             only: None,
         }
     }

@@ -1,7 +1,7 @@
 //! Going through directories: entering, listing, handing out names, and finishing when everything
 //! below is done.
 
-use crate::sync::closed::{OPENED, mark_closed};
+use crate::sync::closed::mark_closed;
 use crate::sync::entry::Intent;
 use crate::sync::run::Run;
 use crate::sync::task::Task;
@@ -123,12 +123,9 @@ impl Worker<'_> {
             .as_ref()
             .expect("the root is on its own file system");
         if let (true, Some(replica)) = (visit.is_made(), &visit.replica) {
-            let attributes = Attributes::of(
-                visit.source.first_meta(),
-                Xattrs::default(),
-                &self.run.options.policy.keep,
-            )
-            .or_mode(OPENED);
+            let (source, keep) = (visit.source.first_meta(), &self.run.options.policy.keep);
+            let attributes =
+                Attributes::of(source, Xattrs::default(), keep).or_mode(keep.new_mode(source.mode));
             replica.set_own(&Known::default(), &attributes);
             let _its_mode_says_the_same = self.run.unmark_closed(&visit);
             parent.touch();

@@ -2,7 +2,7 @@
 //! [`Job`].
 
 use super::quiet::Quiet;
-use driftless_model::Policy;
+use driftless_model::{Keep, Policy};
 use driftless_settings::Publish;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -107,7 +107,10 @@ impl Job {
     /// where it is another one, what was equal may differ.
     pub fn rules(&self) -> u64 {
         let version = env!("CARGO_PKG_VERSION");
-        xxh3_64(format!("{version} {:?}", self.policy).as_bytes())
+        let mut policy = self.policy.clone();
+        // It belongs to the process, and nothing is compared with it.
+        policy.keep.umask = Keep::default().umask;
+        xxh3_64(format!("{version} {policy:?}").as_bytes())
     }
 
     /// Whether the replica becomes equal to snapshots of the source, and not to the source itself.

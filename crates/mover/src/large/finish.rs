@@ -1,7 +1,8 @@
 //! The end of a large file: it takes its place, it is left for the next run, or it is discarded.
 
 use super::Large;
-use crate::mover::{Made, Mover, new_attributes};
+use crate::mover::{Made, Mover};
+use crate::new_attributes::new_attributes;
 use crate::spot::{Moved, Spot, Trouble};
 use driftless_model::{Act, Fault, Keep, Kind, Side, Xattrs, errno};
 use driftless_reconcile::lends_rights;
@@ -93,7 +94,7 @@ impl Large {
         self.replica.save_progress(None)?;
         let hidden = !spot.private && lends_rights(&self.opened.meta, &xattrs, &keep);
         let unkept = self.opened.meta.unkept | xattrs.unkept;
-        let attributes = new_attributes(&self.opened.wanted(&keep), xattrs, &mover.terms);
+        let attributes = new_attributes(spot, &self.opened.wanted(&keep), xattrs, &mover.terms);
         if let Some(nest) = if hidden {
             spot.replica.nest(true)?
         } else {

@@ -3,7 +3,7 @@
 
 use crate::wire::bounds::{EXTENTS_MAX, maybe_at_most};
 use crate::wire::name::Name;
-use driftless_model::{Entry, Keep, Kind, Level};
+use driftless_model::{Entry, Keep, Kind, Level, bounds};
 use driftless_tree::{NewEntry, WHOLE_BYTES_MAX, Whole};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, CString};
@@ -20,6 +20,8 @@ pub struct NewEntryHead {
     keep: Keep,
     private: bool,
     room: u64,
+    #[serde(deserialize_with = "bounds::maybe_mode")]
+    stood: Option<u32>,
     sync: bool,
     verify: Option<Level>,
 }
@@ -35,6 +37,7 @@ impl NewEntryHead {
             keep,
             private,
             room,
+            stood,
             sync,
             verify,
         } = new;
@@ -50,6 +53,7 @@ impl NewEntryHead {
                 keep,
                 private,
                 room,
+                stood,
                 sync,
                 verify,
             },
@@ -72,6 +76,7 @@ impl NewEntryHead {
             keep,
             private,
             room,
+            stood,
             sync,
             verify,
         } = self;
@@ -96,6 +101,7 @@ impl NewEntryHead {
             keep,
             private,
             room,
+            stood,
             sync,
             verify,
         })
@@ -190,6 +196,7 @@ mod tests {
                 keep,
                 private: false,
                 room: 0,
+                stood: None,
                 sync: false,
                 verify: None,
             };

@@ -140,6 +140,7 @@ impl Worker<'_> {
         self.run.refuse_append_only(met.visit)?;
         let spot = Spot {
             room: intent.room,
+            stood: intent.stood,
             ..met.visit.touched_spot(met.name)
         };
         let target = if source.meta.kind == Kind::Symlink {

@@ -1,0 +1,25 @@
+//! The attributes that a new entry is to have.
+
+use crate::mover::Terms;
+use crate::spot::Spot;
+use driftless_model::{Meta, PERMISSIONS, Xattrs};
+use driftless_tree::Attributes;
+
+/// Returns what a new entry shall have: what is kept, and where modes are not, one that is no wider
+/// than its source's, nor than that of the entry which it replaces.
+pub(crate) fn new_attributes(
+    spot: &Spot,
+    meta: &Meta,
+    xattrs: Xattrs,
+    terms: &Terms,
+) -> Attributes {
+    let keep = &terms.rules.keep;
+    let plain = match spot.stood {
+        Some(_) => meta.mode & PERMISSIONS,
+        None => keep.new_mode(meta.mode),
+    };
+    Attributes {
+        stood: spot.stood.filter(|_| !keep.mode),
+        ..Attributes::of(meta, xattrs, keep).or_mode(plain)
+    }
+}
