@@ -4,7 +4,9 @@
 
 mod common;
 
-use common::{check_settled, is_user, put, sync, sync_ok, verify};
+use common::far::Far;
+use common::movers::sync_on_hosts;
+use common::{check_settled, is_user, only_local, put, sync, sync_ok, verify};
 use driftless_testkit::{FsKind, Scratch, attrs};
 use std::collections::BTreeSet;
 use std::fs;
@@ -176,4 +178,148 @@ fn another_group_gets_no_right_by_its_mode() {
     let _ = sync_ok(&src, &dst, ["--no-mode"]);
     check_rights(&src, &dst, "another group");
     check_settled(&src, &dst, ["--no-mode"]);
+}
+
+/// Tags of an ACL (linux/posix_acl.h).
+const TAGS: [(char, u16); 6] = [
+    ('o', 0x01),
+    ('u', 0x02),
+    ('g', 0x04),
+    ('n', 0x08),
+    ('m', 0x10),
+    ('x', 0x20),
+];
+
+/// Sets an ACL on an entry: for each entry of it the letter of its tag (owner, user, group, named
+/// group, mask, others), rights, and who is named.
+fn set_acl(path: &Path, entries: &[(char, u16, u32)]) {
+    let mut blob = 2u32.to_le_bytes().to_vec();
+    for (letter, rights, id) in entries {
+        let tag = TAGS
+            .iter()
+            .find(|(known, _)| known == letter)
+            .expect("a tag")
+            .1;
+        blob.extend(tag.to_le_bytes());
+        blob.extend(rights.to_le_bytes());
+        blob.extend(id.to_le_bytes());
+    }
+    attrs::set_xattr(path, attrs::ACL_ACCESS.as_bytes(), &blob).expect("acl");
+}
+
+const NO_ID: u32 = u32::MAX;
+/// One user has rights, and the owning group has none.
+const USER_ALONE: [(char, u16, u32); 5] = [
+    ('o', 7, NO_ID),
+    ('u', 7, 3333),
+    ('g', 0, NO_ID),
+    ('m', 7, NO_ID),
+    ('x', 0, NO_ID),
+];
+/// One user has none, and all others have some.
+const USER_DENIED: [(char, u16, u32); 5] = [
+    ('o', 7, NO_ID),
+    ('u', 0, 3333),
+    ('g', 7, NO_ID),
+    ('m', 7, NO_ID),
+    ('x', 5, NO_ID),
+];
+/// One group has none, and all others have some.
+const GROUP_DENIED: [(char, u16, u32); 5] = [
+    ('o', 7, NO_ID),
+    ('g', 7, NO_ID),
+    ('n', 0, 4444),
+    ('m', 7, NO_ID),
+    ('x', 7, NO_ID),
+];
+
+/// A source with ACLs on files and directories.
+fn plant_acls(src: &Path) {
+    for (name, acl) in [
+        ("alone", USER_ALONE),
+        ("denied", USER_DENIED),
+        ("group", GROUP_DENIED),
+    ] {
+        for (name, is_dir) in [
+            (format!("{name}.file"), false),
+            (format!("{name}.dir"), true),
+        ] {
+            let path = src.join(name);
+            if is_dir {
+                put(&path.join("file"), "content");
+                attrs::set_owner(&path.join("file"), OWNER.0, OWNER.1).expect("chown");
+            } else {
+                put(&path, "content");
+            }
+            attrs::set_owner(&path, OWNER.0, OWNER.1).expect("chown");
+            set_acl(&path, &acl);
+        }
+    }
+    put(&src.join("plain"), "content");
+    attrs::set_mode(&src.join("plain"), 0o664).expect("chmod");
+    fs::hard_link(src.join("alone.file"), src.join("linked")).expect("link");
+}
+
+/// What leaves ACLs out, alone and with others.
+const NO_ACLS: [&[&str]; 3] = [
+    &["--no-acls"],
+    &["--no-acls", "--no-xattrs"],
+    &["--no-acls", "--no-mode"],
+];
+
+#[test]
+fn acls_that_are_left_out_open_nothing() {
+    if is_user() {
+        return;
+    }
+    for args in NO_ACLS {
+        let (_scratch, src, dst) = stage();
+        plant_acls(&src);
+        let _ = sync(&src, &dst)
+            .args(args)
+            .through(with_umask("0"))
+            .run()
+            .expect(0);
+        check_rights(&src, &dst, &format!("{args:?}"));
+        let found = ["alone.file", "denied.dir", "plain"].map(|name| mode(&dst.join(name)));
+        assert_eq!(found, [0o700, 0o700, 0o664], "{args:?}");
+        check_settled(&src, &dst, args);
+        let _ = verify(&src, &dst).args(args).run().expect(0);
+    }
+}
+
+#[test]
+fn movers_open_nothing_where_acls_are_left_out() {
+    only_local!("goes over ssh anyway");
+    if is_user() {
+        return;
+    }
+    let (_scratch, src, dst) = stage();
+    plant_acls(&src);
+    let _ = sync_on_hosts("far,far", &Far::root().words(), &src, &dst)
+        .arg("--no-acls")
+        .run()
+        .expect(0);
+    check_rights(&src, &dst, "movers");
+    check_settled(&src, &dst, ["--no-acls"]);
+}
+
+#[test]
+fn entries_get_the_rights_that_a_changed_acl_leaves() {
+    if is_user() {
+        return;
+    }
+    let (_scratch, src, dst) = stage();
+    plant_acls(&src);
+    let _ = sync_ok(&src, &dst, ["--no-acls"]);
+    for name in ["denied.file", "denied.dir"] {
+        attrs::remove_xattr(&src.join(name), attrs::ACL_ACCESS.as_bytes()).expect("no acl");
+        attrs::set_mode(&src.join(name), 0o775).expect("chmod");
+    }
+    set_acl(&src.join("plain"), &USER_DENIED);
+    let _ = sync_ok(&src, &dst, ["--no-acls"]);
+    check_rights(&src, &dst, "changed");
+    let found = ["denied.file", "denied.dir", "plain"].map(|name| mode(&dst.join(name)));
+    assert_eq!(found, [0o775, 0o775, 0o700]);
+    check_settled(&src, &dst, ["--no-acls"]);
 }

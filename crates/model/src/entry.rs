@@ -1,6 +1,6 @@
 //! What stands at a name: its kind, its metadata and its extended attributes.
 
-use crate::{Unkept, bounds};
+use crate::{ACL_ACCESS, PERMISSIONS, Unkept, bounds, mode_within, mode_without_acl};
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
 
@@ -157,13 +157,45 @@ pub struct Xattrs {
     kept: Vec<Xattr>,
     /// What the entry has besides that no copy gets. It makes no difference.
     pub unkept: Unkept,
+    /// Permission bits that the entry has without its ACL, if it has one that is not kept.
+    #[serde(deserialize_with = "bounds::maybe_mode")]
+    pub without_acl: Option<u32>,
 }
 
 impl Xattrs {
     /// Attributes in any order, and what there is besides.
     pub fn new(mut kept: Vec<Xattr>, unkept: Unkept) -> Self {
         kept.sort_unstable();
-        Xattrs { kept, unkept }
+        Xattrs {
+            kept,
+            unkept,
+            without_acl: None,
+        }
+    }
+
+    /// Returns these attributes of an entry that has so many permission bits without its ACL, if it
+    /// has one that is not kept.
+    pub fn lacking_acl(self, without_acl: Option<u32>) -> Self {
+        Xattrs {
+            without_acl,
+            ..self
+        }
+    }
+
+    /// Returns the mode that a copy of an entry with the mode `mode` is to have. Without an ACL it
+    /// gives nobody more than the source does with it.
+    pub fn mode_of_copy(&self, mode: u32) -> u32 {
+        match self.without_acl {
+            Some(without) => mode_within(mode, without),
+            None => mode,
+        }
+    }
+
+    /// Returns the mode of this very entry without an ACL, kept or not.
+    pub fn mode_without_any_acl(&self, mode: u32) -> u32 {
+        let acl = self.kept.iter().find(|(name, _)| **name == *ACL_ACCESS);
+        let without = acl.map_or(PERMISSIONS, |(_, acl)| mode_without_acl(acl));
+        mode_within(self.mode_of_copy(mode), without)
     }
 
     /// What one attribute takes of memory, in bytes: two allocations besides what it says.

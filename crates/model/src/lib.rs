@@ -3,6 +3,7 @@
 //! Every other crate speaks in these types, so they stand below all of them. Nothing here does I/O,
 //! reads a clock or knows a file handle; every value can be printed, compared and sent elsewhere.
 
+mod acl;
 mod act;
 pub mod bounds;
 mod cause;
@@ -25,6 +26,7 @@ pub mod units;
 mod unkept;
 mod work;
 
+pub use acl::{ACL_ACCESS, mode_of_acl, mode_without_acl};
 pub use act::Act;
 pub use cause::{cause, cause_of};
 pub use change::{Change, Gap, Hint};

@@ -4,11 +4,12 @@ use crate::comparison::{Compared, Comparison};
 use crate::copy_with::Carrier;
 use crate::new_attributes::new_attributes;
 use crate::spot::{Moved, Opened, Spot, Trouble};
-use driftless_model::{Entry, Fault, Kind, Level, Meta, PERMISSIONS, Stamp, Xattrs, errno};
+use driftless_model::{
+    ACL_ACCESS, Entry, Fault, Kind, Level, Meta, PERMISSIONS, Stamp, Xattrs, errno,
+};
 use driftless_reconcile::{Agreement, Rules, lends_rights, mtimes, ripens_in};
 use driftless_tree::{
-    ACL_ACCESS, Attributes, Copier, Dir, DirMut, Halt, Known, ReadFile, Removed, WriteFile,
-    temp_name,
+    Attributes, Copier, Dir, DirMut, Halt, Known, ReadFile, Removed, WriteFile, temp_name,
 };
 use std::ffi::CStr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -266,11 +267,8 @@ impl Mover<'_> {
     /// it as it is then, and a later one may open the directory.
     fn birth_mode(&self, spot: &Spot, meta: &Meta, xattrs: &Xattrs) -> u32 {
         let keep = &self.terms.rules.keep;
-        let mode = if keep.mode {
-            meta.mode & 0o777
-        } else {
-            keep.new_mode(meta.mode)
-        };
+        let mode = xattrs.mode_of_copy(meta.mode) & PERMISSIONS;
+        let mode = if keep.mode { mode } else { keep.new_mode(mode) };
         let is_group = !keep.group || spot.birth.is_some_and(|(_, gid)| gid == meta.gid);
         match () {
             () if xattrs.iter().any(|(name, _)| **name == *ACL_ACCESS) => mode & 0o700,
@@ -469,7 +467,7 @@ impl Mover<'_> {
         let mut attributes = Attributes {
             stood: Some(replica.mode).filter(|_| !keep.mode),
             ..Attributes::of(&source.meta, source.xattrs.clone(), keep)
-                .or_mode(source.meta.mode & PERMISSIONS)
+                .or_mode(source.xattrs.mode_of_copy(source.meta.mode) & PERMISSIONS)
         };
         let takes_both = attributes.atime.is_some();
         attributes.mtime =

@@ -15,8 +15,8 @@ pub(crate) fn new_attributes(
 ) -> Attributes {
     let keep = &terms.rules.keep;
     let plain = match spot.stood {
-        Some(_) => meta.mode & PERMISSIONS,
-        None => keep.new_mode(meta.mode),
+        Some(_) => xattrs.mode_of_copy(meta.mode) & PERMISSIONS,
+        None => keep.new_mode(xattrs.mode_of_copy(meta.mode)),
     };
     Attributes {
         stood: spot.stood.filter(|_| !keep.mode),

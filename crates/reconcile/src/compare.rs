@@ -58,7 +58,11 @@ pub enum Step {
 /// All kept properties in which `replica` differs from `source`, content and link target aside.
 /// What is as near to the source as the replica's file system can keep it does not differ.
 pub fn differences(source: &Entry, replica: &Entry, keep: &Keep) -> What {
-    let (s, r) = (&source.meta, &replica.meta);
+    let wanted = Meta {
+        mode: source.xattrs.mode_of_copy(source.meta.mode),
+        ..source.meta
+    };
+    let (s, r) = (&wanted, &replica.meta);
     let mut what = What::default();
     what.add_if(s.kind != r.kind, What::KIND);
     what.add_if(

@@ -17,7 +17,10 @@ pub fn values(source: &Entry, replica: &Entry, what: What) -> Vec<Difference> {
             "size" => pair(&|m| m.size.to_string()),
             "mtime" => pair(&|m| shown_stamp(m.mtime)),
             "atime" => pair(&|m| shown_stamp(m.atime)),
-            "mode" => pair(&|m| format!("{:04o}", m.mode)),
+            "mode" => (
+                format!("{:04o}", source.xattrs.mode_of_copy(s.mode)),
+                format!("{:04o}", r.mode),
+            ),
             "owner" => pair(&|m| m.uid.to_string()),
             "group" => pair(&|m| m.gid.to_string()),
             "device" => pair(&|m| format!("{}:{}", rdev_major(m.rdev), rdev_minor(m.rdev))),

@@ -50,7 +50,7 @@ pub struct KeepArgs {
     /// Do not keep extended attributes (ACLs are kept all the same)
     #[arg(long = "no-xattrs", action = ArgAction::SetFalse)]
     pub xattrs: bool,
-    /// Do not keep POSIX ACLs
+    /// Do not keep POSIX ACLs: the mode gives nobody more than the ACL does
     #[arg(long = "no-acls", action = ArgAction::SetFalse)]
     pub acls: bool,
 }

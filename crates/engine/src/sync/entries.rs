@@ -436,7 +436,9 @@ impl Worker<'_> {
             _ => {
                 intent.room = self.room(visit, name, &pair.replica.meta)?;
                 let there = &pair.replica.meta;
-                intent.stood = (there.kind == meta.kind).then_some(there.mode);
+                // It may have an ACL, which its successor does not get.
+                let stood = pair.replica.xattrs.mode_without_any_acl(there.mode);
+                intent.stood = (there.kind == meta.kind).then_some(stood);
                 self.set_aside_unlike(visit, name, (&pair.replica.meta, meta))?;
                 self.make(met, &pair.source, ready, intent)
             }
@@ -558,12 +560,7 @@ impl Worker<'_> {
     }
 
     fn xattrs(&self, dir: &dyn Dir, name: &CStr) -> Result<Xattrs, Trouble> {
-        let keep = &self.run.options.policy.keep;
-        if keep.any_xattr() {
-            Ok(dir.xattrs_of(name, keep)?)
-        } else {
-            Ok(Xattrs::default())
-        }
+        Ok(dir.xattrs_of(name, &self.run.options.policy.keep)?)
     }
 
     fn targets(&self, visit: &Visit, name: &CStr) -> Result<(CString, CString), Trouble> {

@@ -187,7 +187,7 @@ impl Worker<'_> {
         source: Entry,
     ) -> Done<(Known, Attributes)> {
         let keep = &self.mover.terms.rules.keep;
-        let mode = source.meta.mode;
+        let mode = source.xattrs.mode_of_copy(source.meta.mode);
         let mut attributes = Attributes::of(&source.meta, source.xattrs, keep);
         let known = if visit.is_made() {
             attributes = attributes.or_mode(keep.new_mode(mode));

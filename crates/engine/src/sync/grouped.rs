@@ -198,9 +198,9 @@ impl Worker<'_> {
     /// another there since.
     fn look_at_equal(&self, met: &Met<'_>, verdict: &Verdict) -> Result<(u64, u64), Fault> {
         let there = self.look_at(met)?;
-        let entry = |meta: &Meta| Entry {
+        let entry = |meta: &Meta, xattrs: Xattrs| Entry {
             meta: *meta,
-            xattrs: Xattrs::default(),
+            xattrs,
         };
         let keep = Keep {
             xattrs: false,
@@ -214,8 +214,15 @@ impl Worker<'_> {
                 let attainable = self
                     .run
                     .attainable(met.meta, &there, met.visit.replica.as_ref());
-                !self.run.options.applies()
-                    || differences(&entry(&attainable), &entry(&there), &keep).is_empty()
+                // An ACL that is not kept makes the mode another one.
+                let read = |acls: bool| match acls {
+                    true => Ok(Xattrs::default()),
+                    false => met.visit.source.xattrs_of(met.name, &keep),
+                };
+                let xattrs = read(self.run.options.policy.keep.acls)?;
+                let (source, there) =
+                    (entry(&attainable, xattrs), entry(&there, Xattrs::default()));
+                !self.run.options.applies() || differences(&source, &there, &keep).is_empty()
             }
         };
         let stale = Fault {

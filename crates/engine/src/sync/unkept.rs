@@ -30,10 +30,8 @@ fn attainable_xattrs(rights: &Rights, source: &Xattrs, there: &Xattrs) -> Option
     if source.iter().all(kept) {
         return None;
     }
-    Some(Xattrs::new(
-        source.iter().filter(|xattr| kept(xattr)).cloned().collect(),
-        source.unkept,
-    ))
+    let kept = source.iter().filter(|xattr| kept(xattr)).cloned().collect();
+    Some(Xattrs::new(kept, source.unkept).lacking_acl(source.without_acl))
 }
 
 /// Whether an entry has what its source has not, or not so, and what this user can neither set nor

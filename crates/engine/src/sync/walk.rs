@@ -124,9 +124,12 @@ impl Worker<'_> {
             .expect("the root is on its own file system");
         if let (true, Some(replica)) = (visit.is_made(), &visit.replica) {
             let (source, keep) = (visit.source.first_meta(), &self.run.options.policy.keep);
-            let attributes =
-                Attributes::of(source, Xattrs::default(), keep).or_mode(keep.new_mode(source.mode));
-            replica.set_own(&Known::default(), &attributes);
+            // One whose ACL is not known stays closed to others.
+            if let Ok(xattrs) = visit.source.xattrs(keep) {
+                let mode = xattrs.mode_of_copy(source.mode);
+                let attributes = Attributes::of(source, xattrs, keep).or_mode(keep.new_mode(mode));
+                replica.set_own(&Known::default(), &attributes);
+            }
             let _its_mode_says_the_same = self.run.unmark_closed(&visit);
             parent.touch();
         }

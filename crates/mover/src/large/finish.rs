@@ -4,7 +4,7 @@ use super::Large;
 use crate::mover::{Made, Mover};
 use crate::new_attributes::new_attributes;
 use crate::spot::{Moved, Spot, Trouble};
-use driftless_model::{Act, Fault, Keep, Kind, Side, Xattrs, errno};
+use driftless_model::{Act, Fault, Kind, Side, errno};
 use driftless_reconcile::lends_rights;
 use driftless_tree::{Attributes, Dir, DirMut, Known};
 
@@ -64,15 +64,15 @@ impl Large {
         }
         let _as_well_as_it_can_be_done = self.replica.settle();
         let _nor_this = self.replica.save_progress(None);
-        let keep = Keep {
-            xattrs: false,
-            acls: false,
-            ..mover.terms.rules.keep
+        let keep = &mover.terms.rules.keep;
+        let Ok(xattrs) = self.opened.file.xattrs(keep) else {
+            return;
         };
-        let _nor_that = self.replica.set(
-            &Known::default(),
-            &Attributes::of(&self.opened.wanted(&keep), Xattrs::default(), &keep),
-        );
+        let attributes = Attributes {
+            xattrs: None,
+            ..Attributes::of(&self.opened.wanted(keep), xattrs, keep)
+        };
+        let _nor_that = self.replica.set(&Known::default(), &attributes);
     }
 
     fn try_finish(&self, mover: &Mover, spot: &Spot) -> Made {

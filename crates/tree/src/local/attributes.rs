@@ -10,7 +10,10 @@ use crate::local::look::fault;
 use crate::local::sys;
 use crate::local::wanted::{Attributes, Known, Lends};
 use crate::local::xattr::{Target, proc_path};
-use driftless_model::{Act, Fault, Keep, SETGID, SETUID, Side, Stamp, Xattrs, mode_within};
+use driftless_model::{
+    ACL_ACCESS, Act, Fault, Keep, SETGID, SETUID, Side, Stamp, Xattrs, mode_within,
+    mode_without_acl,
+};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, Nsecs, OFlags, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
@@ -23,8 +26,6 @@ pub(super) const SETID_BITS: u32 = SETUID | SETGID;
 const GROUP_BITS: u32 = 0o070;
 /// The bits of a mode that an ACL has, too.
 const ACL_BITS: u32 = 0o777;
-/// The attribute that holds the ACL of an entry (acl(5), xattr(7)).
-pub const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 
 /// An entry whose attributes are being set.
 pub struct Setter<'a> {
@@ -241,8 +242,8 @@ impl<'a> Setter<'a> {
     }
 
     /// Sets the mode, never wider than the source's: without the source's user no set-user-id,
-    /// without its group no set-group-id, without its ACL no rights for the group (they are the
-    /// ACL's mask).
+    /// without its group no set-group-id. Without its ACL the group has no rights, since they are
+    /// the ACL's mask, and others have none that the ACL denies to somebody.
     fn mode(&mut self, known: &Known, wanted: u32, attributes: &Attributes) {
         let of_acl = attributes.mode_of_acl().filter(|_| !self.acl_failed);
         let base = attributes
@@ -253,7 +254,7 @@ impl<'a> Setter<'a> {
             mode &= !self.foreign_bits(lends, attributes.gid.is_some() && mode & SETGID != 0);
         }
         if self.acl_failed {
-            mode &= !GROUP_BITS;
+            mode = mode_within(mode, attributes.acl().map_or(mode, mode_without_acl)) & !GROUP_BITS;
         }
         let right = known.mode == Some(mode) && !(self.mode_touched && self.needs_mode_again(mode));
         if !right || self.mode_lent || self.narrowed {

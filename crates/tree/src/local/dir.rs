@@ -55,22 +55,19 @@ impl Dir for LocalDir {
     fn xattrs_within(&self, keep: &Keep, bytes_max: u64) -> Done<Option<Xattrs>> {
         // A mark within a replica must be seen, whatever is kept.
         if self.side() == Side::Source && !keep.any_xattr() {
-            return Ok(Some(Xattrs::default()));
+            let own = self.fd()?;
+            let read = Target::Open(own.as_fd()).read_within(keep, bytes_max);
+            return self.fail(Act::ReadXattrs, read);
         }
         let meets = |name: &CStr| {
             self.state
                 .marked
                 .store(self.is_marked() || crate::mark::is_mark(name), Relaxed)
         };
-        let read = self.fail(
+        self.fail(
             Act::ReadXattrs,
             Target::Open(self.fd()?.as_fd()).read_meeting((keep, bytes_max), meets),
-        )?;
-        Ok(if keep.any_xattr() {
-            read
-        } else {
-            Some(Xattrs::default())
-        })
+        )
     }
 
     fn is_marked(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The attributes that an entry is to have, and what is known of it before.
 
-use crate::local::attributes::{ACL_ACCESS, SETID_BITS};
-use driftless_model::{Keep, Kind, Meta, Stamp, Xattrs, bounds};
+use crate::local::attributes::SETID_BITS;
+use driftless_model::{ACL_ACCESS, Keep, Kind, Meta, Stamp, Xattrs, bounds, mode_of_acl};
 use serde::{Deserialize, Serialize};
 
 /// What an entry is to have; `None` leaves a property as it is.
@@ -50,7 +50,7 @@ impl Attributes {
         Attributes {
             uid: keep.owner.then_some(meta.uid),
             gid: keep.group.then_some(meta.gid),
-            mode: keep.mode.then_some(meta.mode),
+            mode: keep.mode.then_some(xattrs.mode_of_copy(meta.mode)),
             mode_is_plain: false,
             stood: None,
             lends: Lends::of(meta, keep),
@@ -76,29 +76,16 @@ impl Attributes {
     /// The permission bits that are part of the ACL, where that is kept and the mode is not:
     /// another mode would change the ACL.
     pub(super) fn mode_of_acl(&self) -> Option<u32> {
-        let (xattrs, _) = self
-            .xattrs
-            .as_ref()
-            .filter(|(_, keep)| keep.acls && !keep.mode)?;
-        xattrs
-            .iter()
-            .find(|(name, _)| **name == *ACL_ACCESS)
-            .and_then(|(_, acl)| mode_of_acl(acl))
+        let (_, keep) = self.xattrs.as_ref()?;
+        self.acl().filter(|_| !keep.mode).and_then(mode_of_acl)
     }
-}
 
-/// The permission bits that an ACL makes: the rights of the owner, of the mask (of the group if
-/// there is no mask), and of others (acl(5)). Its form is a version of 4 bytes, then entries of 8
-/// bytes: tag (2), rights (2) and identity (4), little-endian (linux/posix_acl_xattr.h).
-fn mode_of_acl(acl: &[u8]) -> Option<u32> {
-    let rights = |wanted: u16| {
-        let mut entries = acl.get(4..)?.chunks_exact(8);
-        entries
-            .find(|entry| u16::from_le_bytes([entry[0], entry[1]]) == wanted)
-            .map(|entry| u32::from(entry[2] & 7))
-    };
-    let (owner, group, mask, others) = (rights(0x01)?, rights(0x04)?, rights(0x10), rights(0x20)?);
-    Some(owner << 6 | mask.unwrap_or(group) << 3 | others)
+    /// The ACL, if it is kept.
+    pub(super) fn acl(&self) -> Option<&[u8]> {
+        let (xattrs, _) = self.xattrs.as_ref().filter(|(_, keep)| keep.acls)?;
+        let acl = xattrs.iter().find(|(name, _)| **name == *ACL_ACCESS);
+        acl.map(|(_, acl)| &**acl)
+    }
 }
 
 /// The user and the group without whom an entry does not get its set-user-id and set-group-id bits.

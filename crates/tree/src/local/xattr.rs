@@ -1,7 +1,7 @@
 //! Extended attributes and POSIX ACLs, whichever way an entry is held.
 
 use crate::local::sys;
-use driftless_model::{Keep, Unkept, Xattrs};
+use driftless_model::{ACL_ACCESS, Keep, Unkept, Xattrs, mode_without_acl};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{self, XattrFlags};
 use rustix::io::Errno;
@@ -49,6 +49,15 @@ fn offer(
     match call(&mut buffer[..XATTR_BYTES_MOSTLY]) {
         Err(Errno::RANGE) => call(buffer),
         other => other,
+    }
+}
+
+/// Returns what was read of an attribute, if the entry has it.
+fn if_there<T>(read: Result<T, Errno>) -> Result<Option<T>, Errno> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+        Err(e) => Err(e),
     }
 }
 
@@ -129,7 +138,8 @@ impl Target<'_> {
     /// memory. Reading ends with the attribute that is too much.
     pub fn read_within(self, keep: &Keep, bytes_max: u64) -> Result<Option<Xattrs>, Errno> {
         if !keep.any_xattr() {
-            return Ok(Some(Xattrs::default()));
+            let without_acl = self.without_acl()?;
+            return Ok(Some(Xattrs::default().lacking_acl(without_acl)));
         }
         self.read_meeting((keep, bytes_max), |_| {})
     }
@@ -165,10 +175,16 @@ impl Target<'_> {
         buffer: &mut [u8],
     ) -> Result<Option<Xattrs>, Errno> {
         let (mut found, mut unkept, mut bytes) = (Vec::new(), Unkept::NONE, 0);
+        let mut without_acl = None;
         for name in list.split_inclusive(|byte| *byte == 0) {
             let Ok(name) = CStr::from_bytes_with_nul(name) else {
                 continue;
             };
+            if name.to_bytes() == ACL_ACCESS && !keep.acls {
+                let acl = offer(buffer, |value| self.get(name, value))
+                    .map(|size| mode_without_acl(&buffer[..size]));
+                without_acl = if_there(acl)?;
+            }
             if !keep.wants_xattr(name.to_bytes()) {
                 unkept = unkept
                     | if keep.acls {
@@ -190,7 +206,16 @@ impl Target<'_> {
                 Err(e) => return Err(e),
             }
         }
-        Ok(Some(Xattrs::new(found, unkept)))
+        Ok(Some(Xattrs::new(found, unkept).lacking_acl(without_acl)))
+    }
+
+    /// Reads the permission bits that the entry has without its ACL; `None` if it has none.
+    fn without_acl(self) -> Result<Option<u32>, Errno> {
+        BUFFER.with_borrow_mut(|buffer| {
+            let acl = offer(buffer, |value| self.get(c"system.posix_acl_access", value))
+                .map(|size| mode_without_acl(&buffer[..size]));
+            if_there(acl)
+        })
     }
 
     /// Reads one attribute that is our own, if it is there.

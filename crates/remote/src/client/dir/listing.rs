@@ -296,7 +296,6 @@ impl RemoteNames {
     fn take(&self, listing: Listing, names: &mut Names) -> Done<bool> {
         let mut entries = self.dir.entries.lock();
         let is_last = self.number == entries.listings;
-        let keeps_xattrs = self.dir.client.keep.any_xattr();
         // A listing that says nothing and promises more could go on for ever.
         let endless = listing.more && listing.told.is_empty();
         for told in &listing.told {
@@ -318,7 +317,7 @@ impl RemoteNames {
                 told.name.0,
                 Heard {
                     meta,
-                    xattrs: xattrs.filter(|_| keeps_xattrs),
+                    xattrs,
                     target: told.target,
                     _room: None,
                 },
