@@ -6,7 +6,7 @@ mod common;
 
 use common::far::Far;
 use common::movers::sync_on_hosts;
-use common::{check_settled, is_user, only_local, put, sync, sync_ok, verify};
+use common::{check_settled, is_user, on_trees, only_local, put, sync, sync_ok, verify};
 use driftless_testkit::{FsKind, Scratch, attrs};
 use std::collections::BTreeSet;
 use std::fs;
@@ -322,4 +322,79 @@ fn entries_get_the_rights_that_a_changed_acl_leaves() {
     let found = ["denied.file", "denied.dir", "plain"].map(|name| mode(&dst.join(name)));
     assert_eq!(found, [0o775, 0o775, 0o700]);
     check_settled(&src, &dst, ["--no-acls"]);
+}
+
+/// A source whose group has other rights than others.
+fn plant_groups(src: &Path) {
+    for (name, mode) in [
+        ("dir/readable", 0o640),
+        ("dir/shared", 0o664),
+        ("dir/denied", 0o604),
+        ("dir/lent", 0o2755),
+        ("dir/acl", 0o640),
+        ("closed/file", 0o666),
+        ("open/file", 0o644),
+    ] {
+        put(&src.join(name), "content");
+        attrs::set_owner(&src.join(name), OWNER.0, OWNER.1).expect("chown");
+        attrs::set_mode(&src.join(name), mode).expect("chmod");
+    }
+    for (name, mode) in [
+        ("dir", 0o2775),
+        ("closed", 0o750),
+        ("open", 0o755),
+        ("", 0o775),
+    ] {
+        attrs::set_owner(&src.join(name), OWNER.0, OWNER.1).expect("chown");
+        attrs::set_mode(&src.join(name), mode).expect("chmod");
+    }
+    let acl = [
+        ('o', 6, NO_ID),
+        ('u', 6, 3333),
+        ('g', 6, NO_ID),
+        ('m', 6, NO_ID),
+        ('x', 4, NO_ID),
+    ];
+    set_acl(&src.join("dir/acl"), &acl);
+}
+
+#[test]
+fn group_rights_go_to_no_other_group() {
+    if is_user() {
+        return;
+    }
+    for args in [
+        &["--no-group"][..],
+        &["--no-group", "--no-acls"],
+        &["--no-group", "--no-mode"],
+    ] {
+        let (_scratch, src, dst) = stage();
+        plant_groups(&src);
+        let _ = sync_ok(&src, &dst, args);
+        check_rights(&src, &dst, &format!("{args:?}"));
+        assert_eq!(mode(&dst.join("open/file")), 0o644, "{args:?}");
+        check_settled(&src, &dst, args);
+        let _ = verify(&src, &dst).args(args).run().expect(0);
+    }
+}
+
+#[test]
+fn an_ordinary_user_gives_no_other_group_rights() {
+    only_local!("needs two ordinary users");
+    let (scratch, src, dst) = stage();
+    attrs::set_mode(scratch.path(), 0o777).expect("chmod");
+    plant_groups(&src);
+    let by_owner = |command: &str| on_trees(command, &src, &dst).as_user(OWNER.0, 100);
+    let _ = by_owner("sync").run().expect(0);
+    check_rights(&src, &dst, "new");
+    let found = ["dir/readable", "dir/denied", "dir", "open"].map(|name| mode(&dst.join(name)));
+    assert_eq!(found, [0o600, 0o600, 0o755, 0o755]);
+    let again = by_owner("sync").arg("--json").run().expect(0);
+    assert_eq!(again.count("changed"), 0, "{}", again.describe());
+    let _ = by_owner("verify").run().expect(0);
+    // What was wider before is narrowed.
+    attrs::set_mode(&dst.join("dir/readable"), 0o640).expect("chmod");
+    let _ = by_owner("verify").run().expect(4);
+    let _ = by_owner("sync").run().expect(0);
+    check_rights(&src, &dst, "again");
 }

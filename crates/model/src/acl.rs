@@ -74,6 +74,31 @@ pub fn mode_without_acl(acl: &[u8]) -> u32 {
     })
 }
 
+/// Returns the ACL of an entry that belongs to another group than the one whose rights it tells.
+/// The other group and others have what both the group and others had: a member of either may be
+/// among them. Whom the ACL names keeps his rights. `None` if it has another form.
+pub(crate) fn acl_for_other_group(acl: &[u8]) -> Option<Vec<u8>> {
+    let rights = Rights::of(acl)?;
+    let both = rights.group & rights.mask.unwrap_or(ALL) & rights.others;
+    let mut other = acl.to_vec();
+    for entry in other.get_mut(4..)?.chunks_exact_mut(8) {
+        if matches!(
+            u16::from_le_bytes([entry[0], entry[1]]),
+            OWNING_GROUP | OTHERS
+        ) {
+            entry[2..4].copy_from_slice(&(both as u16).to_le_bytes());
+        }
+    }
+    Some(other)
+}
+
+/// Returns the mode of an entry without an ACL that belongs to another group than the one whose
+/// rights `mode` tells. The other group and others have what both the group and others had.
+pub fn mode_for_other_group(mode: u32) -> u32 {
+    let both = mode & mode >> 3 & ALL;
+    mode & !(ALL << 3 | ALL) | both << 3 | both
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,6 +111,31 @@ mod tests {
             acl.extend(u32::MAX.to_le_bytes());
         }
         acl
+    }
+
+    #[test]
+    fn another_group_has_what_group_and_others_had() {
+        for (mode, other) in [
+            (0o640, 0o600),
+            (0o664, 0o644),
+            (0o604, 0o600),
+            (0o2775, 0o2755),
+            (0o4711, 0o4711),
+            (0o1777, 0o1777),
+        ] {
+            assert_eq!(mode_for_other_group(mode), other, "{mode:o}");
+        }
+        let of = |group, others| {
+            acl(&[
+                (OWNER, 7),
+                (USER, 6),
+                (OWNING_GROUP, group),
+                (MASK, 6),
+                (OTHERS, others),
+            ])
+        };
+        assert_eq!(acl_for_other_group(&of(7, 5)), Some(of(4, 4)));
+        assert_eq!(acl_for_other_group(&of(0, 4)), Some(of(0, 0)));
     }
 
     #[test]

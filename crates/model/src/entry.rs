@@ -1,6 +1,10 @@
 //! What stands at a name: its kind, its metadata and its extended attributes.
 
-use crate::{ACL_ACCESS, PERMISSIONS, Unkept, bounds, mode_within, mode_without_acl};
+use crate::acl::acl_for_other_group;
+use crate::{
+    ACL_ACCESS, PERMISSIONS, Unkept, bounds, mode_for_other_group, mode_of_acl, mode_within,
+    mode_without_acl,
+};
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
 
@@ -189,6 +193,28 @@ impl Xattrs {
             Some(without) => mode_within(mode, without),
             None => mode,
         }
+    }
+
+    /// Returns the mode and the attributes of an entry that belongs to another group than the one
+    /// whose rights `mode` and the ACL tell.
+    pub fn for_other_group(&self, mode: u32) -> (u32, Xattrs) {
+        let mut other = self.clone();
+        let acl = other
+            .kept
+            .iter_mut()
+            .find(|(name, _)| **name == *ACL_ACCESS);
+        let mode = match acl {
+            Some((_, acl)) => match acl_for_other_group(acl) {
+                Some(changed) => {
+                    let bits = mode_of_acl(&changed).unwrap_or_default();
+                    *acl = changed.into();
+                    mode & !PERMISSIONS | bits
+                }
+                None => mode_within(mode, 0),
+            },
+            None => mode_for_other_group(mode),
+        };
+        (mode, other)
     }
 
     /// Returns the mode of this very entry without an ACL, kept or not.

@@ -6,10 +6,11 @@ use crate::new_attributes::new_attributes;
 use crate::spot::{Moved, Opened, Spot, Trouble};
 use driftless_model::{
     ACL_ACCESS, Entry, Fault, Kind, Level, Meta, PERMISSIONS, Stamp, Xattrs, errno,
+    mode_for_other_group,
 };
 use driftless_reconcile::{Agreement, Rules, lends_rights, mtimes, ripens_in};
 use driftless_tree::{
-    Attributes, Copier, Dir, DirMut, Halt, Known, ReadFile, Removed, WriteFile, temp_name,
+    Attributes, Copier, Dir, DirMut, Halt, Known, ReadFile, Removed, Stood, WriteFile, temp_name,
 };
 use std::ffi::CStr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -269,10 +270,10 @@ impl Mover<'_> {
         let keep = &self.terms.rules.keep;
         let mode = xattrs.mode_of_copy(meta.mode) & PERMISSIONS;
         let mode = if keep.mode { mode } else { keep.new_mode(mode) };
-        let is_group = !keep.group || spot.birth.is_some_and(|(_, gid)| gid == meta.gid);
+        let is_group = spot.birth.is_some_and(|(_, gid)| gid == meta.gid);
         match () {
             () if xattrs.iter().any(|(name, _)| **name == *ACL_ACCESS) => mode & 0o700,
-            () if !is_group => mode & !0o070 | mode & (mode & 0o007) << 3,
+            () if !is_group => mode_for_other_group(mode),
             () => mode,
         }
     }
@@ -465,7 +466,10 @@ impl Mover<'_> {
     pub fn set_meta(&self, spot: &Spot, source: &Entry, replica: &Meta) -> Made {
         let keep = &self.terms.rules.keep;
         let mut attributes = Attributes {
-            stood: Some(replica.mode).filter(|_| !keep.mode),
+            stood: (!keep.mode).then_some(Stood {
+                mode: replica.mode,
+                is_changed: false,
+            }),
             ..Attributes::of(&source.meta, source.xattrs.clone(), keep)
                 .or_mode(source.xattrs.mode_of_copy(source.meta.mode) & PERMISSIONS)
         };

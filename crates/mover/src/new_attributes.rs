@@ -3,7 +3,7 @@
 use crate::mover::Terms;
 use crate::spot::Spot;
 use driftless_model::{Meta, PERMISSIONS, Xattrs};
-use driftless_tree::Attributes;
+use driftless_tree::{Attributes, Stood};
 
 /// Returns what a new entry shall have: what is kept, and where modes are not, one that is no wider
 /// than its source's, nor than that of the entry which it replaces.
@@ -19,7 +19,10 @@ pub(crate) fn new_attributes(
         None => keep.new_mode(xattrs.mode_of_copy(meta.mode)),
     };
     Attributes {
-        stood: spot.stood.filter(|_| !keep.mode),
+        stood: spot.stood.filter(|_| !keep.mode).map(|mode| Stood {
+            mode,
+            is_changed: true,
+        }),
         ..Attributes::of(meta, xattrs, keep).or_mode(plain)
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::times::{Agreement, atimes, mtimes};
 use driftless_model::{CAPABILITY, Entry, Keep, Kind, Meta, SETGID, SETUID, Stamp, What, Xattrs};
+use std::borrow::Cow;
 
 /// How entries are compared.
 #[derive(Debug, Clone, Copy, Default)]
@@ -58,11 +59,8 @@ pub enum Step {
 /// All kept properties in which `replica` differs from `source`, content and link target aside.
 /// What is as near to the source as the replica's file system can keep it does not differ.
 pub fn differences(source: &Entry, replica: &Entry, keep: &Keep) -> What {
-    let wanted = Meta {
-        mode: source.xattrs.mode_of_copy(source.meta.mode),
-        ..source.meta
-    };
-    let (s, r) = (&wanted, &replica.meta);
+    let source = fitted(source, &replica.meta, keep);
+    let (s, r) = (&source.meta, &replica.meta);
     let mut what = What::default();
     what.add_if(s.kind != r.kind, What::KIND);
     what.add_if(
@@ -92,6 +90,21 @@ pub fn differences(source: &Entry, replica: &Entry, keep: &Keep) -> What {
         What::XATTRS,
     );
     what
+}
+
+/// Returns what an entry of the replica that is now like `there` is to have of its source. Rights
+/// that an ACL or a group limits, which is not kept, go to nobody else.
+pub fn fitted<'e>(source: &'e Entry, there: &Meta, keep: &Keep) -> Cow<'e, Entry> {
+    let is_foreign = !keep.group && source.meta.gid != there.gid;
+    if !is_foreign && source.xattrs.without_acl.is_none() {
+        return Cow::Borrowed(source);
+    }
+    let mut entry = source.clone();
+    entry.meta.mode = source.xattrs.mode_of_copy(source.meta.mode);
+    if is_foreign {
+        (entry.meta.mode, entry.xattrs) = source.xattrs.for_other_group(entry.meta.mode);
+    }
+    Cow::Owned(entry)
 }
 
 /// Decides the step for a pair of entries. `same_target` tells whether the targets of two symbolic
@@ -254,6 +267,29 @@ mod tests {
             file(&|e| e.meta.kind = Kind::Dir),
             Step::Replace(_)
         ));
+    }
+
+    #[test]
+    fn rights_of_a_group_are_not_wanted_for_another() {
+        let keep = Keep {
+            group: false,
+            ..Keep::default()
+        };
+        let rules = Rules {
+            keep,
+            ..Rules::default()
+        };
+        let step = |source: u32, (gid, mode): (u32, u32)| {
+            let (mut from, mut to) = (entry(Kind::Dir), entry(Kind::Dir));
+            from.meta.mode = source;
+            (to.meta.gid, to.meta.mode) = (gid, mode);
+            decide(&from, &to, &rules, true)
+        };
+        assert_eq!(step(0o750, (2, 0o750)), Step::Same, "it is the same group");
+        assert_eq!(step(0o750, (9, 0o700)), Step::Same);
+        assert_eq!(step(0o750, (9, 0o750)), Step::Meta(What::MODE));
+        assert_eq!(step(0o705, (9, 0o705)), Step::Meta(What::MODE));
+        assert_eq!(step(0o755, (9, 0o755)), Step::Same);
     }
 
     #[test]

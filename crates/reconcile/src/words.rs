@@ -1,13 +1,16 @@
 //! Both values of what differs between two entries, in words, for a user who compares the trees.
 
-use driftless_model::{Difference, Entry, Meta, Stamp, What, Xattrs, escape};
+use crate::compare::fitted;
+use driftless_model::{Difference, Entry, Keep, Meta, Stamp, What, Xattrs, escape};
 
 /// How the names of attributes that are ACLs begin.
 const ACLS: &[u8] = b"system.posix_acl_";
 
 /// Both values, in words, of the properties in `what` that the entries themselves hold; content,
-/// link targets and link groups are not among these.
-pub fn values(source: &Entry, replica: &Entry, what: What) -> Vec<Difference> {
+/// link targets and link groups are not among these. The source's are those that the replica's is to
+/// have.
+pub fn values(source: &Entry, replica: &Entry, keep: &Keep, what: What) -> Vec<Difference> {
+    let source = fitted(source, &replica.meta, keep);
     let (s, r) = (&source.meta, &replica.meta);
     let pair = |show: &dyn Fn(&Meta) -> String| (show(s), show(r));
     let mut found = Vec::new();
@@ -17,10 +20,7 @@ pub fn values(source: &Entry, replica: &Entry, what: What) -> Vec<Difference> {
             "size" => pair(&|m| m.size.to_string()),
             "mtime" => pair(&|m| shown_stamp(m.mtime)),
             "atime" => pair(&|m| shown_stamp(m.atime)),
-            "mode" => (
-                format!("{:04o}", source.xattrs.mode_of_copy(s.mode)),
-                format!("{:04o}", r.mode),
-            ),
+            "mode" => pair(&|m| format!("{:04o}", m.mode)),
             "owner" => pair(&|m| m.uid.to_string()),
             "group" => pair(&|m| m.gid.to_string()),
             "device" => pair(&|m| format!("{}:{}", rdev_major(m.rdev), rdev_minor(m.rdev))),

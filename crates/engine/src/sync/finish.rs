@@ -6,11 +6,9 @@ use crate::sync::run::Run;
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use crate::tally::{Reason, add};
-use driftless_model::{
-    Action, Class, Entry, Fault, Kind, Meta, PERMISSIONS, What, Xattrs, mode_within,
-};
+use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, PERMISSIONS, What, Xattrs};
 use driftless_reconcile::{differences, values};
-use driftless_tree::{Attributes, DirMutRef, Done, Known};
+use driftless_tree::{Attributes, DirMutRef, Done, Known, Stood};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -127,7 +125,11 @@ impl Worker<'_> {
         let timed = !is_left || what.has(What::MTIME);
         let mut intent = Intent::new(action, what, &source.meta);
         if let (true, Some(there)) = (self.run.monitor.wants_values(), &there) {
-            intent.values = values(&source, there, what);
+            let keep = &self.run.options.policy.keep;
+            let wanted = self
+                .run
+                .attainable_entry(&source, there, None::<&DirMutRef>);
+            intent.values = values(&wanted, there, keep, what);
         }
         let faults = match &visit.replica {
             Some(replica) if self.run.options.applies() && (!equal || visit.is_touched()) => {
@@ -202,7 +204,10 @@ impl Worker<'_> {
                 attributes = match () {
                     () if visit.closed => attributes.or_mode(keep.new_mode(mode)),
                     () => Attributes {
-                        stood: Some(stood(visit, before, mode)),
+                        stood: Some(Stood {
+                            mode: before.mode,
+                            is_changed: visit.is_touched(),
+                        }),
                         ..attributes.or_mode(mode & PERMISSIONS)
                     },
                 };
@@ -238,16 +243,6 @@ impl Worker<'_> {
 /// Whether an unfinished entry was changed so short a time ago that somebody may be at work on it.
 fn is_young(meta: &Meta) -> bool {
     meta.ctime.max(meta.mtime).sec > now().sec - LEFT_SECONDS
-}
-
-/// Returns the mode that a directory of the replica keeps where modes are not kept. One in which
-/// something was changed gives the group and others no more than the source's does.
-fn stood(visit: &Visit, before: &Meta, wanted: u32) -> u32 {
-    if visit.is_touched() {
-        mode_within(before.mode, wanted)
-    } else {
-        before.mode
-    }
 }
 
 /// What the replica had at the name of a directory, if that is known.

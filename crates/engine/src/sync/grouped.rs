@@ -211,18 +211,12 @@ impl Worker<'_> {
             Verdict::Changed(_, Moved { id: Some(id), .. }) => there.id() == *id,
             // A copy that could not be given all that it should have tells its inode.
             _ => {
-                let attainable = self
-                    .run
-                    .attainable(met.meta, &there, met.visit.replica.as_ref());
-                // An ACL that is not kept makes the mode another one.
-                let read = |acls: bool| match acls {
-                    true => Ok(Xattrs::default()),
-                    false => met.visit.source.xattrs_of(met.name, &keep),
-                };
-                let xattrs = read(self.run.options.policy.keep.acls)?;
-                let (source, there) =
-                    (entry(&attainable, xattrs), entry(&there, Xattrs::default()));
-                !self.run.options.applies() || differences(&source, &there, &keep).is_empty()
+                // An ACL that the copy lacks makes the mode another one.
+                let source = entry(met.meta, self.xattrs_met(met)?);
+                let there = entry(&there, Xattrs::default());
+                let replica = met.visit.replica.as_ref();
+                let attainable = self.run.attainable_entry(&source, &there, replica);
+                !self.run.options.applies() || differences(&attainable, &there, &keep).is_empty()
             }
         };
         let stale = Fault {
@@ -231,6 +225,12 @@ impl Worker<'_> {
             errno: errno::ESTALE,
         };
         if is_same { Ok(there.id()) } else { Err(stale) }
+    }
+
+    /// Reads the attributes of the source's entry that its mode depends on.
+    fn xattrs_met(&self, met: &Met<'_>) -> Result<Xattrs, Fault> {
+        let keep = &self.run.options.policy.keep;
+        met.visit.source.xattrs_of(met.name, keep)
     }
 
     /// Makes a further name of a group a link to its first.

@@ -69,17 +69,23 @@ impl Run<'_> {
         if self.owners == Owners::All && source.xattrs.is_empty() {
             return Cow::Borrowed(source);
         }
-        let meta = self.attainable(&source.meta, &there.meta, above);
+        let mut meta = self.attainable(&source.meta, &there.meta, above);
+        let mut wanted = Cow::Borrowed(&source.xattrs);
+        if meta.gid != source.meta.gid {
+            let mode = source.xattrs.mode_of_copy(meta.mode);
+            let (mode, xattrs) = source.xattrs.for_other_group(mode);
+            (meta.mode, wanted) = (mode, Cow::Owned(xattrs));
+        }
         let xattrs = self
             .ground
             .rights
             .as_ref()
-            .and_then(|rights| attainable_xattrs(rights, &source.xattrs, &there.xattrs));
+            .and_then(|rights| attainable_xattrs(rights, &wanted, &there.xattrs));
         match xattrs {
             None if meta == source.meta => Cow::Borrowed(source),
             xattrs => Cow::Owned(Entry {
                 meta,
-                xattrs: xattrs.unwrap_or_else(|| source.xattrs.clone()),
+                xattrs: xattrs.unwrap_or_else(|| wanted.into_owned()),
             }),
         }
     }

@@ -251,7 +251,8 @@ impl Worker<'_> {
         if intent.what.is_empty() {
             return Ok(false);
         }
-        intent.values = values(&source, &replica, intent.what);
+        let keep = &run.options.policy.keep;
+        intent.values = values(&source, &replica, keep, intent.what);
         add(&run.tally.walked, weight);
         add(&run.tally.changed, 1);
         run.receipt(|| parent.path_of(name), intent);

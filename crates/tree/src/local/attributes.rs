@@ -8,11 +8,11 @@
 use crate::Rights;
 use crate::local::look::fault;
 use crate::local::sys;
-use crate::local::wanted::{Attributes, Known, Lends};
+use crate::local::wanted::{Attributes, Known, Lends, Stood};
 use crate::local::xattr::{Target, proc_path};
 use driftless_model::{
-    ACL_ACCESS, Act, Fault, Keep, SETGID, SETUID, Side, Stamp, Xattrs, mode_within,
-    mode_without_acl,
+    ACL_ACCESS, Act, Fault, Keep, SETGID, SETUID, Side, Stamp, Xattrs, mode_for_other_group,
+    mode_within, mode_without_acl,
 };
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{
@@ -71,6 +71,10 @@ impl<'a> Setter<'a> {
             narrowed,
         };
         setter.own(known, attributes);
+        let narrowed = setter
+            .is_of_other_group(known, attributes)
+            .then(|| attributes.for_other_group());
+        let attributes = narrowed.as_ref().unwrap_or(attributes);
         if let Some((xattrs, keep)) = &attributes.xattrs {
             setter.xattrs(known, xattrs, keep);
         }
@@ -115,6 +119,23 @@ impl<'a> Setter<'a> {
             Act::SetGroup
         };
         self.owner_failed = !self.note(act, done);
+    }
+
+    /// Whether the entry belongs to another group than the one whom the rights of the group are meant
+    /// for, and that matters.
+    fn is_of_other_group(&self, known: &Known, wanted: &Attributes) -> bool {
+        let differs = |mode: u32| mode_for_other_group(mode) != mode;
+        let matters = wanted.mode.is_some_and(differs) || wanted.acl().is_some();
+        let is_given = wanted.gid.is_some() && !self.owner_failed;
+        let Some(group) = wanted
+            .group
+            .filter(|_| matters && !is_given && !known.symlink)
+        else {
+            return false;
+        };
+        let kept = known.owner.filter(|_| wanted.gid.is_none());
+        let now = kept.map_or_else(|| self.look().map(|now| now.st_gid), |(_, gid)| Ok(gid));
+        now != Ok(group)
     }
 
     /// Sets the narrower mode, before owner, group or ACL change. From that change until the mode
@@ -273,14 +294,14 @@ impl<'a> Setter<'a> {
     /// Returns the mode of an entry where modes are not kept. An owner or a group that changed, and
     /// new content, end what the mode gives and the source does not. A file with new content, or of
     /// another owner, lends no rights, either.
-    fn mode_of_stood(&self, known: &Known, stood: u32, wanted: u32) -> u32 {
-        if !known.made_now && !self.mode_touched {
-            return stood;
+    fn mode_of_stood(&self, known: &Known, stood: Stood, wanted: u32) -> u32 {
+        if !stood.is_changed && !self.mode_touched {
+            return stood.mode;
         }
         let is_dir = |st: Stat| FileType::from_raw_mode(st.st_mode) == FileType::Directory;
         let lends = !known.made_now && self.look().is_ok_and(is_dir);
         let lent = if lends { 0 } else { SETID_BITS };
-        mode_within(stood, wanted) & !lent
+        mode_within(stood.mode, wanted) & !lent
     }
 
     /// A set-id bit may be dropped without an error: by the kernel where the caller is not of the

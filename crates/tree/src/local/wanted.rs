@@ -19,20 +19,31 @@ pub struct Attributes {
     /// Nobody asked for that mode: where the file system has modes of its own, it is no fault that
     /// this one cannot be set.
     pub mode_is_plain: bool,
-    /// Where modes are not kept: the mode that the entry has, or had the one that it replaces. It
-    /// stays, but for rights that `mode` does not give. An entry that stays in its place loses them
-    /// when its owner, its group or its ACL changes.
-    #[serde(deserialize_with = "bounds::maybe_mode")]
-    pub stood: Option<u32>,
+    /// Where modes are not kept: the mode that stays, but for rights that `mode` does not give.
+    pub stood: Option<Stood>,
     /// Whose rights the set-id bits among them stand for: the user and the group that the entry
     /// must belong to, where that matters. `None` if there are no such bits.
     pub lends: Option<Lends>,
+    /// The group whom the rights of the group are meant for.
+    #[serde(deserialize_with = "bounds::maybe_owner")]
+    pub group: Option<u32>,
     /// Modification time.
     pub mtime: Option<Stamp>,
     /// Access time.
     pub atime: Option<Stamp>,
     /// Among the extended attributes that `Keep` wants, all that the entry is to have.
     pub xattrs: Option<(Xattrs, Keep)>,
+}
+
+/// A mode that stays where modes are not kept. The entry loses rights that its source does not give
+/// when its owner, its group or its ACL changes.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Stood {
+    /// The mode that the entry has, or that the one had which it replaces.
+    #[serde(deserialize_with = "bounds::mode")]
+    pub mode: u32,
+    /// Its content has changed: it loses those rights in any case.
+    pub is_changed: bool,
 }
 
 impl Attributes {
@@ -54,6 +65,7 @@ impl Attributes {
             mode_is_plain: false,
             stood: None,
             lends: Lends::of(meta, keep),
+            group: Some(meta.gid),
             mtime: keep.times.then_some(meta.mtime),
             atime: keep.atimes.then_some(meta.atime),
             xattrs: keep.any_xattr().then_some((xattrs, *keep)),
@@ -78,6 +90,22 @@ impl Attributes {
     pub(super) fn mode_of_acl(&self) -> Option<u32> {
         let (_, keep) = self.xattrs.as_ref()?;
         self.acl().filter(|_| !keep.mode).and_then(mode_of_acl)
+    }
+
+    /// Returns these attributes for an entry that belongs to another group: its members get no more
+    /// than everybody else.
+    pub(super) fn for_other_group(&self) -> Attributes {
+        let none = Xattrs::default();
+        let mode = self.mode.unwrap_or_default();
+        let xattrs = self.xattrs.as_ref();
+        let (mode, narrowed) = xattrs
+            .map_or(&none, |(xattrs, _)| xattrs)
+            .for_other_group(mode);
+        Attributes {
+            mode: self.mode.map(|_| mode),
+            xattrs: xattrs.map(|(_, keep)| (narrowed, *keep)),
+            ..self.clone()
+        }
     }
 
     /// The ACL, if it is kept.
