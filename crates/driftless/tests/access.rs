@@ -6,13 +6,20 @@ mod common;
 
 use common::far::Far;
 use common::movers::sync_on_hosts;
-use common::{check_settled, is_user, on_trees, only_local, put, sync, sync_ok, verify};
+use common::{
+    check_settled, is_user, on_trees, only_local, put, sync, sync_ok, verify, wait_until,
+};
 use driftless_testkit::{FsKind, Scratch, attrs};
+use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
+
+const NONE: [&str; 0] = [];
+const SOON: Duration = Duration::from_secs(60);
 
 /// The source's owner and group.
 const OWNER: (u32, u32) = (4321, 2222);
@@ -397,4 +404,66 @@ fn an_ordinary_user_gives_no_other_group_rights() {
     let _ = by_owner("verify").run().expect(4);
     let _ = by_owner("sync").run().expect(0);
     check_rights(&src, &dst, "again");
+}
+
+/// A way to make a directory of the source private.
+type Change = fn(&Path);
+
+/// What others may do in a directory of the replica while it is filled, and after the run was
+/// killed.
+fn check_private_while_filled(name: &str, change: Change) {
+    let (_scratch, src, dst) = stage();
+    put(&src.join("top/priv/deep/old"), "old");
+    for dir in ["top", "top/priv", "top/priv/deep"] {
+        attrs::set_owner(&src.join(dir), 5555, 2222).expect("chown");
+        attrs::set_mode(&src.join(dir), 0o775).expect("chmod");
+    }
+    let _ = sync_ok(&src, &dst, NONE);
+    change(&src.join(name));
+    put(&src.join("top/priv/deep/secret"), "secret");
+    put(&src.join("top/priv/deep/slow"), vec![1u8; 20 << 20]);
+    let running = sync(&src, &dst).args(["--bwlimit=1M", "--jobs=8"]).spawn();
+    let secret = dst.join("top/priv/deep/secret");
+    wait_until("it is in the middle", SOON, || secret.exists());
+    check_rights(&src, &dst, &format!("{name}, while it is filled"));
+    running.signal(Signal::KILL);
+    let _ = running.wait();
+    check_rights(&src, &dst, &format!("{name}, after the run was killed"));
+    fs::remove_file(src.join("top/priv/deep/slow")).expect("remove");
+    let _ = sync_ok(&src, &dst, ["--delete"]);
+    for dir in ["", "top", "top/priv", "top/priv/deep"] {
+        assert_eq!(mode(&dst.join(dir)), mode(&src.join(dir)), "{dir}");
+    }
+    check_settled(&src, &dst, NONE);
+}
+
+#[test]
+fn a_directory_that_became_private_is_filled_in_private() {
+    only_local!("kills a run of this host");
+    let changes: [(&str, Change); 4] = [
+        ("top/priv", |dir| {
+            attrs::set_mode(dir, 0o700).expect("chmod")
+        }),
+        ("", |dir| attrs::set_mode(dir, 0o700).expect("chmod")),
+        ("top", |dir| {
+            attrs::set_owner(dir, OWNER.0, 100).expect("chown");
+            attrs::set_mode(dir, 0o770).expect("chmod");
+        }),
+        ("top/priv", |dir| set_acl(dir, &USER_DENIED)),
+    ];
+    for (name, change) in changes {
+        check_private_while_filled(name, change);
+    }
+}
+
+#[test]
+fn a_directory_is_not_left_open_after_deletes() {
+    let (_scratch, src, dst) = stage();
+    put(&src.join("dir/file"), "content");
+    let _ = sync_ok(&src, &dst, ["--no-mode"]);
+    put(&dst.join("dir/extra"), "content");
+    attrs::set_mode(&dst.join("dir"), 0o500).expect("chmod");
+    let outcome = sync_ok(&src, &dst, ["--no-mode", "--delete"]);
+    assert_eq!(outcome.count("deleted"), 1, "{}", outcome.describe());
+    assert_eq!(mode(&dst.join("dir")), 0o500);
 }

@@ -24,6 +24,7 @@ pub mod links;
 pub mod listed;
 pub mod moments;
 pub mod namesakes;
+pub mod narrowing;
 pub mod nested;
 pub mod open;
 pub mod owners;

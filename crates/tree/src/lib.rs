@@ -38,6 +38,7 @@ pub use endpoint::{Endpoint, Host, Loss, plain_path, random_id, random_secret, t
 pub use gate::{BeforeChange, Gate, Sentry};
 pub use lend::Lent;
 pub use local::LocalDir;
+pub use local::attributes::narrower;
 pub use local::file::LocalFile;
 pub use local::handles::HandlePool;
 pub use local::remove::{Removed, STUCK_MAX, Spared};

@@ -6,7 +6,7 @@ use crate::sync::stored::stored_otherwise;
 use crate::sync::worker::Worker;
 use crate::tally::add;
 use crate::trees::looks::{believed_twice, there};
-use driftless_model::{Act, Action, Class, Keep, Kind, Meta, Problem, RelPath, Side, What, Xattrs};
+use driftless_model::{Act, Action, Class, Kind, Meta, Problem, RelPath, Side, What};
 use driftless_tree::{Attributes, DirMutRef, DirRef, Done, Known, descend, descend_mut};
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -23,7 +23,7 @@ enum Standing {
 
 impl Worker<'_> {
     /// Removes names from the replica's directory at `path`, if the source still lacks them, and
-    /// mends its times.
+    /// mends its times and its mode, which may have to let the user in.
     pub fn delete(&mut self, path: &RelPath, names: &[CString]) {
         let Some((source, replica)) = self.open_both(path) else {
             return;
@@ -39,6 +39,7 @@ impl Worker<'_> {
         };
         let copying_up = self.run.ground.copying_up.clone();
         let _one_at_a_time = copying_up.as_ref().map(|copying_up| copying_up.lock());
+        let before = replica.meta();
         if self.run.options.applies() {
             replica.make_writable();
         }
@@ -52,16 +53,15 @@ impl Worker<'_> {
         if !self.run.options.applies() {
             return;
         }
-        if let (Ok(meta), Ok(there)) = (source.meta(), replica.meta()) {
-            let keep = Keep {
-                xattrs: false,
-                acls: false,
-                ..self.run.options.policy.keep
+        if let (Ok(meta), Ok(before), Ok(there)) = (source.meta(), before, replica.meta()) {
+            let keep = &self.run.options.policy.keep;
+            let attributes = Attributes {
+                mode: Some(before.mode),
+                mtime: keep.times.then_some(meta.mtime),
+                atime: keep.atimes.then_some(meta.atime),
+                ..Attributes::default()
             };
-            let faults = replica.set_own(
-                &Known::of(&there),
-                &Attributes::of(&meta, Xattrs::default(), &keep),
-            );
+            let faults = replica.set_own(&Known::of(&there), &attributes);
             // What this user may not set was told when the directory was finished.
             let new = faults.into_iter().filter(|fault| !fault.is_denied());
             new.for_each(|fault| self.run.problem(path.clone(), fault, Class::Partly));

@@ -585,6 +585,7 @@ impl Worker<'_> {
         if !self.run.options.applies() {
             return Ok(Verdict::Changed(intent, Moved::default()));
         }
+        visit.narrow();
         let moved = self
             .mover
             .set_meta(&visit.spot(name), &pair.source, &pair.replica.meta)?;

@@ -133,6 +133,8 @@ impl Worker<'_> {
         }
         let faults = match &visit.replica {
             Some(replica) if self.run.options.applies() && (!equal || visit.is_touched()) => {
+                // The one above may be open to more than this one is to be.
+                visit.parent.as_ref().and_then(|above| above.narrow());
                 let (known, mut attributes) = self.wanted(visit, replica, source)?;
                 attributes.mtime = attributes.mtime.filter(|_| timed);
                 self.run.unmark_closed(visit)?;
@@ -169,7 +171,10 @@ impl Worker<'_> {
                 differences(&attainable, there, keep)
             };
             let mut what = there.map_or(What::default(), held);
-            what.add_if(visit.closed, What::MODE);
+            what.add_if(
+                visit.closed || !keep.mode && visit.is_narrowed(),
+                What::MODE,
+            );
             what
         };
         match visit.left {
@@ -206,7 +211,7 @@ impl Worker<'_> {
                     () => Attributes {
                         stood: Some(Stood {
                             mode: before.mode,
-                            is_changed: visit.is_touched(),
+                            is_changed: visit.is_touched() || visit.is_narrowed(),
                         }),
                         ..attributes.or_mode(mode & PERMISSIONS)
                     },

@@ -3,6 +3,7 @@
 use crate::shared::unfinished::{Listed, Unfinished};
 use crate::sync::entered::Entered;
 use crate::sync::namesakes::Namesakes;
+use crate::sync::narrowing::Narrowing;
 use crate::sync::protected::Protected;
 use crate::trees::marks::{Doubt, earliest};
 use driftless_lock::Mutex;
@@ -39,6 +40,8 @@ pub struct Visit {
     pub borrowed: bool,
     /// The replica's was made by an earlier run, or another mover, and never got its mode.
     pub closed: bool,
+    /// What narrows its mode before something in it changes; `None` where nothing has to.
+    pub narrowing: Option<Narrowing>,
     /// It is marked as such, or, if this run made it, may be.
     pub is_marked: bool,
     /// Another mover began it: what that has left.
@@ -76,6 +79,7 @@ struct State {
     dirty: AtomicBool,
     unlisted: AtomicBool,
     lost: AtomicBool,
+    narrowed: OnceLock<Option<u32>>,
     write_protected: AtomicBool,
     unfinished: AtomicBool,
     doubt_listed: OnceLock<Stamp>,
@@ -162,6 +166,7 @@ impl Visit {
             before,
             borrowed: false,
             closed: false,
+            narrowing: None,
             left: None,
             renamed: None,
             replaced: None,
@@ -256,19 +261,46 @@ impl Visit {
     }
 
     /// Says that something is about to be changed in the replica's directory, and with it its
-    /// modification time. Where the directory is the user's own and closed to writing, its mode is
-    /// opened for this user, and set again when it is finished.
+    /// modification time. Before that, its mode is narrowed, and those of the directories above.
+    /// Where the directory is the user's own and closed to writing, its mode is opened for this
+    /// user, and set again when it is finished.
     pub fn touch(&self) {
         self.state.touched.store(true, Ordering::Relaxed);
+        self.narrow();
         if self.state.write_protected.swap(false, Ordering::Relaxed)
             && let (Some(replica), Some((before, _))) = (&self.replica, &self.before)
         {
             let attributes = Attributes {
-                mode: Some(before.mode | 0o700),
+                mode: Some(self.narrow().unwrap_or(before.mode) | 0o700),
                 ..Attributes::default()
             };
             replica.set_own(&Known::of(before), &attributes);
         }
+    }
+
+    /// Narrows the directory and those above it, the topmost first, once for all that is changed in
+    /// them. Returns the mode that it has then, if that is known.
+    pub fn narrow(&self) -> Option<u32> {
+        let (mut above, mut at) = (Vec::new(), Some(self));
+        while let Some(visit) = at.filter(|visit| visit.state.narrowed.get().is_none()) {
+            above.push(visit);
+            at = visit.parent.as_deref();
+        }
+        for visit in above.into_iter().rev() {
+            visit.state.narrowed.get_or_init(|| {
+                let ours = visit.narrowing.as_ref().filter(|_| !visit.borrowed);
+                let (narrowing, replica) = ours.zip(visit.replica.as_ref())?;
+                narrowing.narrow(visit, replica)
+            });
+        }
+        self.state.narrowed.get().copied().flatten()
+    }
+
+    /// Whether its mode was narrowed.
+    pub fn is_narrowed(&self) -> bool {
+        let mode = self.state.narrowed.get().copied().flatten();
+        mode.zip(self.before.as_ref())
+            .is_some_and(|(mode, (before, _))| mode != before.mode)
     }
 
     /// Whether anything was changed in the replica's directory.

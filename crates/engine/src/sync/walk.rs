@@ -3,6 +3,7 @@
 
 use crate::sync::closed::mark_closed;
 use crate::sync::entry::Intent;
+use crate::sync::narrowing::Narrowing;
 use crate::sync::run::Run;
 use crate::sync::task::Task;
 use crate::sync::twice::SHOWN_TWICE;
@@ -90,6 +91,7 @@ impl Worker<'_> {
         (visit.basis, visit.replaced) = (basis, replaced);
         self.run.part.assign(&mut visit);
         self.run.find_closed(&mut visit);
+        visit.narrowing = Narrowing::of(self.run, &visit);
         self.run.meet_marks(&mut visit)?;
         let visit = Arc::new(visit);
         if foreign && !visit.borrowed {

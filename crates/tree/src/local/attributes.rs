@@ -404,12 +404,12 @@ impl<'a> Setter<'a> {
     }
 }
 
-/// A mode between `now` and `wanted`: others have the rights that both modes give them, and the
-/// group has those of its rights in both that others have, too. `None` if group and others have
+/// Returns a mode between `now` and `wanted`: others have the rights that both modes give them, and
+/// the group has those of its rights in both that others have, too. `None` if group and others have
 /// just these rights now.
-fn narrower(now: u32, wanted: u32) -> Option<u32> {
+pub fn narrower(now: u32, wanted: u32) -> Option<u32> {
     let both = now & wanted;
-    let mode = now & 0o700 | both & (both & 0o007) << 3 | both & 0o007;
+    let mode = now & 0o1700 | both & (both & 0o007) << 3 | both & 0o007;
     (now & 0o077 != mode & 0o077).then_some(mode)
 }
 

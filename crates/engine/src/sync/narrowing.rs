@@ -1,0 +1,79 @@
+//! Directories of the replica that stand open while what is in them changes.
+//!
+//! A directory gets its attributes when everything in it is done. One that was made private on the
+//! source, or went to another owner, would show new content to others until then. So before the
+//! first change in it or below it, it goes to its owner, with a mode that lets in nobody whom either
+//! mode keeps out.
+
+use crate::sync::run::Run;
+use crate::sync::visit::Visit;
+use driftless_model::{ACL_ACCESS, Keep, Xattr, Xattrs, mode_for_other_group, mode_within};
+use driftless_tree::{Attributes, DirMutRef, Known, narrower};
+
+/// What has to be known of a directory that was there, to narrow its mode.
+pub struct Narrowing {
+    keep: Keep,
+    /// The user and the group that it comes to belong to.
+    owner: (u32, u32),
+    /// The user may have to let himself in.
+    is_user: bool,
+}
+
+impl Narrowing {
+    /// Of a directory that this run may change; `None` if it made it, or changes nothing.
+    pub fn of(run: &Run<'_>, visit: &Visit) -> Option<Narrowing> {
+        let (before, _) = visit.before.as_ref().filter(|_| run.options.applies())?;
+        let keep = run.options.policy.keep;
+        let source = visit.source.first_meta();
+        let attainable = run.attainable(source, before, None::<&DirMutRef>);
+        let uid = if keep.owner {
+            attainable.uid
+        } else {
+            before.uid
+        };
+        let gid = if keep.group {
+            attainable.gid
+        } else {
+            before.gid
+        };
+        let replica = visit.replica.as_ref();
+        Some(Narrowing {
+            keep,
+            owner: (uid, gid),
+            is_user: replica.is_some_and(|replica| replica.user().0 != 0),
+        })
+    }
+
+    /// Narrows the directory of a visit, and returns the mode that it has from then on.
+    pub fn narrow(&self, visit: &Visit, replica: &DirMutRef) -> Option<u32> {
+        let (before, there) = visit.before.as_ref()?;
+        let source = visit.source.first_meta();
+        // Of one that cannot be read any more its end will tell.
+        let xattrs = visit.source.xattrs(&self.keep).unwrap_or_default();
+        let mut wanted = xattrs.mode_of_copy(source.mode);
+        if self.owner.1 != source.gid {
+            wanted = mode_for_other_group(wanted);
+        }
+        let narrowed = narrower(before.mode, wanted).filter(|_| acl(&xattrs) != acl(there));
+        let mut mode = narrowed.unwrap_or_else(|| mode_within(before.mode, wanted));
+        let owner = (before.uid, before.gid);
+        if (mode, self.owner) == (before.mode, owner) {
+            return Some(mode);
+        }
+        if self.is_user {
+            mode |= 0o700;
+        }
+        let attributes = Attributes {
+            uid: Some(self.owner.0),
+            gid: Some(self.owner.1),
+            mode: Some(mode),
+            ..Attributes::default()
+        };
+        let _told_at_its_end = replica.set_own(&Known::of(before), &attributes);
+        Some(mode)
+    }
+}
+
+fn acl(xattrs: &Xattrs) -> Option<&Xattr> {
+    xattrs.iter().find(|(name, _)| **name == *ACL_ACCESS)
+}
