@@ -13,7 +13,7 @@ use driftless_testkit::{FsKind, Scratch, attrs};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -466,4 +466,28 @@ fn a_directory_is_not_left_open_after_deletes() {
     let outcome = sync_ok(&src, &dst, ["--no-mode", "--delete"]);
     assert_eq!(outcome.count("deleted"), 1, "{}", outcome.describe());
     assert_eq!(mode(&dst.join("dir")), 0o500);
+}
+
+#[test]
+fn an_open_file_of_an_earlier_copy_is_not_linked() {
+    if is_user() {
+        return;
+    }
+    let (scratch, src, dst) = stage();
+    let earlier = scratch.path().join("earlier");
+    for name in ["private", "open", "acl"] {
+        put(&src.join(name), "content");
+        attrs::set_mode(&src.join(name), 0o644).expect("chmod");
+    }
+    let _ = sync_ok(&src, &earlier, NONE);
+    attrs::set_mode(&src.join("private"), 0o600).expect("chmod");
+    set_acl(&earlier.join("acl"), &USER_ALONE);
+    attrs::set_mode(&earlier.join("acl"), 0o644).expect("chmod");
+    let basis = format!("--link-dest={}", earlier.display());
+    let args = ["--no-mode", "--no-acls", &basis];
+    let _ = sync_ok(&src, &dst, args);
+    check_rights(&src, &dst, "linked");
+    let names =
+        ["private", "open", "acl"].map(|name| fs::metadata(dst.join(name)).expect("look").nlink());
+    assert_eq!(names, [1, 2, 1]);
 }

@@ -107,6 +107,16 @@ pub fn fitted<'e>(source: &'e Entry, there: &Meta, keep: &Keep) -> Cow<'e, Entry
     Cow::Owned(entry)
 }
 
+/// Whether a file that stays as it is would give somebody a right that its source does not give, by
+/// what is not kept. Who makes entries there is the user `own`.
+pub fn opens_more(source: &Entry, there: &Entry, keep: &Keep, own: u32) -> bool {
+    const GIVEN: u32 = SETUID | SETGID | 0o077;
+    let wanted = fitted(source, &there.meta, keep);
+    let by_owner = !keep.owner && ![source.meta.uid, own].contains(&there.meta.uid);
+    let by_mode = !keep.mode && there.meta.mode & GIVEN & !wanted.meta.mode != 0;
+    by_owner || by_mode || there.xattrs.without_acl.is_some()
+}
+
 /// Decides the step for a pair of entries. `same_target` tells whether the targets of two symbolic
 /// links agree.
 pub fn decide(source: &Entry, replica: &Entry, rules: &Rules, same_target: bool) -> Step {
@@ -290,6 +300,41 @@ mod tests {
         assert_eq!(step(0o750, (9, 0o750)), Step::Meta(What::MODE));
         assert_eq!(step(0o705, (9, 0o705)), Step::Meta(What::MODE));
         assert_eq!(step(0o755, (9, 0o755)), Step::Same);
+    }
+
+    #[test]
+    fn a_file_that_opens_more_than_its_source_is_known() {
+        let all = Keep::default();
+        let left_out = [
+            Keep { mode: false, ..all },
+            Keep {
+                owner: false,
+                ..all
+            },
+            Keep { acls: false, ..all },
+        ];
+        let changes: [fn(&mut Entry); 4] = [
+            |e| e.meta.mode = 0o664,
+            |e| e.meta.mode = 0o4644,
+            |e| e.meta.uid = 7,
+            |e| e.xattrs.without_acl = Some(0o600),
+        ];
+        let opens = |keep: &Keep, change: fn(&mut Entry), own| {
+            let mut there = entry(Kind::File);
+            change(&mut there);
+            opens_more(&entry(Kind::File), &there, keep, own)
+        };
+        let found = left_out.map(|keep| changes.map(|change| opens(&keep, change, 0)));
+        assert_eq!(
+            found,
+            [
+                [true, true, false, true],
+                [false, false, true, true],
+                [false, false, false, true],
+            ]
+        );
+        assert!(!opens(&left_out[1], changes[2], 7), "it is the user's own");
+        assert!(!opens(&left_out[0], |e| e.meta.mode = 0o600, 0));
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod upstream;
 mod words;
 
 pub use compare::{
-    Rules, Step, after_content, decide, differences, lacks_change_time, lends_rights,
+    Rules, Step, after_content, decide, differences, lacks_change_time, lends_rights, opens_more,
 };
 pub use fold::{Likeness, fold, likeness, without, without_case, without_end, without_form};
 pub use guard::{Guard, Refusal};

@@ -7,7 +7,7 @@ use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use driftless_model::{Act, Action, Entry, Fault, Kind, Side, Unkept, What, errno};
 use driftless_mover::{Moved, Opened, Spot, Trouble, kind_changed};
-use driftless_reconcile::{Step, decide};
+use driftless_reconcile::{Step, decide, opens_more};
 use driftless_tree::DirRef;
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -78,7 +78,8 @@ impl Worker<'_> {
         self.make(met, &source, Ready::default(), intent)
     }
 
-    /// Links to the file of an earlier copy, if that is equal in everything.
+    /// Links to the file of an earlier copy, if that is equal in everything, and opens nothing by what
+    /// is not kept.
     fn link_basis(
         &mut self,
         Met {
@@ -105,7 +106,10 @@ impl Worker<'_> {
             &self.run.basis_rules_in(visit),
             true,
         );
-        if equal != Step::Same || !self.claim_basis(&earlier, meta)? {
+        let keep = &self.run.options.policy.keep;
+        let own = visit.replica.as_ref().map_or(0, |replica| replica.user().0);
+        let opens = opens_more(&source, &basis_entry, keep, own);
+        if equal != Step::Same || opens || !self.claim_basis(&earlier, meta)? {
             return Ok(None);
         }
         let intent = Intent::new(Action::Link, What::default(), meta);
