@@ -459,3 +459,31 @@ fn a_file_that_never_rests_for_a_second_is_copied_and_told_and_compared_again() 
     assert_eq!(std::fs::read(dst.join("file")).expect("read"), b"after.");
     check_settled(&src, &dst, NONE);
 }
+
+#[test]
+fn times_just_out_of_range_are_problems_at_once() {
+    let stage = stage();
+    let (first, last) = (i64::from(i32::MIN), i64::from(i32::MAX));
+    let times = [
+        (first - 1, 999_999_999, true),
+        (first - 2, 0, true),
+        (first, 0, false),
+        (last, 0, false),
+        (last + 1, 0, true),
+        (last + 2, 0, true),
+    ];
+    for (number, (sec, nsec, _)) in times.into_iter().enumerate() {
+        put(&stage.src.join(number.to_string()), "content");
+        set_time(&stage.src.join(number.to_string()), sec, nsec);
+    }
+    set_time(&stage.src, 1_500_000_000, 0);
+    let beyond = (0..times.len()).filter(|number| times[*number].2);
+    let expected: Vec<_> = beyond
+        .map(|number| format!("\"{number}\" \"set its times\" \"partly\""))
+        .collect();
+    for _ in 0..2 {
+        let outcome = sync(&stage.src, &stage.dst).run().expect(3);
+        check_accounts(&outcome);
+        assert_eq!(problems(&outcome), expected);
+    }
+}

@@ -72,6 +72,17 @@ impl Kind {
     }
 }
 
+/// The first seconds that file systems keep (`s_time_min` of their super blocks): NTFS, 32 bits
+/// with and without a sign.
+const FIRST_SECONDS: [i64; 3] = [-11_644_473_600, i32::MIN as i64, 0];
+/// The last ones: 32 bits with and without a sign, ext4, XFS.
+const LAST_SECONDS: [i64; 4] = [
+    i32::MAX as i64,
+    u32::MAX as i64,
+    15_032_385_535,
+    16_299_260_424,
+];
+
 /// A point in time: seconds since 1970 (may be negative) and nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Stamp {
@@ -88,6 +99,14 @@ impl Stamp {
     pub fn is_kept_everywhere(&self) -> bool {
         const EVERYWHERE_SEC: std::ops::RangeInclusive<i64> = 315_619_200..=i32::MAX as i64;
         EVERYWHERE_SEC.contains(&self.sec)
+    }
+
+    /// Whether `kept` is the first or the last second of some file system, and this time lies beyond
+    /// it: the kernel sets such an end in its place.
+    pub fn is_beyond(&self, kept: Stamp) -> bool {
+        let before = || self.sec < kept.sec && FIRST_SECONDS.contains(&kept.sec);
+        let after = || self.sec > kept.sec && LAST_SECONDS.contains(&kept.sec);
+        kept.nsec == 0 && (before() || after())
     }
 }
 

@@ -63,17 +63,6 @@ const APART_SEC: i64 = 10;
 /// How much less it is at least, so that runs of other windows, which are a day at most, see it,
 /// too.
 const HELD_BACK_SEC: i64 = 2 * 86_400;
-
-/// The first seconds that file systems keep (`s_time_min` of their super blocks): NTFS, 32 bits
-/// with and without a sign.
-const FIRST_SECONDS: [i64; 3] = [-11_644_473_600, i32::MIN as i64, 0];
-/// The last ones: 32 bits with and without a sign, ext4, XFS.
-const LAST_SECONDS: [i64; 4] = [
-    i32::MAX as i64,
-    u32::MAX as i64,
-    15_032_385_535,
-    16_299_260_424,
-];
 /// FAT keeps local time from 1980 to 2107; a zone is up to 14 hours from UTC.
 const FAT_SECONDS: (i64, i64) = (315_532_800, 4_354_819_198);
 const ZONES_SEC: u64 = 14 * 3600;
@@ -181,9 +170,11 @@ fn is_racy(replica: &Meta) -> bool {
 fn is_out_of_range(wanted: Stamp, kept: Stamp, changed: Stamp) -> bool {
     let fat = !wanted.is_kept_everywhere() && changed.nsec.is_multiple_of(COARSE_NSEC);
     let near = |limit: i64| fat && kept.sec.abs_diff(limit) <= ZONES_SEC;
-    let before = || FIRST_SECONDS.contains(&kept.sec) || near(FAT_SECONDS.0);
-    let after = || LAST_SECONDS.contains(&kept.sec) || near(FAT_SECONDS.1);
-    kept.nsec == 0 && (wanted.sec < kept.sec && before() || wanted.sec > kept.sec && after())
+    let of_fat = || match wanted.sec < kept.sec {
+        true => near(FAT_SECONDS.0),
+        false => wanted.sec > kept.sec && near(FAT_SECONDS.1),
+    };
+    wanted.is_beyond(kept) || kept.nsec == 0 && of_fat()
 }
 
 fn is_within(a: Stamp, b: Stamp, window_sec: u32) -> bool {

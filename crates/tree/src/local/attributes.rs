@@ -6,7 +6,7 @@
 //! differs from its source.
 
 use crate::Rights;
-use crate::local::look::fault;
+use crate::local::look::{fault, meta_of};
 use crate::local::sys;
 use crate::local::wanted::{Attributes, Known, Lends, Stood};
 use crate::local::xattr::{Target, proc_path};
@@ -388,15 +388,13 @@ impl<'a> Setter<'a> {
     }
 
     /// Checks that a time was kept: the kernel replaces one that the file system cannot keep by the
-    /// first or last that it can, and says nothing.
+    /// first or last that it can, and says nothing. Those are judged as in a later run, however near
+    /// they are.
     fn kept(&self, wanted: Stamp) -> Result<(), Errno> {
         /// FAT keeps times in steps of two seconds.
         const GRAIN_SEC_MAX: u64 = 2;
-        let now = match self.target {
-            Target::Open(fd) | Target::Pinned(fd) => rustix::fs::fstat(fd),
-            Target::Name(dir, name) => rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW),
-        };
-        if now?.st_mtime.abs_diff(wanted.sec) > GRAIN_SEC_MAX {
+        let now = meta_of(&self.look()?).mtime;
+        if now.sec.abs_diff(wanted.sec) > GRAIN_SEC_MAX || wanted.is_beyond(now) {
             Err(Errno::RANGE)
         } else {
             Ok(())
