@@ -30,9 +30,9 @@ use tops::Tops;
 
 /// A directory that the source lacks may have been renamed, which is heard of within this time.
 const GONE_WAIT: Duration = Duration::from_millis(100);
-/// A rename shows in the tree for no longer before the kernel makes its event, unless the thread
-/// that renames is held up in between.
-const UNSAID: Duration = Duration::from_millis(20);
+/// Longest time for which a rename shows in the tree before the kernel makes its event. The kernel
+/// makes the event last, and the thread that renames may lose its processor in between.
+const UNSAID: Duration = Duration::from_millis(500);
 /// More paths than this are not told apart: whole directories are looked at in their place.
 pub const DIRTY_PATHS_MAX: usize = 200_000;
 /// Files of this size and more do not hold up smaller ones.
