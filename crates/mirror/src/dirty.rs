@@ -13,6 +13,7 @@ mod renames;
 mod taken;
 mod together;
 mod tops;
+mod touched;
 
 pub use entry::{ATTEMPTS_BEFORE_QUARANTINE, Dirty, Lane};
 pub use taken::{Move, Taken};
@@ -23,10 +24,11 @@ use due::Due;
 use effort::Effort;
 use moves::TakenAway;
 use renames::Renames;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use together::Together;
 use tops::Tops;
+use touched::Touched;
 
 /// A directory that the source lacks may have been renamed, which is heard of within this time.
 const GONE_WAIT: Duration = Duration::from_millis(100);
@@ -91,8 +93,9 @@ pub struct DirtyPaths {
     moving: VecDeque<Move>,
     /// What is being worked on.
     work: BTreeMap<RelPath, Dirty>,
-    /// Of that, what is worked on with all below it.
-    whole: BTreeSet<RelPath>,
+    /// Comparisons of directories in progress, with the names that changed below them meanwhile:
+    /// a comparison may read a name before its change and write it afterwards.
+    whole: BTreeMap<RelPath, Touched>,
     /// Where renames have taken what is worked on: whoever works on it writes there.
     taken_away: BTreeMap<RelPath, TakenAway>,
     /// What was done since the last moment until which everything is known to have been heard of;
@@ -100,9 +103,6 @@ pub struct DirtyPaths {
     recent: BTreeMap<RelPath, Dirty>,
     /// What was told since then.
     renames: Renames,
-    /// Changes that were heard of below what is worked on with all below it: it may have been
-    /// looked at before them and be published after them.
-    touched: BTreeMap<RelPath, Duration>,
     /// What may be done to follow renames.
     effort: Effort,
 }
@@ -121,11 +121,10 @@ impl DirtyPaths {
             given_back: 0,
             moving: VecDeque::new(),
             work: BTreeMap::new(),
-            whole: BTreeSet::new(),
+            whole: BTreeMap::new(),
             taken_away: BTreeMap::new(),
             recent: BTreeMap::new(),
             renames: Renames::default(),
-            touched: BTreeMap::new(),
             effort: Effort::default(),
         }
     }
@@ -310,7 +309,7 @@ impl DirtyPaths {
             self.together.take(&path);
             self.work.insert(path.clone(), dirty.clone());
             if dirty.scope > Scope::Entry {
-                self.whole.insert(path.clone());
+                self.whole.insert(path.clone(), Touched::default());
             }
             taken.paths.insert(path, dirty);
         }
@@ -321,8 +320,10 @@ impl DirtyPaths {
     fn let_go(&mut self, now: Duration, path: &RelPath) {
         let done = self.work.remove(path);
         self.together.done(path);
-        if self.whole.remove(path) {
-            self.look_again_below(path, now);
+        if let Some(touched) = self.whole.remove(path) {
+            for (path, dirty) in touched.again(done.as_ref(), now) {
+                self.put(path, dirty, Word::Changed);
+            }
         }
         if let Some(done) = done {
             self.look_where_it_was_taken(now, path, &done);
@@ -428,7 +429,7 @@ impl DirtyPaths {
         [&self.left, &self.work, &self.recent]
             .iter()
             .any(|map| map.contains_key(path))
-            || self.touched.contains_key(path)
+            || self.whole.values().any(|touched| touched.covers(path))
     }
 
     /// Has what failed tried at once.
@@ -493,27 +494,21 @@ impl DirtyPaths {
         self.put(at, again, Word::Again);
     }
 
-    /// What changed below `path` while it was looked at is looked at once more.
-    fn look_again_below(&mut self, path: &RelPath, now: Duration) {
-        let touched: Vec<(RelPath, Duration)> = below_of(&self.touched, path)
-            .map(|(touched, since)| (touched.clone(), *since))
-            .collect();
-        for (touched, since) in touched {
-            self.put(touched, Dirty::new(Scope::Entry, since, now), Word::Changed);
-        }
-        if self.whole.is_empty() {
-            self.touched.clear();
+    /// Records a change of `path` for the comparisons in progress around it.
+    fn touch(&mut self, path: &RelPath, now: Duration) {
+        for (at, touched) in &mut self.whole {
+            if path.is_within(at) {
+                touched.changed(at, path, now);
+            }
         }
     }
 
-    fn touch(&mut self, path: &RelPath, now: Duration) {
-        if self.whole.iter().any(|at| path.is_within(at)) {
-            self.touched.entry(path.clone()).or_insert(now);
-        }
-        if self.touched.len() > DIRTY_PATHS_MAX {
-            let since = self.touched.values().min().copied().unwrap_or(now);
-            self.touched.clear();
-            self.put_whole(RelPath::root(), since, now);
+    /// Records a rename for the comparisons in progress around either name.
+    fn touch_both(&mut self, renamed: &Move) {
+        for (at, touched) in &mut self.whole {
+            if touched.concerns(at, renamed) {
+                touched.renamed(at, renamed, &mut self.effort);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Many renames among few names, told again all at once: what they cost is bounded.
 
-use driftless_mirror::dirty::{Circumstance, DirtyPaths, Failed, Lane, Move, Taken};
+use driftless_mirror::dirty::{Circumstance, Dirty, DirtyPaths, Failed, Lane, Move, Taken};
 use driftless_model::{Change, Class, Hint, RelPath, Scope};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, VecDeque};
@@ -136,4 +136,176 @@ fn names_that_begin_alike_cost_little_while_the_root_waits() {
     }
     let took = worked() - began;
     assert!(took < WORK_MAX, "{took:?}, {} paths", dirty.len());
+}
+
+fn path(text: &str) -> RelPath {
+    RelPath::parse(text.as_bytes()).expect("a path")
+}
+
+fn rename(dirty: &mut DirtyPaths, now: Duration, from: &str, to: &str, scope: Scope) {
+    let moved = Change {
+        path: path(to),
+        scope,
+        hint: Some(Hint::MovedFrom(path(from))),
+    };
+    dirty.add(now, moved, Circumstance::default());
+}
+
+/// Does what is due but for comparisons of the whole tree.
+fn do_the_rest(dirty: &mut DirtyPaths, now: Duration) {
+    for lane in [Lane::Short, Lane::Long] {
+        let taken = dirty.take(now, lane, usize::MAX);
+        dirty.done(now, taken, &BTreeMap::new());
+    }
+}
+
+/// Begins a comparison of the whole tree.
+fn begin_walk(dirty: &mut DirtyPaths, now: Duration) -> Taken {
+    let whole = Change::subtree(RelPath::root());
+    dirty.add(now, whole, Circumstance::default());
+    let walk = dirty.take(now, Lane::Walk, 1);
+    assert!(walk.paths.contains_key(&RelPath::root()));
+    walk
+}
+
+/// What is compared after a comparison of the whole tree during which `change` happens.
+fn after_a_walk(change: impl FnOnce(&mut DirtyPaths, Duration)) -> BTreeMap<RelPath, Dirty> {
+    let mut dirty = DirtyPaths::new(Duration::from_secs(2));
+    let mut now = Duration::from_secs(1000);
+    let walk = begin_walk(&mut dirty, now);
+    now += Duration::from_secs(1);
+    change(&mut dirty, now);
+    now += Duration::from_secs(60);
+    do_the_rest(&mut dirty, now);
+    dirty.heard_until(now);
+    assert_eq!(dirty.len(), 1, "the comparison alone is left");
+    now += Duration::from_secs(60);
+    dirty.done(now, walk, &BTreeMap::new());
+    dirty.all()
+}
+
+/// Names that are compared, with how far below, and whether by their content.
+fn told(left: &BTreeMap<RelPath, Dirty>) -> Vec<(RelPath, Scope, bool)> {
+    let all = left.iter();
+    all.map(|(path, dirty)| (path.clone(), dirty.scope, dirty.is_doubtful))
+        .collect()
+}
+
+#[test]
+fn a_rename_during_a_comparison_concerns_its_names() {
+    use Scope::{Entry, Subtree};
+    let renames = |renames: &'static [(&str, &str, Scope)]| {
+        let left = after_a_walk(|dirty, now| {
+            for (from, to, scope) in renames {
+                rename(dirty, now, from, to, *scope);
+            }
+        });
+        told(&left)
+    };
+    let names = |names: &[(&str, Scope, bool)]| -> Vec<(RelPath, Scope, bool)> {
+        let names = names.iter();
+        names
+            .map(|(name, scope, doubt)| (path(name), *scope, *doubt))
+            .collect()
+    };
+    assert_eq!(
+        renames(&[("a/new", "a/file", Entry)]),
+        names(&[("a/file", Entry, false), ("a/new", Entry, false)])
+    );
+    assert_eq!(
+        renames(&[("a", "b", Subtree)]),
+        names(&[("a", Subtree, true), ("b", Subtree, false)])
+    );
+    // What stands at a name that has had two entries may look like the other one.
+    assert_eq!(
+        renames(&[("a", "c", Entry), ("b", "a", Entry), ("c", "b", Entry)]),
+        names(&[("a", Entry, true), ("b", Entry, true), ("c", Entry, true)])
+    );
+    // The doubt goes along with a directory around it.
+    let along = renames(&[
+        ("a/x", "a/z", Entry),
+        ("a/y", "a/x", Entry),
+        ("a", "b", Subtree),
+    ]);
+    for expected in names(&[
+        ("b", Subtree, false),
+        ("b/x", Entry, true),
+        ("b/z", Entry, false),
+    ]) {
+        assert!(along.contains(&expected), "{expected:?}: {along:?}");
+    }
+}
+
+#[test]
+fn what_a_rename_takes_out_is_compared_later() {
+    let mut dirty = DirtyPaths::new(Duration::from_secs(2));
+    let mut now = Duration::from_secs(1000);
+    dirty.add(now, Change::subtree(path("a")), Circumstance::default());
+    let compared = dirty.take(now, Lane::Long, 1);
+    assert!(compared.paths.contains_key(&path("a")));
+    for (from, to) in [("a/d", "b/d"), ("b", "c")] {
+        rename(&mut dirty, now, from, to, Scope::Subtree);
+    }
+    now += Duration::from_secs(60);
+    do_the_rest(&mut dirty, now);
+    dirty.heard_until(now);
+    assert_eq!(dirty.len(), 1, "the comparison alone is left");
+    dirty.done(now, compared, &BTreeMap::new());
+    let left = dirty.all();
+    assert!(left.contains_key(&path("c")), "{left:?}");
+    assert!(!left.contains_key(&path("a")), "{left:?}");
+}
+
+#[test]
+fn any_number_of_renames_repeats_a_comparison_once() {
+    const RENAMED: usize = 60_000;
+    let mut walks = 0;
+    let mut dirty = DirtyPaths::new(Duration::from_secs(2));
+    let mut now = Duration::from_secs(1000);
+    let mut walk = begin_walk(&mut dirty, now);
+    for number in 0..RENAMED {
+        now += Duration::from_millis(1);
+        // Each in a directory of its own.
+        let names = ["new", "file"].map(|name| format!("d{number}/{name}"));
+        rename(&mut dirty, now, &names[0], &names[1], Scope::Entry);
+        if number % 10_000 == 0 {
+            dirty.heard_until(now);
+            do_the_rest(&mut dirty, now);
+        }
+    }
+    loop {
+        now += Duration::from_secs(60);
+        do_the_rest(&mut dirty, now);
+        dirty.heard_until(now);
+        dirty.done(now, walk, &BTreeMap::new());
+        walk = dirty.take(now, Lane::Walk, 1);
+        walks += 1;
+        if walk.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(walks, 2, "one comparison and the one that follows");
+    do_the_rest(&mut dirty, now);
+    assert!(dirty.is_empty(), "{:?}", dirty.all());
+}
+
+#[test]
+fn names_of_few_directories_are_compared_by_directory() {
+    const RENAMED: usize = 52_000;
+    let left = after_a_walk(|dirty, now| {
+        for number in 0..RENAMED {
+            let names = ["new", "file"].map(|name| format!("d{}/{name}{number}", number % 10));
+            rename(dirty, now, &names[0], &names[1], Scope::Entry);
+            if number % 10_000 == 0 {
+                dirty.heard_until(now);
+                do_the_rest(dirty, now + Duration::from_secs(2));
+            }
+        }
+    });
+    assert!(left.len() < RENAMED, "{} names", left.len());
+    assert!(!left.contains_key(&RelPath::root()));
+    for number in 0..10 {
+        let dir = &left[&path(&format!("d{number}"))];
+        assert_eq!(dir.scope, Scope::Names);
+    }
 }

@@ -46,9 +46,7 @@ impl DirtyPaths {
     /// a place where something else stands.
     pub(super) fn add_move(&mut self, renamed: Move) {
         let (from, to, now) = (renamed.from.clone(), renamed.to.clone(), renamed.since);
-        for path in [&from, &to] {
-            self.touch(path, now);
-        }
+        self.touch_both(&renamed);
         let whole = self.within_whole(&from);
         self.take_along(&renamed);
         self.look_where_it_was_meant(&renamed);
@@ -123,13 +121,18 @@ impl DirtyPaths {
         whole.map(|dirty| dirty.is_doubtful).max()
     }
 
-    /// The renames that wait. What is in work at either end of one is looked at once more: it may
-    /// have been looked at before the rename, and be published after it.
+    /// The renames that wait. What is in work at either end of one, or below it, is looked at once
+    /// more: it may have been looked at before the rename, and be published after it. A comparison
+    /// of a directory around them is not: it compares again what was renamed when it ends.
     pub(super) fn take_moves(&mut self) -> Vec<Move> {
         let moves: Vec<Move> = self.moves.drain(..).collect();
         self.given_back = 0;
         let tops = Tops::of(moves.iter());
-        let near = self.work.iter().filter(|(path, _)| tops.is_near(path));
+        let is_concerned = |path: &RelPath| match self.whole.contains_key(path) {
+            true => tops.has_above(path),
+            false => tops.is_near(path),
+        };
+        let near = self.work.iter().filter(|(path, _)| is_concerned(path));
         let near: Vec<(RelPath, Dirty)> = near
             .map(|(path, dirty)| (path.clone(), dirty.clone()))
             .collect();

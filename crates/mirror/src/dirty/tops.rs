@@ -62,7 +62,7 @@ impl Tops {
     }
 
     /// Whether `path` is one of them or stands below one.
-    fn has_above(&self, path: &RelPath) -> bool {
+    pub(super) fn has_above(&self, path: &RelPath) -> bool {
         self.0.contains(path) || path.above().any(|dir| self.0.contains(&dir))
     }
 
