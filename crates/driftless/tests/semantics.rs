@@ -486,6 +486,75 @@ fn unchanged_files_are_links_into_the_reference_which_never_changes() {
     );
 }
 
+/// Changes one byte of a file and leaves its size and time as they are, as a disk may.
+fn rot(file: &Path, at: u64) {
+    let meta = fs::metadata(file).expect("stat");
+    let open = fs::OpenOptions::new().write(true).open(file).expect("open");
+    open.write_all_at(b"!", at).expect("write");
+    attrs::set_mtime(file, meta.mtime(), meta.mtime_nsec() as u32).expect("mtime");
+}
+
+#[test]
+fn rotten_files_of_earlier_copy_are_not_linked() {
+    let (scratch, src, dst) = stage(FsKind::Ext4);
+    let earlier = scratch.path().join("earlier");
+    let (sound, rotten) = (["sound", "sound-large"], ["rotten", "rotten-large"]);
+    for name in sound.iter().chain(&rotten) {
+        put(&src.join(name), vec![b'x'; 5000]);
+        if name.ends_with("-large") {
+            let file = fs::OpenOptions::new().write(true).open(src.join(name));
+            file.expect("open")
+                .set_len(70 * MIB as u64)
+                .expect("extend");
+        }
+    }
+    fs::hard_link(src.join("rotten"), src.join("rotten-too")).expect("link");
+    let _ = sync_ok(&src, &earlier, NONE);
+    rot(&earlier.join("rotten"), 4000);
+    rot(&earlier.join("rotten-large"), 60 * MIB as u64);
+    let before = snapshot_hash(&earlier, false);
+    let basis = format!("--link-dest={}", earlier.display());
+    let is_linked = |dst: &Path, name: &str| {
+        let inode = |root: &Path| fs::metadata(root.join(name)).expect("stat").ino();
+        inode(dst) == inode(&earlier)
+    };
+    let linked = |outcome: &driftless_testkit::Outcome| {
+        let links = outcome.events_named("change").into_iter();
+        let links =
+            links.filter(|event| event["action"] == "link" && event["path"] != "rotten-too");
+        let mut links: Vec<String> = links.map(|event| event["path"].to_string()).collect();
+        links.sort_unstable();
+        links
+    };
+    for (at, options) in [
+        &["--checksum"][..],
+        &["--verify=content"],
+        &["--checksum", "--verify=media"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let dst = dst.with_extension(at.to_string());
+        let options = [&[&*basis][..], options].concat();
+        let dry = sync_ok(&src, &dst, [&options[..], &["--dry-run"]].concat());
+        let outcome = sync_ok(&src, &dst, options.iter().copied());
+        check_equal(&src, &dst, &format!("{options:?}"));
+        let told = linked(&outcome);
+        assert_eq!(told, ["\"sound\"", "\"sound-large\""], "{options:?}");
+        assert_eq!(told, linked(&dry), "the dry run of {options:?}");
+        for name in sound {
+            assert!(is_linked(&dst, name), "{name} {options:?}");
+        }
+        for name in rotten {
+            assert!(!is_linked(&dst, name), "{name} {options:?}");
+        }
+    }
+    let outcome = sync_ok(&src, &dst, [&*basis]);
+    assert_eq!(outcome.count("bytes_compared"), 0, "{}", outcome.describe());
+    assert!(is_linked(&dst, "rotten"), "nothing was read");
+    assert_eq!(snapshot_hash(&earlier, false), before, "the earlier copy");
+}
+
 #[test]
 fn a_link_dest_that_is_not_there_leaves_no_empty_replica() {
     let (_scratch, src, dst) = stage(FsKind::Tmpfs);

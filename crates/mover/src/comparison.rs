@@ -3,6 +3,7 @@
 //! Reading both sides and comparing bytes says more than comparing hashes, and where both sides are
 //! at hand it costs less.
 
+use crate::mover::Mover;
 use crate::spot::{Opened, Spot, Trouble};
 use driftless_lock::Mutex;
 use driftless_model::{Level, errno};
@@ -37,7 +38,16 @@ pub struct Compared {
 impl Comparison {
     /// Opens the replica's file, too; at level media its cache is let go of.
     pub fn begin(spot: &Spot, source: Opened, level: Level) -> Result<Comparison, Trouble> {
-        let replica = open_replica(spot)?;
+        Comparison::with_copy(source, open_replica(spot)?, level)
+    }
+
+    /// Begins a comparison with a file that is open; `None` counts as different. At level media the
+    /// cache of that file is let go of.
+    pub fn with_copy(
+        source: Opened,
+        replica: Option<Arc<dyn ReadFile>>,
+        level: Level,
+    ) -> Result<Comparison, Trouble> {
         if let (Level::Media, Some(replica)) = (level, &replica) {
             replica.drop_cached()?;
         }
@@ -143,6 +153,27 @@ impl Comparison {
             replica: self.replica.clone(),
             differs,
         })
+    }
+}
+
+impl Mover<'_> {
+    /// Compares the content of a file that is small enough for one thread; a source that changes
+    /// meanwhile is trouble.
+    pub fn compare(
+        &mut self,
+        spot: &Spot,
+        source: Opened,
+        level: Level,
+    ) -> Result<Compared, Trouble> {
+        self.compare_all(&Comparison::begin(spot, source, level)?)
+    }
+
+    /// Carries out a whole comparison by this thread alone; a source that changes meanwhile is
+    /// trouble.
+    pub fn compare_all(&mut self, comparison: &Comparison) -> Result<Compared, Trouble> {
+        let mut pace = self.pace();
+        comparison.compare(&mut self.copier, 0..comparison.size(), &mut pace);
+        comparison.finish()
     }
 }
 

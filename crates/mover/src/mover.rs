@@ -1,6 +1,5 @@
 //! Making one entry equal: small files, symbolic links, nodes, hard links, metadata.
 
-use crate::comparison::{Compared, Comparison};
 use crate::copy_with::Carrier;
 use crate::new_attributes::new_attributes;
 use crate::spot::{Moved, Opened, Spot, Trouble};
@@ -67,7 +66,7 @@ pub type Made = Result<Moved, Trouble>;
 impl<'a> Mover<'a> {
     /// Keeps within the limits before more bytes are moved, and ends the moving when the run is to
     /// stop.
-    fn pace(&self) -> impl FnMut(u64) -> Result<(), Halt> + use<'a> {
+    pub(crate) fn pace(&self) -> impl FnMut(u64) -> Result<(), Halt> + use<'a> {
         let (pace, stopped) = (self.pace, self.stopped);
         move |bytes| {
             pace(bytes);
@@ -528,20 +527,6 @@ impl Mover<'_> {
         let timed = file.meta();
         spot.replica.remove(&name)?;
         Ok(timed?)
-    }
-
-    /// Compares the content of a file that is small enough for one thread; a source that changes
-    /// meanwhile is trouble.
-    pub fn compare(
-        &mut self,
-        spot: &Spot,
-        source: Opened,
-        level: Level,
-    ) -> Result<Compared, Trouble> {
-        let comparison = Comparison::begin(spot, source, level)?;
-        let mut pace = self.pace();
-        comparison.compare(&mut self.copier, 0..comparison.size(), &mut pace);
-        comparison.finish()
     }
 }
 

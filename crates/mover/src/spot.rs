@@ -51,20 +51,7 @@ impl Spot<'_> {
     /// Opens the source file. Where it was looked at and something else stands now, it is gone, and
     /// the name is to be looked at again.
     pub fn open(&self) -> Result<Opened, Trouble> {
-        let file: Arc<dyn ReadFile> = self
-            .source
-            .open_file(self.source_name)
-            .map_err(kind_changed)?
-            .into();
-        let meta = file.meta()?;
-        if meta.kind != Kind::File || self.only.is_some_and(|id| id != meta.id()) {
-            return Err(Trouble::Vanished);
-        }
-        Ok(Opened {
-            file,
-            meta,
-            young: false,
-        })
+        Opened::of(self.source, self.source_name, self.only)
     }
 }
 
@@ -101,6 +88,21 @@ pub struct Opened {
 }
 
 impl Opened {
+    /// Opens the file `name` of a directory of the source. Where another inode than `only` stands
+    /// at the name, or no file, it has vanished.
+    pub fn of(source: &dyn Dir, name: &CStr, only: Option<(u64, u64)>) -> Result<Opened, Trouble> {
+        let file: Arc<dyn ReadFile> = source.open_file(name).map_err(kind_changed)?.into();
+        let meta = file.meta()?;
+        if meta.kind != Kind::File || only.is_some_and(|id| id != meta.id()) {
+            return Err(Trouble::Vanished);
+        }
+        Ok(Opened {
+            file,
+            meta,
+            young: false,
+        })
+    }
+
     /// What its copy shall be like: if it did not come to rest, with a time that shows the next run
     /// a difference.
     pub fn wanted(&self, keep: &Keep) -> Meta {

@@ -42,7 +42,8 @@ pub struct SyncArgs {
     /// Print what would be done, and change nothing
     #[arg(short = 'n', long, help_heading = "Comparing")]
     pub dry_run: bool,
-    /// Make files that are unchanged since the earlier copy DIR hard links into it
+    /// Make files that are unchanged since the earlier copy DIR hard links into it; --checksum and
+    /// --verify compare their content first
     #[arg(long, value_name = "DIR", help_heading = "Comparing")]
     pub link_dest: Option<PathBuf>,
 

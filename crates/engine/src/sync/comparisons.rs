@@ -2,7 +2,7 @@
 //! What was found equal may be noted, so that a run that is interrupted need not read it again.
 
 use crate::sync::entry::{Met, Pair, Verdict};
-use crate::sync::files::{LARGE_BYTES, is_far, next_step};
+use crate::sync::files::{self, LARGE_BYTES, next_step};
 use crate::sync::task::{LargeCompare, Task};
 use crate::sync::worker::Worker;
 use crate::tally::add;
@@ -11,6 +11,7 @@ use driftless_model::{Level, Meta, Side, What};
 use driftless_mover::{Comparison, Opened, Spot, Trouble};
 use driftless_pool::Stride;
 use driftless_state::Ledger;
+use driftless_tree::DirRef;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -50,33 +51,42 @@ impl Worker<'_> {
             Err(trouble) if is_lost(&trouble) => return self.unreadable(met, &pair, what),
             comparison => comparison?,
         };
-        let (visit, name, leads, whole, weight) = (
-            met.visit.clone(),
-            met.name.into(),
-            met.leads,
-            met.whole,
-            met.weight,
-        );
+        self.begin_compare(met, comparison, (pair, what), None);
+        Ok(Verdict::Large)
+    }
+
+    /// Compares a large file, with the one of an earlier copy if `basis` is given; the threads that
+    /// are free take part.
+    pub fn begin_compare(
+        &mut self,
+        met: Met<'_>,
+        comparison: Comparison,
+        (pair, what): (Pair, What),
+        basis: Option<DirRef>,
+    ) {
         met.visit.more();
         let range = 0..comparison.size();
-        let pending = AtomicUsize::new(1);
-        let begun = Begun::new(&self.run.under_way, range.end, weight);
-        let incomplete = AtomicBool::default();
+        let is_far = |dir: &DirRef| dir.takes_submissions();
+        let waits = match &basis {
+            Some(basis) => is_far(&met.visit.source) || is_far(basis),
+            None => files::is_far(&met.visit.spot(met.name)),
+        };
         let compare = LargeCompare {
             comparison,
-            visit,
-            name,
+            visit: met.visit.clone(),
+            name: met.name.into(),
             pair,
+            basis,
+            waits,
             what,
-            leads,
-            whole,
-            weight,
-            begun,
-            pending,
-            incomplete,
+            leads: met.leads,
+            whole: met.whole,
+            weight: met.weight,
+            begun: Begun::new(&self.run.under_way, range.end, met.weight),
+            pending: AtomicUsize::new(1),
+            incomplete: AtomicBool::default(),
         };
         self.compare_chunk(&Arc::new(compare), range);
-        Ok(Verdict::Large)
     }
 
     /// Opens a source file. A run that may call it equal waits until what is written from now on
@@ -108,8 +118,7 @@ impl Worker<'_> {
             if range.is_empty() {
                 break;
             }
-            let waits = is_far(&compare.visit.spot(&compare.name));
-            self.share((&compare.pending, waits), &mut range, |given| {
+            self.share((&compare.pending, compare.waits), &mut range, |given| {
                 Task::Compare(compare.clone(), given)
             });
             let step = next_step(&mut range, data_end, Stride::MAX);
@@ -143,6 +152,7 @@ impl Worker<'_> {
             visit,
             name,
             pair,
+            basis,
             what,
             leads,
             whole,
@@ -159,10 +169,11 @@ impl Worker<'_> {
             whole: *whole,
             weight: 0,
         };
-        let done = compare
-            .comparison
-            .finish()
-            .and_then(|content| self.compared(met, pair, *what, content));
+        let content = compare.comparison.finish();
+        let done = match basis {
+            Some(basis) => self.compared_basis(met, basis, pair, content),
+            None => content.and_then(|content| self.compared(met, pair, *what, content)),
+        };
         if !matches!(done, Ok(Verdict::Large)) {
             if *leads {
                 self.settle(met, done.as_ref().ok());

@@ -19,11 +19,12 @@ impl Run<'_> {
         }
     }
 
-    /// How entries of its earlier copy are.
+    /// Returns how entries of its earlier copy are compared. A run that reads back what it writes
+    /// reads the files that it links to, too.
     pub fn basis_rules_in(&self, visit: &Visit) -> Rules {
         Rules {
             suspect_since: earliest(self.basis_since, visit.doubt.basis),
-            checksum: false,
+            checksum: self.rules.checksum || self.options.policy.read_back.is_some(),
             ..self.rules
         }
     }

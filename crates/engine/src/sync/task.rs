@@ -7,7 +7,7 @@ use crate::underway::Begun;
 use driftless_model::{Meta, RelPath, What};
 use driftless_mover::{Comparison, Large};
 use driftless_reconcile::Fingerprint;
-use driftless_tree::{NameStream, Names};
+use driftless_tree::{DirRef, NameStream, Names};
 use std::ffi::CString;
 use std::ops::Range;
 use std::sync::Arc;
@@ -53,8 +53,12 @@ pub struct LargeCompare {
     pub visit: Arc<Visit>,
     /// Its name on the source.
     pub name: CString,
-    /// The entry on both sides.
+    /// The entry on both sides; that of the earlier copy if there is a `basis`.
     pub pair: Pair,
+    /// The directory of the earlier copy whose file is compared in place of the replica's.
+    pub basis: Option<DirRef>,
+    /// Threads that work on it mostly wait for another host.
+    pub waits: bool,
     /// What differs besides.
     pub what: What,
     /// It is the first name of a hard-link group.

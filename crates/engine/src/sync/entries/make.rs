@@ -1,12 +1,14 @@
 //! Entries that the replica does not have: made anew, or linked to an earlier copy.
 
 use super::Ready;
-use crate::sync::entry::{Intent, Met, Reconciled, Verdict};
+use crate::sync::entry::{Intent, Met, Pair, Reconciled, Verdict};
+use crate::sync::files::LARGE_BYTES;
 use crate::sync::run::Run;
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
-use driftless_model::{Act, Action, Entry, Fault, Kind, Side, Unkept, What, errno};
-use driftless_mover::{Moved, Opened, Spot, Trouble, kind_changed};
+use crate::tally::add;
+use driftless_model::{Act, Action, Entry, Fault, Kind, Level, Meta, Side, Unkept, What, errno};
+use driftless_mover::{Compared, Comparison, Moved, Opened, Spot, Trouble, kind_changed};
 use driftless_reconcile::{Step, decide, opens_more};
 use driftless_tree::DirRef;
 use std::ffi::CStr;
@@ -53,15 +55,21 @@ impl Worker<'_> {
     }
 
     pub(super) fn create(&mut self, met: Met<'_>, opened: Option<Opened>) -> Reconciled {
-        let Met {
-            visit, name, meta, ..
-        } = met;
-        let intent = Intent::new(Action::Create, What::default(), meta);
+        let Met { visit, meta, .. } = met;
         if let Some(basis) = visit.basis.as_ref().filter(|_| meta.kind == Kind::File)
             && let Some(verdict) = self.link_basis(met, basis)?
         {
             return Ok(verdict);
         }
+        self.copy_new(met, opened)
+    }
+
+    /// Makes an entry that the replica lacks from the source's.
+    fn copy_new(&mut self, met: Met<'_>, opened: Option<Opened>) -> Reconciled {
+        let Met {
+            visit, name, meta, ..
+        } = met;
+        let intent = Intent::new(Action::Create, What::default(), meta);
         if !self.run.options.applies() {
             return Ok(Verdict::Changed(
                 intent,
@@ -79,37 +87,113 @@ impl Worker<'_> {
     }
 
     /// Links to the file of an earlier copy, if that is equal in everything, and opens nothing by what
-    /// is not kept.
-    fn link_basis(
-        &mut self,
-        Met {
+    /// is not kept. With `--checksum`, or where what is written is read back, its content is read
+    /// first.
+    fn link_basis(&mut self, met: Met<'_>, basis: &DirRef) -> Result<Option<Verdict>, Trouble> {
+        let Met {
             visit, name, meta, ..
-        }: Met<'_>,
-        basis: &DirRef,
-    ) -> Result<Option<Verdict>, Trouble> {
+        } = met;
         let Ok(earlier) = basis.look(name) else {
             return Ok(None);
         };
-        let source = self.source_entry(visit, name, meta)?;
-        let basis_entry = Entry {
+        let replica = Entry {
             meta: earlier,
             xattrs: basis
                 .xattrs_of(name, &self.run.options.policy.keep)
                 .unwrap_or_default(),
         };
+        let pair = Pair {
+            source: self.source_entry(visit, name, meta)?,
+            replica,
+            targets: None,
+        };
         let attainable = self
             .run
-            .attainable_entry(&source, &basis_entry, Some(basis));
-        let equal = decide(
-            &attainable,
-            &basis_entry,
-            &self.run.basis_rules_in(visit),
-            true,
-        );
-        let keep = &self.run.options.policy.keep;
+            .attainable_entry(&pair.source, &pair.replica, Some(basis));
+        let rules = self.run.basis_rules_in(visit);
         let own = visit.replica.as_ref().map_or(0, |replica| replica.user().0);
-        let opens = opens_more(&source, &basis_entry, keep, own);
-        if equal != Step::Same || opens || !self.claim_basis(&earlier, meta)? {
+        if opens_more(&pair.source, &pair.replica, &rules.keep, own) {
+            return Ok(None);
+        }
+        match decide(&attainable, &pair.replica, &rules, true) {
+            Step::Same => self.link_earlier(met, basis, &earlier),
+            Step::CompareContent(what)
+                if what.is_empty() && rules.checksum && !rules.suspects(&earlier) =>
+            {
+                self.compare_basis(met, basis, pair)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Reads the source's file and the one of the earlier copy, and links to that if their content
+    /// is the same. Returns `None` if the file is to be copied.
+    fn compare_basis(
+        &mut self,
+        met: Met<'_>,
+        basis: &DirRef,
+        pair: Pair,
+    ) -> Result<Option<Verdict>, Trouble> {
+        let Ok(earlier) = basis.open_file(met.name) else {
+            return Ok(None);
+        };
+        let source = if self.run.options.applies() {
+            self.mover.open(&Spot {
+                only: met.only(),
+                ..met.visit.spot(met.name)
+            })?
+        } else {
+            Opened::of(&*met.visit.source, met.name, met.only())?
+        };
+        // A source that does not come to rest is copied, as it is without an earlier copy.
+        if source.young || !source.meta.unchanged(met.meta) {
+            return Ok(None);
+        }
+        let level = self.run.options.policy.read_back.unwrap_or(Level::Content);
+        let comparison = match Comparison::with_copy(source, Some(earlier.into()), level) {
+            Err(trouble) if is_of_copy(&trouble) => return Ok(None),
+            comparison => comparison?,
+        };
+        if met.meta.size >= LARGE_BYTES {
+            let differs = (pair, What::default());
+            self.begin_compare(met, comparison, differs, Some(basis.clone()));
+            return Ok(Some(Verdict::Large));
+        }
+        let content = self.mover.compare_all(&comparison);
+        add(&self.run.tally.bytes_compared, met.meta.size);
+        if is_same(&content)? {
+            self.link_earlier(met, basis, &pair.replica.meta)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// Does what follows when a large file was compared with the one of the earlier copy.
+    pub fn compared_basis(
+        &mut self,
+        met: Met<'_>,
+        basis: &DirRef,
+        pair: &Pair,
+        content: Result<Compared, Trouble>,
+    ) -> Reconciled {
+        if is_same(&content)?
+            && let Some(verdict) = self.link_earlier(met, basis, &pair.replica.meta)?
+        {
+            return Ok(verdict);
+        }
+        self.copy_new(met, None)
+    }
+
+    /// Links to the file of the earlier copy, which is equal. Returns `None` if that cannot be.
+    fn link_earlier(
+        &mut self,
+        Met {
+            visit, name, meta, ..
+        }: Met<'_>,
+        basis: &DirRef,
+        earlier: &Meta,
+    ) -> Result<Option<Verdict>, Trouble> {
+        if !self.claim_basis(earlier, meta)? {
             return Ok(None);
         }
         let intent = Intent::new(Action::Link, What::default(), meta);
@@ -161,6 +245,21 @@ impl Worker<'_> {
         }
         let moved = self.mover.make_special(&spot, source, target.as_deref())?;
         Ok(Verdict::Changed(intent, moved))
+    }
+}
+
+/// Whether reading the file of an earlier copy failed, which then is not linked to.
+fn is_of_copy(trouble: &Trouble) -> bool {
+    matches!(trouble, Trouble::Failed(fault) if fault.side == Side::Replica && !fault.is_cut_off())
+}
+
+/// Whether a file of an earlier copy, whose content was compared, is the source's. One that cannot
+/// be read is not.
+fn is_same(content: &Result<Compared, Trouble>) -> Result<bool, Trouble> {
+    match content {
+        Ok(content) => Ok(content.differs.is_empty()),
+        Err(trouble) if is_of_copy(trouble) => Ok(false),
+        Err(trouble) => Err(trouble.clone()),
     }
 }
 
