@@ -43,6 +43,117 @@ fn check_refused(run: Driftless, code: i32, root: &Path, words: &[&str]) {
     );
 }
 
+/// A replica with an earlier copy of the same source in it; returns that copy.
+fn with_copy_inside(src: &Path, dst: &Path) -> PathBuf {
+    let copy = dst.join(".snap/mon");
+    put(&src.join("file"), "content");
+    fs::create_dir(dst.join(".snap")).expect("mkdir");
+    let _ = sync_ok(src, dst, NONE);
+    let _ = sync_ok(src, &copy, NONE);
+    copy
+}
+
+fn linking(src: &Path, dst: &Path, copy: &Path, options: &[&str]) -> Driftless {
+    let run = sync(src, dst).args(options.iter().copied());
+    run.arg("--link-dest").arg(copy)
+}
+
+#[test]
+fn earlier_copy_that_would_change_is_refused() {
+    let (scratch, src, dst) = stage();
+    let copy = with_copy_inside(&src, &dst);
+    let (link, old) = (scratch.path().join("link"), src.join("old"));
+    symlink(&copy, &link).expect("symlink");
+    let _ = sync_ok(&dst.join(".snap"), &old, NONE);
+    let (within, new) = ("lies in the replica", scratch.path().join("new"));
+    let rule = "--exclude '/.snap/mon/'";
+    let cases: [(&Path, &Path, &[&str], &[&str]); 9] = [
+        (&copy, &dst, &["--delete"], &[within, rule]),
+        (&link, &dst, &["--delete"], &[within, rule]),
+        (&copy, &dst, &["--delete", "--dry-run"], &[within, rule]),
+        (
+            &copy,
+            &dst,
+            &["--delete", "--exclude=/.snap/", "--delete-excluded"],
+            &[within],
+        ),
+        (&dst, &dst, &[], &["it is the replica"]),
+        (
+            &dst.join(".snap"),
+            &copy,
+            &[],
+            &["replica of this run lies in it"],
+        ),
+        (
+            scratch.path(),
+            &new,
+            &[],
+            &["replica of this run lies in it"],
+        ),
+        (
+            &old,
+            &dst,
+            &[],
+            &["lies in the source", "--exclude '/old/'"],
+        ),
+        (
+            &old.join("mon"),
+            &new,
+            &[],
+            &["lies in the source", "--exclude '/old/mon/'"],
+        ),
+    ];
+    for (copy, dst, options, words) in cases {
+        let run = linking(&src, dst, copy, options);
+        check_refused(run, 1, scratch.path(), &[&["--link-dest"], words].concat());
+    }
+}
+
+#[test]
+fn excluded_earlier_copy_in_the_replica_stays() {
+    let (_scratch, src, dst) = stage();
+    let copy = with_copy_inside(&src, &dst);
+    let before = snapshot_hash(&copy, false);
+    put(&src.join("new"), "new");
+    fs::remove_file(dst.join("file")).expect("remove");
+    let run = linking(&src, &dst, &copy, &["--delete", "--exclude=/.snap/"]);
+    let told = run.run().expect(0);
+    assert_eq!(told.count("bytes_copied"), 3, "{}", told.describe());
+    fs::remove_file(dst.join("file")).expect("remove");
+    // Without deletes, what the source lacks stays.
+    let told = linking(&src, &dst, &copy, &[]).run().expect(0);
+    assert_eq!(told.count("bytes_copied"), 0, "{}", told.describe());
+    assert_eq!(snapshot_hash(&copy, false), before);
+    put(&src.join(".snap/mon/file"), "other");
+    let run = linking(&src, &dst, &copy, &[]);
+    check_refused(run, 1, &dst, &["--link-dest", "lies in the replica"]);
+}
+
+#[test]
+fn earlier_copy_is_found_through_bind_mounts() {
+    only_local!("is about mounts of this host");
+    let (scratch, src, dst) = stage();
+    let copy = with_copy_inside(&src, &dst);
+    let at = |name: &str| scratch.dir(name);
+    let (snaps, replica, source) = (at("snaps"), at("replica"), at("source"));
+    let _bound = [
+        Mounted::bind(&dst.join(".snap"), &snaps),
+        Mounted::bind(&dst, &replica),
+        Mounted::bind(&src, &source),
+    ];
+    let mon = snaps.join("mon");
+    for (src, dst, copy) in [
+        (&src, &dst, &mon),
+        (&source, &replica, &mon),
+        (&src, &replica, &copy),
+        (&src, &mon, &dst),
+        (&src, &dst, &replica),
+    ] {
+        let run = linking(src, dst, copy, &["--delete", "--delete-unlike"]);
+        check_refused(run, 1, scratch.path(), &["--link-dest", "replica"]);
+    }
+}
+
 #[test]
 fn no_run_goes_into_its_own_replica_that_is_mounted_below_the_source() {
     let (_scratch, src, dst) = stage();

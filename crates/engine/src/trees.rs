@@ -4,6 +4,7 @@
 pub mod alike;
 pub mod alone;
 pub mod changes;
+pub mod earlier_copy;
 pub mod error;
 pub mod folding;
 pub mod held;

@@ -127,6 +127,46 @@ pub fn shown_twice(root: &Path) -> Vec<(RelPath, RelPath)> {
     })
 }
 
+/// Returns the paths below `outer` at which the directory `inner` is shown, as far as
+/// `/proc/self/mountinfo` tells, whichever of several mounts the two paths go through. Another mount
+/// may hide such a path, so the caller has to look there.
+pub fn shown_below(outer: &Path, inner: &Path) -> Vec<RelPath> {
+    let listed = || Some((real_path(outer)?, real_path(inner)?, mount_list()?));
+    listed().map_or_else(Vec::new, |(outer, inner, list)| {
+        let mounted: Vec<View> = list
+            .split(|byte| *byte == b'\n')
+            .filter_map(View::parse)
+            .collect();
+        below_in(&mounted, &outer, &inner)
+    })
+}
+
+fn below_in(mounted: &[View], outer: &Path, inner: &Path) -> Vec<RelPath> {
+    let places = |dir: &Path| -> Vec<PathBuf> {
+        let tree = View::of(mounted, dir);
+        let shown = |tree: &View| {
+            mounted
+                .iter()
+                .filter_map(|view| view.place_of(tree))
+                .collect()
+        };
+        tree.as_ref().map_or_else(Vec::new, shown)
+    };
+    let (outer, inner) = (places(outer), places(inner));
+    let below = |inner: &PathBuf| {
+        let rest = |outer: &PathBuf| {
+            let rest = inner.strip_prefix(outer).ok()?;
+            RelPath::parse(rest.as_os_str().as_bytes()).ok()
+        };
+        outer.iter().filter_map(rest).collect::<Vec<_>>()
+    };
+    let mut found: Vec<RelPath> = inner.iter().flat_map(below).collect();
+    found.sort();
+    found.dedup();
+    found.retain(|path| !path.is_root());
+    found
+}
+
 /// A part of a file system, and the path where it is shown.
 #[derive(Debug)]
 struct View {
@@ -150,6 +190,22 @@ impl View {
         })
     }
 
+    /// Returns the directory at the real path `dir`, as part of the file system that is mounted
+    /// around it.
+    fn of(mounted: &[View], dir: &Path) -> Option<View> {
+        // Of several that are mounted at one place, the last is what is seen.
+        let around = mounted
+            .iter()
+            .filter(|view| dir.starts_with(&view.at))
+            .max_by_key(|view| view.at.components().count())?;
+        let below = dir.strip_prefix(&around.at).ok()?;
+        Some(View {
+            device: around.device.clone(),
+            part: around.part.join(below),
+            at: dir.to_owned(),
+        })
+    }
+
     /// Where this view shows what `other` shows, if it does.
     fn place_of(&self, other: &View) -> Option<PathBuf> {
         let rest = other
@@ -164,21 +220,8 @@ impl View {
 fn twice_below(mounted: &[View], root: &Path) -> Vec<(RelPath, RelPath)> {
     let relative =
         |path: &Path| RelPath::parse(path.strip_prefix(root).ok()?.as_os_str().as_bytes()).ok();
-    // Of several that are mounted at one place, the last is what is seen.
-    let around = mounted
-        .iter()
-        .filter(|view| root.starts_with(&view.at))
-        .max_by_key(|view| view.at.components().count());
-    let Some(around) = around else {
+    let Some(tree) = View::of(mounted, root) else {
         return Vec::new();
-    };
-    let below = root
-        .strip_prefix(&around.at)
-        .expect("it is around the root");
-    let tree = View {
-        device: around.device.clone(),
-        part: around.part.join(below),
-        at: root.to_owned(),
     };
     let inner: Vec<&View> = mounted
         .iter()
@@ -353,6 +396,38 @@ mod tests {
             pairs(&[])
         );
         assert_eq!(twice(&[("8:2", "/home/r/a", "/m/elsewhere")]), pairs(&[]));
+    }
+
+    #[test]
+    fn a_directory_is_found_below_another_through_each_mount() {
+        let lines = [
+            ("8:1", "/", "/"),
+            ("8:2", "/", "/data"),
+            ("8:2", "/backup", "/mnt/b"),
+            ("8:3", "/", "/data/backup/disk"),
+            ("8:3", "/x", "/mnt/x"),
+        ];
+        let mounted: Vec<View> = lines
+            .iter()
+            .map(|(device, part, at)| format!("36 35 {device} {part} {at} rw - ext4 /dev/x rw"))
+            .filter_map(|line| View::parse(line.as_bytes()))
+            .collect();
+        for (outer, inner, expected) in [
+            ("/data/backup", "/data/backup/mon", vec!["mon"]),
+            ("/data/backup", "/mnt/b/mon", vec!["mon"]),
+            ("/mnt/b", "/data/backup/mon", vec!["mon"]),
+            ("/data/backup", "/mnt/b", vec![]),
+            ("/data/backup", "/mnt/x/y", vec!["disk/x/y"]),
+            ("/data/backup/mon", "/mnt/b", vec![]),
+            ("/data/other", "/mnt/b/mon", vec![]),
+        ] {
+            let found = below_in(&mounted, Path::new(outer), Path::new(inner));
+            let found: Vec<String> = found
+                .iter()
+                .map(|path| String::from_utf8(path.as_bytes().to_vec()).expect("text"))
+                .collect();
+            assert_eq!(found, expected, "{inner} below {outer}");
+        }
     }
 
     fn root(path: &str) -> LocalDir {

@@ -7,6 +7,7 @@ use crate::sync::run::Run;
 use crate::sync::visit::{Sides, Visit};
 use crate::sync::walk::forget_inherited;
 use crate::trees::changes::scope;
+use crate::trees::earlier_copy::refuse_changed_copy;
 use crate::trees::error::RunError;
 use crate::trees::locks::{Locks, hold};
 use crate::trees::marks::Marks;
@@ -88,13 +89,22 @@ pub fn begin_root(run: &Run<'_>, selection: Selection, weight: u64) -> Result<Vi
     Ok(visit)
 }
 
-pub fn open_basis(options: &Options) -> Result<Option<DirRef>, RunError> {
+/// Opens the earlier copy that the run links to, if one is named. A copy that the run would change
+/// is refused.
+pub fn open_basis(
+    options: &Options,
+    source: &DirRef,
+    replica: &Replica,
+) -> Result<Option<DirRef>, RunError> {
     let Some(path) = &options.link_dest else {
         return Ok(None);
     };
     let basis = options.replica.at(path.clone());
     match basis.locate(Side::Replica, &HandlePool::new(64))? {
-        Place::Dir(dir) => Ok(Some(dir)),
+        Place::Dir(dir) => {
+            refuse_changed_copy(options, (&dir, &basis), source, replica)?;
+            Ok(Some(dir))
+        }
         _ => Err(RunError::Unusable {
             path: basis.to_string(),
             cause: "--link-dest names no directory".into(),

@@ -101,7 +101,7 @@ impl Trees {
         (source, replica): (DirRef, Replica),
         threads_max: usize,
     ) -> Result<Trees, RunError> {
-        let basis = open_basis(options)?;
+        let basis = open_basis(options, &source, &replica)?;
         let (replica, made, locks) = prepare_replica(options, &source, replica)?;
         let borrowed = match (&options.lent, &replica) {
             (Some(lent), Some(replica)) => Some(Borrowed::of((options, lent), &source, replica)?),

@@ -196,7 +196,7 @@ fn replica_inside(options: &Options, source_device: u64, way: &[Step]) -> RunErr
 }
 
 /// A pattern for these names as it can be typed within quotes; none if it cannot.
-fn typed_pattern(names: &[&[u8]]) -> Option<String> {
+pub fn typed_pattern(names: &[&[u8]]) -> Option<String> {
     pattern(names).filter(|pattern| !pattern.chars().any(|c| c == '\'' || c.is_control()))
 }
 
