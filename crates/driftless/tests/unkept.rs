@@ -7,10 +7,13 @@ mod common;
 use common::far::{Far, Way, Who};
 use common::flags::chattr;
 use common::{
-    USER, check_accounts, count_entries, leftovers, on_trees, on_trees_by_user, put, sync,
-    sync_by_user, sync_ok,
+    USER, check_accounts, check_equal, count_entries, leftovers, on_trees, on_trees_by_user,
+    problems, put, sync, sync_by_user, sync_ok, verify,
 };
-use driftless_testkit::{FsKind, Fuse, Mood, Outcome, Scratch, attrs, snapshot_hash};
+use driftless_testkit::fuse::Op;
+use driftless_testkit::{FsKind, Fuse, Mood, Outcome, Rule, Scratch, attrs, snapshot_hash};
+use rustix::io::Errno;
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -858,4 +861,94 @@ fn a_file_system_with_fixed_modes_takes_content_and_names() {
     [0o666, 0o644]
         .into_iter()
         .for_each(|rights| check_fixed_modes(rights, Some(USER)));
+}
+
+/// Gives an entry more names of attributes than the kernel lists (`XATTR_LIST_MAX` of
+/// linux/limits.h).
+fn fill_with_names(path: &Path) {
+    (0..300).for_each(|number| {
+        let name = format!("user.{number:03}{}", "n".repeat(240));
+        attrs::set_xattr(path, name.as_bytes(), b"v").expect("xattr");
+    });
+}
+
+/// The paths of problems, of which each left the rest of an entry as it should be.
+fn kept_but_for_attributes(outcome: &Outcome) -> Vec<String> {
+    let events = outcome.events_named("problem");
+    assert!(
+        events.iter().all(|event| event["class"] == "partly"),
+        "{}",
+        outcome.describe()
+    );
+    let mut paths = problems(outcome);
+    paths.sort_unstable();
+    paths
+}
+
+#[test]
+fn attributes_beyond_a_list_leave_content_and_rights() {
+    let scratch = Scratch::new(FsKind::Xfs, 400);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    let (many, acl) = (src.join("many"), attrs::acl_blob((USER, 6), (1234, 4), 0));
+    put(&many, "precious");
+    put(&src.join("dir/file"), "content");
+    attrs::set_xattr(&many, b"system.posix_acl_access", &acl).expect("acl");
+    let _ = [&many, &src.join("dir")].map(|path| fill_with_names(path));
+    for changed in [4, 0] {
+        let outcome = sync(&src, &dst).run().expect(3);
+        check_accounts(&outcome);
+        assert_eq!(kept_but_for_attributes(&outcome), ["dir", "many"]);
+        assert_eq!(outcome.count("changed"), changed, "{}", outcome.describe());
+    }
+    let copy = dst.join("many");
+    assert_eq!(fs::read(&copy).expect("read"), b"precious");
+    let kept = attrs::get_xattr(&copy, b"system.posix_acl_access").expect("acl");
+    assert_eq!(kept, Some(acl));
+    let outcome = verify(&src, &dst).run().expect(3);
+    assert_eq!(kept_but_for_attributes(&outcome), ["dir", "many"]);
+    let other = scratch.path().join("other");
+    let _ = sync_ok(&src, &other, ["--no-xattrs"]);
+    assert_eq!(fs::read(other.join("many")).expect("read"), b"precious");
+
+    put(&many, "changed");
+    attrs::set_mode(&src.join("dir"), 0o700).expect("chmod");
+    let outcome = sync(&src, &dst).run().expect(3);
+    assert_eq!(kept_but_for_attributes(&outcome), ["dir", "many"]);
+    assert_eq!(fs::read(&copy).expect("read"), b"changed");
+    let mode = fs::metadata(dst.join("dir")).expect("stat").mode();
+    assert_eq!(mode & 0o7777, 0o700);
+}
+
+#[test]
+fn replica_file_with_unlisted_attributes_is_replaced() {
+    let scratch = Scratch::new(FsKind::Xfs, 400);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("many"), "content");
+    attrs::set_xattr(&src.join("many"), b"user.a", b"b").expect("xattr");
+    let _ = sync_ok(&src, &dst, NONE);
+    fill_with_names(&dst.join("many"));
+    let outcome = sync_ok(&src, &dst, NONE);
+    assert_eq!(outcome.count("changed"), 1, "{}", outcome.describe());
+    check_equal(&src, &dst, "made anew");
+}
+
+#[test]
+fn attribute_without_a_value_leaves_the_content() {
+    let (source, scratch) = (
+        Fuse::mount(Mood::healthy()),
+        Scratch::new(FsKind::Tmpfs, 16),
+    );
+    let (src, dst) = (source.dir("src"), scratch.path().join("dst"));
+    put(&src.join("file"), "content");
+    attrs::set_xattr(&src.join("file"), b"user.a", b"b").expect("xattr");
+    source.order(Rule::fail(Op::Getxattr, Errno::OPNOTSUPP));
+    for _ in 0..2 {
+        let outcome = sync(&src, &dst).run().expect(3);
+        assert_eq!(kept_but_for_attributes(&outcome), ["file"]);
+        assert_eq!(fs::read(dst.join("file")).expect("read"), b"content");
+    }
+    source.forgive();
+    let _ = sync_ok(&src, &dst, NONE);
+    let value = attrs::get_xattr(&dst.join("file"), b"user.a").expect("xattr");
+    assert_eq!(value.as_deref(), Some(&b"b"[..]));
 }

@@ -51,6 +51,7 @@ fn of_act(act: Act, errno: i32) -> Option<&'static str> {
         (_, LINE_LOST) => "the connection is lost",
         (A::Understand | A::Obey, EPROTO) => "it does not keep to the protocol",
         (A::Obey, _) => "the agent does not take it",
+        (A::ReadXattrs, E2BIG) => "they are longer than the kernel can show (listxattr(2))",
         (A::SendRequest | A::SendReply, E2BIG) => "it is too long for a message",
         (A::FindAgain, ESTALE) => {
             "it was moved away or replaced during the run, which went on with what is elsewhere now"

@@ -2,10 +2,11 @@
 
 use crate::acl::acl_for_other_group;
 use crate::{
-    ACL_ACCESS, PERMISSIONS, Unkept, bounds, mode_for_other_group, mode_of_acl, mode_within,
-    mode_without_acl,
+    ACL_ACCESS, Act, Fault, PERMISSIONS, Side, Unkept, bounds, mode_for_other_group, mode_of_acl,
+    mode_within, mode_without_acl,
 };
 use serde::{Deserialize, Serialize};
+use std::ffi::CStr;
 use std::ops::Deref;
 
 /// The kind of an entry (inode(7)).
@@ -243,12 +244,56 @@ impl Xattrs {
         mode_within(self.mode_of_copy(mode), without)
     }
 
+    /// Whether all attributes that are kept could be read.
+    pub fn is_whole(&self) -> bool {
+        (self.unkept - Unkept::UNREAD) == self.unkept
+    }
+
+    /// Returns the attributes, or the fault with which some of them could not be read.
+    pub fn all_read(self, side: Side) -> Result<Xattrs, Fault> {
+        match self.unkept.unread_errnos().next() {
+            None => Ok(self),
+            Some(errno) => Err(Fault {
+                side,
+                act: Act::ReadXattrs,
+                errno,
+            }),
+        }
+    }
+
+    /// Whether a copy has the same attributes, as far as those of the source (`self`) could be
+    /// read: of the others, what the copy has is left alone, but for rights.
+    pub fn agrees_with(&self, copy: &Xattrs) -> bool {
+        if self.is_whole() {
+            return self == copy && !copy.unkept.has(Unkept::TOO_LONG);
+        }
+        let gives_rights = |xattr: &&Xattr| gives_rights(&xattr.0);
+        self.iter().all(|xattr| copy.contains(xattr))
+            && copy
+                .iter()
+                .filter(gives_rights)
+                .all(|xattr| self.contains(xattr))
+    }
+
     /// What one attribute takes of memory, in bytes: two allocations besides what it says.
     pub fn memory_of_one(name: &[u8], value: &[u8]) -> u64 {
         const EACH_BYTES: usize = 64;
         (EACH_BYTES + name.len() + value.len()) as u64
     }
 }
+
+/// Whether an attribute decides who may do what: an ACL, a capability. Such an attribute is read by
+/// its name where the names cannot be listed.
+pub fn gives_rights(name: &[u8]) -> bool {
+    RIGHTS.iter().any(|right| right.to_bytes() == name)
+}
+
+/// Names of attributes that decide who may do what.
+pub const RIGHTS: [&CStr; 3] = [
+    c"system.posix_acl_access",
+    c"system.posix_acl_default",
+    c"security.capability",
+];
 
 impl Deref for Xattrs {
     type Target = [Xattr];

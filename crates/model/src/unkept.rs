@@ -1,5 +1,6 @@
 //! What an entry has that no copy of it gets: not compared, not set, but named where it is met.
 
+use crate::errno;
 use serde::{Deserialize, Serialize};
 use std::ops::{BitOr, Sub};
 
@@ -65,6 +66,31 @@ impl Unkept {
     pub const SAMBA_ACL: Unkept = Unkept(1 << 9);
     /// Others of `system.*`.
     pub const OTHER_SYSTEM: Unkept = Unkept(1 << 10);
+    /// Extended attributes that the kernel cannot show (`E2BIG`): their names together, or a value,
+    /// are longer than it allows (listxattr(2)). Each entry that has such is a problem.
+    pub const TOO_LONG: Unkept = Unkept(1 << 11);
+    /// Extended attributes whose names are listed and whose values cannot be read (`EOPNOTSUPP`).
+    /// Each entry that has such is a problem.
+    pub const NO_VALUE: Unkept = Unkept(1 << 12);
+    /// Extended attributes that could not be read.
+    pub const UNREAD: Unkept = Unkept(1 << 11 | 1 << 12);
+
+    /// Returns which extended attributes an error number says could not be read; nothing if it says
+    /// more than that.
+    pub fn of_unread(errno: i32) -> Unkept {
+        match errno {
+            errno::E2BIG => Unkept::TOO_LONG,
+            errno::EOPNOTSUPP => Unkept::NO_VALUE,
+            _ => Unkept::NONE,
+        }
+    }
+
+    /// Returns the error numbers with which extended attributes could not be read.
+    pub fn unread_errnos(self) -> impl Iterator<Item = i32> {
+        [errno::E2BIG, errno::EOPNOTSUPP]
+            .into_iter()
+            .filter(move |errno| self.has(Unkept::of_unread(*errno)))
+    }
 
     /// What an extended attribute that is not kept stands for: one with access rights of its own.
     pub fn of_xattr(name: &[u8]) -> Unkept {

@@ -2,7 +2,9 @@
 //! equal.
 
 use crate::times::{Agreement, atimes, mtimes};
-use driftless_model::{CAPABILITY, Entry, Keep, Kind, Meta, SETGID, SETUID, Stamp, What, Xattrs};
+use driftless_model::{
+    CAPABILITY, Entry, Keep, Kind, Meta, SETGID, SETUID, Stamp, Unkept, What, Xattrs,
+};
 use std::borrow::Cow;
 
 /// How entries are compared.
@@ -86,7 +88,7 @@ pub fn differences(source: &Entry, replica: &Entry, keep: &Keep) -> What {
     what.add_if(keep.owner && s.uid != r.uid, What::OWNER);
     what.add_if(keep.group && s.gid != r.gid, What::GROUP);
     what.add_if(
-        keep.any_xattr() && source.xattrs != replica.xattrs,
+        keep.any_xattr() && !source.xattrs.agrees_with(&replica.xattrs),
         What::XATTRS,
     );
     what
@@ -176,11 +178,13 @@ pub fn after_content(
 fn in_place(source: &Entry, replica: &Entry, rules: &Rules, what: What) -> Step {
     let (names, wanted) = (replica.meta.nlink, source.meta.nlink);
     let others = names > wanted || names > 1 && !rules.keep.hard_links;
+    // Attributes that the kernel does not show are not to be removed one by one.
+    let hides = what.has(What::XATTRS) && replica.xattrs.unkept.has(Unkept::TOO_LONG);
     if what.is_empty() {
         Step::Same
     } else if source.meta.kind == Kind::Dir {
         Step::Meta(what)
-    } else if others || gains_rights(source, replica, rules, what) {
+    } else if others || hides || gains_rights(source, replica, rules, what) {
         Step::Anew(what)
     } else if names > 1 {
         Step::MetaOfAll(what)

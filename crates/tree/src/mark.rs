@@ -24,7 +24,7 @@ use std::ffi::CStr;
 
 /// The attributes that a mark may be kept in, in the order in which they are tried: `trusted.*` is
 /// root's alone (xattr(7)).
-const ATTRIBUTES: [&CStr; 2] = [c"trusted.driftless.mark", c"user.driftless.mark"];
+pub const ATTRIBUTES: [&CStr; 2] = [c"trusted.driftless.mark", c"user.driftless.mark"];
 /// The most bytes that are read of a mark; one that a run writes is at most half as long
 /// (`reconcile/mark.rs`).
 const MARK_BYTES_MAX: usize = 4096;

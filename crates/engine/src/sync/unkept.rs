@@ -19,6 +19,7 @@ use driftless_mover::Trouble;
 use driftless_reconcile::{Agreement, Grain, Step, mtimes};
 use driftless_tree::{Attributes, Dir, Done, Known, Rights};
 use std::borrow::Cow;
+use std::cell::LazyCell;
 use std::ffi::CStr;
 use std::sync::Arc;
 
@@ -127,10 +128,20 @@ impl Run<'_> {
     }
 
     /// Counts an entry that has something which its copy does not get; the first of each kind is
-    /// named.
+    /// named. Extended attributes that could not be read are a problem of each path.
     pub fn note_unkept(&self, what: Unkept, path: impl FnOnce() -> RelPath) {
         if what.is_empty() {
             return;
+        }
+        let unread = what.unread_errnos();
+        let (what, path) = (what - Unkept::UNREAD, LazyCell::new(path));
+        for errno in unread {
+            let fault = Fault {
+                side: Side::Source,
+                act: Act::ReadXattrs,
+                errno,
+            };
+            self.problem(path.clone(), fault, Class::Partly);
         }
         for sort in Sort::ALL
             .into_iter()
@@ -147,7 +158,7 @@ impl Run<'_> {
         *met = *met | what;
         drop(met);
         if !new.is_empty() {
-            self.monitor.unkept(new, &path());
+            self.monitor.unkept(new, &path);
         }
     }
 

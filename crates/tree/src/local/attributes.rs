@@ -11,8 +11,8 @@ use crate::local::sys;
 use crate::local::wanted::{Attributes, Known, Lends, Stood};
 use crate::local::xattr::{Target, proc_path};
 use driftless_model::{
-    ACL_ACCESS, Act, Fault, Keep, SETGID, SETUID, Side, Stamp, Xattrs, mode_for_other_group,
-    mode_within, mode_without_acl,
+    ACL_ACCESS, Act, Fault, Keep, SETGID, SETUID, Side, Stamp, Unkept, Xattrs, gives_rights,
+    mode_for_other_group, mode_within, mode_without_acl,
 };
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{
@@ -172,6 +172,12 @@ impl<'a> Setter<'a> {
                 .read(keep)
                 .and_then(|now| self.remove_others(known, now, wanted, keep))
         };
+        if let (Ok(left), true) = (&left, wanted.is_whole())
+            && let Err(fault) = left.clone().all_read(self.side)
+            && left.unkept.has(Unkept::TOO_LONG)
+        {
+            self.faults.push(fault);
+        }
         let left = match left {
             Ok(left) => left,
             Err(errno) => {
@@ -219,6 +225,7 @@ impl<'a> Setter<'a> {
         for (name, _) in now
             .iter()
             .filter(|(name, _)| !wanted.iter().any(|(n, _)| n == name))
+            .filter(|(name, _)| wanted.is_whole() || gives_rights(name))
         {
             if **name == *ACL_ACCESS {
                 self.narrow();

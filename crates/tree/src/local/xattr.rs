@@ -1,7 +1,7 @@
 //! Extended attributes and POSIX ACLs, whichever way an entry is held.
 
 use crate::local::sys;
-use driftless_model::{ACL_ACCESS, Keep, Unkept, Xattrs, mode_without_acl};
+use driftless_model::{ACL_ACCESS, Keep, RIGHTS, Unkept, Xattrs, gives_rights, mode_without_acl};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{self, XattrFlags};
 use rustix::io::Errno;
@@ -150,11 +150,15 @@ impl Target<'_> {
     pub fn read_meeting(
         self,
         (keep, bytes_max): (&Keep, u64),
-        meets: impl FnMut(&CStr),
+        mut meets: impl FnMut(&CStr),
     ) -> Result<Option<Xattrs>, Errno> {
         BUFFER.with_borrow_mut(|buffer| {
             let length = match offer(buffer, |list| self.list(list)) {
                 Err(Errno::OPNOTSUPP) => 0,
+                Err(Errno::TOOBIG) => {
+                    self.meet_marks(meets);
+                    return self.read_unlisted((keep, bytes_max), buffer);
+                }
                 other => other?,
             };
             if length == 0 {
@@ -163,9 +167,42 @@ impl Target<'_> {
             let list = buffer[..length].to_vec();
             list.split_inclusive(|byte| *byte == 0)
                 .filter_map(|name| CStr::from_bytes_with_nul(name).ok())
-                .for_each(meets);
+                .for_each(&mut meets);
             self.read_listed(&list, (keep, bytes_max), buffer)
         })
+    }
+
+    /// Tells `meets` which of our own marks are there, where the names cannot be listed.
+    fn meet_marks(self, mut meets: impl FnMut(&CStr)) {
+        let is_there = |name: &&CStr| {
+            let mut nothing = [];
+            !matches!(
+                self.get(name, &mut nothing),
+                Err(Errno::NODATA | Errno::OPNOTSUPP)
+            )
+        };
+        let marks = crate::mark::ATTRIBUTES.into_iter();
+        marks.filter(is_there).for_each(&mut meets);
+    }
+
+    /// Reads the attributes that decide who may do what, by their names: the names of all do not
+    /// fit into the list that the kernel gives.
+    fn read_unlisted(
+        self,
+        (keep, bytes_max): (&Keep, u64),
+        buffer: &mut [u8],
+    ) -> Result<Option<Xattrs>, Errno> {
+        let names: Vec<u8> = RIGHTS
+            .iter()
+            .flat_map(|name| name.to_bytes_with_nul().iter().copied())
+            .collect();
+        let read = self.read_listed(&names, (keep, bytes_max), buffer)?;
+        Ok(read.map(|mut read| {
+            if keep.xattrs {
+                read.unkept = read.unkept | Unkept::TOO_LONG;
+            }
+            read
+        }))
     }
 
     fn read_listed(
@@ -203,7 +240,13 @@ impl Target<'_> {
                     found.push((name.to_bytes().into(), buffer[..size].into()));
                 }
                 Err(Errno::NODATA) => {}
-                Err(e) => return Err(e),
+                Err(Errno::OPNOTSUPP) if gives_rights(name.to_bytes()) => {}
+                Err(e) => match Unkept::of_unread(e.raw_os_error()) {
+                    unread if unread == Unkept::NONE || gives_rights(name.to_bytes()) => {
+                        return Err(e);
+                    }
+                    unread => unkept = unkept | unread,
+                },
             }
         }
         Ok(Some(Xattrs::new(found, unkept).lacking_acl(without_acl)))

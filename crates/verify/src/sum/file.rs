@@ -9,9 +9,9 @@ use crate::hashtree::{HashTree, Leaf};
 use crate::subtree::{Merge, pieces_of};
 use crate::sum::found::{Found, Sum, Target, What};
 use driftless_lock::Mutex;
-use driftless_model::{Entry, Keep, Kind, Meta, Xattrs};
+use driftless_model::{Entry, Keep, Kind, Meta, Side, Xattrs};
 use driftless_pool::Position;
-use driftless_tree::{Dir, ReadFile};
+use driftless_tree::{Dir, Done, ReadFile};
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,6 +26,11 @@ const PIECE_BYTES: u64 = 1024 * 1024;
 /// The most leaves of one tree: they are held in memory while the file is hashed, and so many take
 /// 8 GiB.
 const LEAVES_MAX: u64 = 1 << 28;
+
+/// Returns attributes of which all were read: a manifest names no entry without them.
+pub fn all_xattrs(read: Done<Xattrs>) -> Done<Xattrs> {
+    read.and_then(|xattrs| xattrs.all_read(Side::Source))
+}
 
 /// An open file that is to be hashed.
 pub struct HashFile {
@@ -49,7 +54,7 @@ impl HashFile {
         let opened = dir.open_file(name).and_then(|file| {
             let meta = file.meta()?;
             let xattrs = manifest
-                .then(|| file.xattrs(&Keep::default()))
+                .then(|| all_xattrs(file.xattrs(&Keep::default())))
                 .transpose()?;
             Ok((file, meta, xattrs))
         });

@@ -6,7 +6,7 @@
 
 use crate::algorithm::{Algorithm, Digest, digest_of};
 use crate::content::BUFFER_BYTES;
-use crate::sum::file::{HashFile, Large};
+use crate::sum::file::{HashFile, Large, all_xattrs};
 use crate::sum::found::{Found, Target, What};
 use crate::sum::hands::Hands;
 use crate::sum::run::Sums;
@@ -178,10 +178,8 @@ impl<'a, 'r> Hands<'a, 'r> {
                 folder.path.clone()
             };
             let meta = *folder.dir.first_meta();
-            let entry = folder
-                .dir
-                .xattrs(&Keep::default())
-                .map(|xattrs| Entry { meta, xattrs });
+            let xattrs = all_xattrs(folder.dir.xattrs(&Keep::default()));
+            let entry = xattrs.map(|xattrs| Entry { meta, xattrs });
             found.push(Found::entry(
                 &folder.target,
                 path,
@@ -351,7 +349,7 @@ fn joined(path: &[u8], name: &CStr) -> Vec<u8> {
 /// An entry that is neither a directory nor a regular file.
 fn other_entry(dir: &dyn Dir, name: &CStr) -> Done<(Entry, Option<Digest>)> {
     let meta = dir.look(name)?;
-    let xattrs = dir.xattrs_of(name, &Keep::default())?;
+    let xattrs = all_xattrs(dir.xattrs_of(name, &Keep::default()))?;
     let link = if meta.kind == Kind::Symlink {
         Some(dir.read_link(name)?)
     } else {
