@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{check_accounts, check_settled, only_local, put, sync, sync_ok, wait_until};
+use common::{check_accounts, check_settled, only_local, put, sync, sync_ok, verify, wait_until};
 use driftless_testkit::fuse::Op;
 use driftless_testkit::{Driftless, FsKind, Fuse, Mood, Outcome, Rule, Scratch, attrs};
 use rustix::io::Errno;
@@ -47,44 +47,66 @@ fn inodes(dir: &Path, content: &str, mode: u32) -> Vec<usize> {
     counts
 }
 
+/// A source with a file of so many names, and a path for a replica that takes fewer.
+fn with_names(source: &Scratch, replica: &Scratch, names: usize) -> (PathBuf, PathBuf) {
+    let (src, dst) = (source.dir("src"), replica.path().join("dst"));
+    put(&src.join("first"), "content");
+    (1..names).for_each(|number| {
+        fs::hard_link(src.join("first"), src.join(format!("n{number}"))).expect("link")
+    });
+    attrs::set_mode(&src.join("first"), 0o644).expect("chmod");
+    (src, dst)
+}
+
+/// A run that ends well and says once, in a note, that a file has several inodes.
+fn check_noted(run: Driftless) -> Outcome {
+    let outcome = run.run().expect(0);
+    check_accounts(&outcome);
+    let text = outcome.stderr_text();
+    assert_eq!(text.matches("has more names").count(), 1, "{text}");
+    outcome
+}
+
 #[test]
-fn names_beyond_what_one_file_can_have_are_told_and_copied_once() {
+fn names_beyond_the_limit_share_further_files() {
     let (source, replica) = (
         Scratch::new(FsKind::Tmpfs, 200),
         Scratch::new(FsKind::Ext4, 64),
     );
-    let (src, dst) = (source.dir("src"), replica.path().join("dst"));
-    put(&src.join("first"), "content");
-    (1..EXT4_NAMES_MAX + FURTHER).for_each(|number| {
-        fs::hard_link(src.join("first"), src.join(format!("n{number}"))).expect("link")
-    });
-    attrs::set_mode(&src.join("first"), 0o644).expect("chmod");
-    let run = || {
-        let outcome = sync(&src, &dst).run().expect(3);
-        check_accounts(&outcome);
-        let problems = outcome.events_named("problem");
-        assert_eq!(problems.len(), FURTHER, "{problems:?}");
-        outcome
-    };
-    let first = run();
-    let expected = [vec![1; FURTHER], vec![EXT4_NAMES_MAX]].concat();
-    assert_eq!(
-        (inodes(&dst, "content", 0o644), first.count("bytes_copied")),
-        (expected.clone(), 7 * (1 + FURTHER as u64))
-    );
-    let again = run();
-    assert_eq!(
-        [again.count("changed"), again.count("bytes_copied")],
-        [0, 0],
-        "a run that can do nothing"
-    );
+    let (src, dst) = with_names(&source, &replica, EXT4_NAMES_MAX + FURTHER);
+    let expected = [FURTHER, EXT4_NAMES_MAX];
+    let first = check_noted(sync(&src, &dst));
+    assert_eq!(first.count("bytes_copied"), 7 * 2, "{}", first.describe());
+    assert_eq!(inodes(&dst, "content", 0o644), expected);
+    for options in [&["--delete"][..], &["--checksum", "--dry-run"]] {
+        let again = check_noted(sync(&src, &dst).args(options.iter().copied()));
+        let counts = ["changed", "bytes_copied"].map(|count| again.count(count));
+        assert_eq!(counts, [0, 0], "{options:?} {}", again.describe());
+    }
+    let _ = check_noted(verify(&src, &dst));
+    fs::remove_file(dst.join("n7")).expect("remove");
+    let _ = check_noted(sync(&src, &dst));
+    assert_eq!(inodes(&dst, "content", 0o644), expected, "filled up again");
     attrs::set_mode(&src.join("first"), 0o600).expect("chmod");
-    let _ = run();
-    assert_eq!(
-        inodes(&dst, "content", 0o600),
-        expected,
-        "its mode has changed"
+    let _ = check_noted(sync(&src, &dst));
+    assert_eq!(inodes(&dst, "content", 0o600), expected, "its mode");
+}
+
+#[test]
+fn names_that_take_no_link_become_files() {
+    let (source, replica) = (
+        Scratch::new(FsKind::Tmpfs, 200),
+        Fuse::mount(Mood::healthy()),
     );
+    let (src, dst) = with_names(&source, &source, 5);
+    let dst = replica.path().join(dst.file_name().expect("a name"));
+    replica.order(Rule::fail(Op::Link, Errno::MLINK));
+    let first = check_noted(sync(&src, &dst));
+    assert_eq!(first.count("bytes_copied"), 7 * 5, "{}", first.describe());
+    assert_eq!(check_noted(sync(&src, &dst)).count("changed"), 0);
+    replica.forgive();
+    let _ = sync_ok(&src, &dst, NONE);
+    assert_eq!(inodes(&dst, "content", 0o644), [5], "links are taken now");
 }
 
 const NONE: [&str; 0] = [];

@@ -15,6 +15,7 @@ pub mod extras;
 pub mod files;
 pub mod finish;
 pub mod frozen;
+pub mod further;
 pub mod ground;
 pub mod grouped;
 pub mod hashes;

@@ -141,7 +141,7 @@ impl LinkTable {
         if leader.left == 0 {
             return Ok(());
         }
-        if self.has_room() {
+        if self.has_room() || self.leaders.contains_key(&source) {
             self.leaders.insert(source, leader);
             return Ok(());
         }

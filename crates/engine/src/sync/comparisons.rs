@@ -10,6 +10,7 @@ use crate::underway::Begun;
 use driftless_model::{Level, Meta, Side, What};
 use driftless_mover::{Comparison, Opened, Spot, Trouble};
 use driftless_pool::Stride;
+use driftless_reconcile::Step;
 use driftless_state::Ledger;
 use driftless_tree::DirRef;
 use std::ops::Range;
@@ -87,6 +88,31 @@ impl Worker<'_> {
             incomplete: AtomicBool::default(),
         };
         self.compare_chunk(&Arc::new(compare), range);
+    }
+
+    /// Whether an entry of the replica is equal to the source's as it is, its names aside.
+    pub fn is_equal_alone(&mut self, met: &Met<'_>, there: &Meta) -> Result<bool, Trouble> {
+        let Met {
+            visit, name, meta, ..
+        } = *met;
+        let pair = self.pair(visit, name, meta, *there)?;
+        match self.decide(visit, &pair, pair.has_same_target()) {
+            Step::Same => Ok(true),
+            Step::CompareContent(what) if what.is_empty() => self.has_same_content(met),
+            _ => Ok(false),
+        }
+    }
+
+    fn has_same_content(&mut self, met: &Met<'_>) -> Result<bool, Trouble> {
+        let spot = Spot {
+            only: Some(met.meta.id()),
+            ..met.visit.spot(met.name)
+        };
+        let source = self.open_to_compare(&spot)?;
+        let level = self.run.options.policy.level.max(Level::Content);
+        let content = self.mover.compare(&spot, source, level)?;
+        add(&self.run.tally.bytes_compared, met.meta.size);
+        Ok(content.differs.is_empty())
     }
 
     /// Opens a source file. A run that may call it equal waits until what is written from now on

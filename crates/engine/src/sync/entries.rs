@@ -259,11 +259,7 @@ impl Worker<'_> {
             return Ok(Verdict::Reported);
         }
         let pair = self.pair(visit, name, meta, there)?;
-        let same_target = pair
-            .targets
-            .as_ref()
-            .is_none_or(|(source, replica)| source == replica);
-        let mut step = self.decide(visit, &pair, same_target);
+        let mut step = self.decide(visit, &pair, pair.has_same_target());
         // An entry of another kind is removed from this name, so no inode of the replica is claimed
         // for it.
         let is_to_go = matches!(step, Step::Replace(_));
@@ -291,7 +287,7 @@ impl Worker<'_> {
 
     /// Compares both entries and decides. A property that the replica cannot come to have does not
     /// count as a difference.
-    fn decide(&self, visit: &Visit, pair: &Pair, same_target: bool) -> Step {
+    pub fn decide(&self, visit: &Visit, pair: &Pair, same_target: bool) -> Step {
         let attainable =
             self.run
                 .attainable_entry(&pair.source, &pair.replica, visit.replica.as_ref());
@@ -313,7 +309,14 @@ impl Worker<'_> {
         self.run.takes_over(step, &pair.source, &pair.replica)
     }
 
-    fn pair(&self, visit: &Visit, name: &CStr, meta: &Meta, there: Meta) -> Result<Pair, Trouble> {
+    /// Completes an entry that is on both sides.
+    pub fn pair(
+        &self,
+        visit: &Visit,
+        name: &CStr,
+        meta: &Meta,
+        there: Meta,
+    ) -> Result<Pair, Trouble> {
         let source = self.source_entry(visit, name, meta)?;
         let replica = self.replica_entry(visit, name, there, meta.kind)?;
         let links = meta.kind == Kind::Symlink && there.kind == Kind::Symlink;

@@ -61,6 +61,14 @@ pub struct Pair {
     pub targets: Option<(CString, CString)>,
 }
 
+impl Pair {
+    /// Whether both have the same target, if they are symbolic links.
+    pub fn has_same_target(&self) -> bool {
+        let targets = self.targets.as_ref();
+        targets.is_none_or(|(source, replica)| source == replica)
+    }
+}
+
 /// An entry of the source that was looked at.
 #[derive(Clone, Copy)]
 pub struct Met<'a> {

@@ -42,7 +42,18 @@ impl Worker<'_> {
             self.run
                 .links
                 .arrive(meta.id(), meta.nlink, there, (visit.clone(), name.into()));
-        match arrival.map_err(store_trouble)? {
+        self.arrived(met, arrival.map_err(store_trouble)?, opened)
+    }
+
+    /// Goes on with a name of a group as the group is now.
+    pub fn arrived(
+        &mut self,
+        met: Met<'_>,
+        arrival: Arrival,
+        opened: Option<Opened>,
+    ) -> Reconciled {
+        let Met { visit, name, .. } = met;
+        match arrival {
             Arrival::Waits => Ok(Verdict::Waits),
             Arrival::PutOff => {
                 visit.less();
@@ -239,7 +250,9 @@ impl Worker<'_> {
             visit, name, meta, ..
         } = met;
         let there = self.replica_meta(visit, name)?;
-        if there.as_ref().is_some_and(|there| there.id() == leader.id) {
+        if let Some(there) = &there
+            && (there.id() == leader.id || self.is_further(&met, there, leader)?)
+        {
             if visit.pass() > 0 {
                 // It was met in the first look.
                 self.run
@@ -281,6 +294,9 @@ impl Worker<'_> {
             Ok(moved) => self
                 .check_replaced(visit, name, there)
                 .map(|()| Verdict::Changed(intent, moved)),
+            Err(Trouble::Failed(fault)) if self.takes_no_more(meta, &fault) => {
+                return self.succeed(met, leader);
+            }
             // Content would want room, too.
             Err(Trouble::Failed(fault)) if !fault.lacks_room() => self.copy_instead(met, fault),
             Err(other) => Err(other),
@@ -377,18 +393,27 @@ impl Worker<'_> {
         room: u64,
     ) -> Result<Moved, Trouble> {
         let (dir, leader_name) = self.place_of(visit, leader)?;
-        self.mover.make_link(
-            &Spot {
-                room,
-                ..visit.touched_spot(name)
-            },
-            (&*dir, &leader_name),
-            leader.id,
-        )
+        let spot = Spot {
+            room,
+            ..visit.touched_spot(name)
+        };
+        let link = || {
+            self.mover
+                .make_link(&spot, (&*dir, &leader_name), leader.id)
+        };
+        match link() {
+            // A name that has gone meanwhile has left room for this one.
+            Err(Trouble::Failed(fault)) if fault.errno == errno::EMLINK => link(),
+            made => made,
+        }
     }
 
     /// Where on the replica the first name of a group is.
-    fn place_of(&self, visit: &Visit, leader: &Leader) -> Result<(DirMutRef, CString), Trouble> {
+    pub fn place_of(
+        &self,
+        visit: &Visit,
+        leader: &Leader,
+    ) -> Result<(DirMutRef, CString), Trouble> {
         let gone = Fault {
             side: Side::Replica,
             act: Act::FindFirstLink,

@@ -8,8 +8,8 @@ use driftless_model::{Meta, RelPath};
 use driftless_state::{InodeId, Leader, LinkTable};
 use std::collections::{HashMap, HashSet};
 use std::sync::MutexGuard;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Inodes held in memory; more spill to disk. At some 200 bytes each this is 20 MB.
 const MEMORY_INODES_MAX: usize = 100_000;
@@ -61,6 +61,9 @@ struct Open<T> {
     /// The inode of the replica whose names are to be known. Once a group: where they did not all
     /// come, they never will.
     gathered: Option<Gathered>,
+    /// Of a group whose leader can have no further name: how many names were to come when that was
+    /// found.
+    left: Option<u64>,
 }
 
 /// Which names of an inode of the replica were met as names of the group.
@@ -102,6 +105,7 @@ impl<T> Open<T> {
             stage,
             waiting: Vec::new(),
             gathered: None,
+            left: None,
         }
     }
 
@@ -148,6 +152,13 @@ const EXPECTING_MAX: usize = WAITING_MAX / 2;
 /// Names that were put off and are met again at a time.
 const PUT_OFF_MAX: usize = 10_000;
 
+/// Groups that have several inodes on the replica, since its file system takes no more names for
+/// one.
+const FURTHER_GROUPS_MAX: usize = 1_000;
+
+/// Inodes of such a group: 16 bytes each, and looked through for each of its names.
+const FURTHER_MAX: usize = 1_000;
+
 /// The groups of a run; `T` is a name that waits.
 #[derive(Debug)]
 pub struct Links<T> {
@@ -157,6 +168,8 @@ pub struct Links<T> {
     late: Mutex<HashMap<InodeId, (RelPath, u64)>>,
     /// Claims of single names so far.
     alone: AtomicU64,
+    /// It was told that a group has more names than one inode of the replica can have.
+    has_told_further: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -165,6 +178,9 @@ struct State<T> {
     open: HashMap<InodeId, Open<T>>,
     /// Names that wait, of all groups.
     waiting: usize,
+    /// Of groups with more names than one inode of the replica can have, the inodes that are
+    /// right besides the leader.
+    further: HashMap<InodeId, Vec<InodeId>>,
 }
 
 type Store<R> = Result<R, driftless_state::StoreError>;
@@ -176,11 +192,13 @@ impl<T> Links<T> {
             table: LinkTable::new(MEMORY_INODES_MAX),
             open: HashMap::new(),
             waiting: 0,
+            further: HashMap::new(),
         };
         Links {
             state: Mutex::new(state),
             late: Mutex::default(),
             alone: AtomicU64::new(0),
+            has_told_further: AtomicBool::new(false),
         }
     }
 
@@ -195,6 +213,7 @@ impl<T> Links<T> {
             table,
             open,
             waiting,
+            ..
         } = &mut *self.lock();
         let room = open.len() < OPEN_MAX && *waiting < EXPECTING_MAX;
         if let Some(group) = open.get_mut(&id) {
@@ -238,7 +257,7 @@ impl<T> Links<T> {
         let room = open.len() <= OPEN_MAX && *waiting < EXPECTING_MAX;
         let group = open
             .get_mut(&id)
-            .filter(|group| room && group.gathered.is_none())?;
+            .filter(|group| room && group.gathered.is_none() && group.left.is_none())?;
         let whole = Whole {
             inode: there.id(),
             names: there.nlink,
@@ -277,10 +296,12 @@ impl<T> Links<T> {
             table,
             open,
             waiting,
+            ..
         } = &mut *self.lock();
         let Some(Open {
             waiting: names,
             gathered,
+            left,
             ..
         }) = open.remove(&id)
         else {
@@ -288,7 +309,10 @@ impl<T> Links<T> {
         };
         *waiting -= names.len();
         match (leader, gathered) {
-            (Some(leader), _) => table.settle(id, leader)?,
+            (Some(leader), _) => {
+                let left = left.unwrap_or(leader.left);
+                table.settle(id, Leader { left, ..leader })?;
+            }
             // All others would wait once more for each that fails.
             (None, Some(Gathered { whole, .. })) => {
                 let gathered = Some(Gathered {
@@ -306,6 +330,67 @@ impl<T> Links<T> {
             (None, None) => {}
         }
         Ok(names)
+    }
+
+    /// The inode of `full`, the leader that was given to a name, can have no further name: the name
+    /// leads, unless another one does so already. A name that does not lead counts as not met.
+    pub fn succeed(&self, id: InodeId, full: &Leader, name: T) -> Store<Arrival> {
+        let State {
+            table,
+            open,
+            waiting,
+            further,
+        } = &mut *self.lock();
+        if let Some(group) = open.get_mut(&id) {
+            table.give_back(id, full.clone())?;
+            if *waiting >= WAITING_MAX {
+                return Ok(Arrival::PutOff);
+            }
+            group.waiting.push(name);
+            *waiting += 1;
+            return Ok(Arrival::Waits);
+        }
+        table.give_back(id, full.clone())?;
+        if let Some(leader) = table.meet(id)?.filter(|leader| leader.id != full.id) {
+            return Ok(Arrival::Follow(leader));
+        }
+        add_further(further, id, full.id);
+        let left = Some(table.left(id)?.unwrap_or(0));
+        open.insert(
+            id,
+            Open {
+                left,
+                ..Open::new(Stage::Led)
+            },
+        );
+        Ok(Arrival::Lead(None))
+    }
+
+    /// Whether an inode of the replica is known to be a further one of a group.
+    pub fn is_further(&self, id: InodeId, there: InodeId) -> bool {
+        let further = &self.lock().further;
+        further
+            .get(&id)
+            .is_some_and(|inodes| inodes.contains(&there))
+    }
+
+    /// Notes that an inode of the replica is a further one of a group.
+    pub fn add_further(&self, id: InodeId, there: InodeId) {
+        add_further(&mut self.lock().further, id, there);
+    }
+
+    /// Whether one more group can have several inodes; of more, each further name is a problem.
+    pub fn may_succeed(&self, id: InodeId) -> bool {
+        let further = &self.lock().further;
+        further.len() < FURTHER_GROUPS_MAX
+            && further
+                .get(&id)
+                .is_none_or(|inodes| inodes.len() < FURTHER_MAX)
+    }
+
+    /// Whether it is to be told now that a group has several inodes: once a run.
+    pub fn tells_further(&self) -> bool {
+        !self.has_told_further.swap(true, Relaxed)
     }
 
     /// Notes that the content of a group's first name is the source's.
@@ -369,6 +454,13 @@ impl<T> Links<T> {
         // No device has this number (makedev(3)).
         let name = (u64::MAX, self.alone.fetch_add(1, Relaxed));
         self.claim(replica, name)
+    }
+}
+
+fn add_further(further: &mut HashMap<InodeId, Vec<InodeId>>, id: InodeId, there: InodeId) {
+    let inodes = further.entry(id).or_default();
+    if !inodes.contains(&there) {
+        inodes.push(there);
     }
 }
 
