@@ -5,12 +5,13 @@
 mod common;
 
 use common::far::{self, Far, Way};
+use common::movers::sync_on_hosts;
 use common::programs::{bash, signal};
-use common::{check_equal, leftovers, put, wait_until};
+use common::{check_equal, leftovers, put, stage, wait_until};
 use driftless_model::Side;
 use driftless_remote::wire::{Frame, Opening, Reply, Request, Root};
 use driftless_testkit::mutate::list_all;
-use driftless_testkit::{FsKind, Relay, Running, Scratch, Weather};
+use driftless_testkit::{FsKind, Relay, Running, Scratch, Weather, on_terminal};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -353,4 +354,109 @@ fn a_client_that_sleeps_loses_its_lock_and_goes_on_when_it_wakes() {
 
 fn is_agent(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("driftless"))
+}
+
+// ---- hosts that never begin ----
+
+/// Peers that never get as far as an agent or a mover: silent, noisy without an end, and with a
+/// greeting that nothing follows.
+const MUTE: [(&str, &str); 4] = [
+    ("silent", "exec sleep 600"),
+    ("noisy", "while sleep 0.2; do echo noise; done"),
+    ("agent", "AGENT agent </dev/null; exec sleep 600"),
+    (
+        "mover",
+        "echo driftless mover ready, protocol MOVERS; exec sleep 600",
+    ),
+];
+/// Seconds that a host has for its greeting in these tests.
+const GREETING_SECONDS: &str = "4";
+/// Longest time until a run has ended that waits for such a host, on a busy machine.
+const MUTE_MAX: Duration = Duration::from_secs(120);
+
+/// Commands in the place of ssh, one for each such peer.
+fn mute_peers(scratch: &Scratch) -> Vec<(&'static str, String)> {
+    let movers = driftless_engine::message::VERSION.to_string();
+    let write = |(name, text): (&'static str, &str)| {
+        let text = text
+            .replace("AGENT", far::agent())
+            .replace("MOVERS", &movers);
+        let path = bash(scratch, name, &text);
+        (name, path.display().to_string())
+    };
+    MUTE.into_iter().map(write).collect()
+}
+
+#[test]
+fn a_mute_host_is_an_error_in_every_command() {
+    let (scratch, src, _) = stage();
+    put(&src.join("file"), "content");
+    let (near, there) = (src.display().to_string(), "far:/tmp/there".to_owned());
+    let mut running = Vec::new();
+    // The greeting of an agent is none of a mover, and the other way round.
+    for (peer, ssh) in mute_peers(&scratch) {
+        // A run that waits for its movers holds the replica.
+        let own = scratch.path().join(format!("dst-{peer}"));
+        for words in [
+            vec!["sync", &near, &there],
+            vec!["sync", &there, &near],
+            vec!["verify", &near, &there],
+            vec!["audit", "--samples=5", &near, &there],
+            vec!["sync", "--hosts=far", &near, &own.display().to_string()],
+        ] {
+            let run = common::driftless()
+                .args(&words)
+                .args(["--ssh", &ssh, "--connect-timeout", GREETING_SECONDS])
+                .args(["--agent-path", far::agent()])
+                .limit(MUTE_MAX)
+                .spawn();
+            running.push((format!("{peer}: {words:?}"), run));
+        }
+    }
+    for (context, run) in running {
+        let outcome = run.wait();
+        let said = outcome.stdout_text() + &outcome.stderr_text();
+        let context = format!("{context}\n{}", outcome.describe());
+        assert!([1, 10].contains(&outcome.code()), "{context}");
+        assert!(said.contains("far: "), "which host\n{context}");
+        assert!(said.contains("greeting"), "what was waited for\n{context}");
+    }
+}
+
+#[test]
+fn a_mute_host_leaves_its_work_to_others() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("file"), "content");
+    let ssh = bash(
+        &scratch,
+        "some",
+        "case $* in *mute*) exec sleep 600;; *) exec ${@: -1};; esac",
+    );
+    let outcome = sync_on_hosts("mute,near", &ssh.display().to_string(), &src, &dst)
+        .args(["--connect-timeout", GREETING_SECONDS])
+        .run()
+        .expect(0);
+    check_equal(&src, &dst, &outcome.describe());
+}
+
+/// A command in the place of ssh that has the terminal open for longer than a host may be silent,
+/// as ssh does while it asks for a password, and then is the other host.
+#[test]
+fn time_that_a_prompt_takes_does_not_count() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("file"), "content");
+    let ssh = bash(
+        &scratch,
+        "asks",
+        "exec 3</dev/tty; sleep 4; exec 3<&-; exec ${@: -1}",
+    );
+    let (own, ssh) = (far::agent(), ssh.display());
+    let line = format!(
+        "{own} sync --ssh {ssh} --agent-path {own} --connect-timeout 2 {} far:{}",
+        src.display(),
+        dst.display()
+    );
+    let done = on_terminal(&line).output().expect("unshare");
+    assert!(done.status.success(), "{done:?}");
+    check_equal(&src, &dst, &line);
 }

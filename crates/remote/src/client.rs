@@ -21,4 +21,8 @@ pub struct Client {
     pub keep: Keep,
     /// What the replica's first change waits for.
     pub gate: Gate,
+    /// Name of the host.
+    pub host: String,
+    /// The run has worked on this host before, over a connection that was lost.
+    pub is_again: bool,
 }

@@ -20,6 +20,6 @@ pub use agent::{Service, serve};
 pub use ssh::deploy::bring;
 pub use ssh::spawn::{check_program, spawn_there};
 pub use ssh::target::{Target, TargetError};
-pub use ssh::{CONNECTING, Deploy, Reach, ReachError, SSH_FAILED, SshHost, in_place_of};
+pub use ssh::{Deploy, Reach, ReachError, SSH_FAILED, SilenceLimit, SshHost, in_place_of};
 pub use wire::handshake::{Heard, Silence, find, greeted};
 pub use wire::{Limits, May, Root};

@@ -6,11 +6,13 @@ mod complaint;
 pub mod deploy;
 mod host;
 mod reach;
+mod silence;
 pub mod spawn;
 mod stream;
 mod streams;
 pub mod target;
 
 pub use complaint::SSH_FAILED;
-pub use host::{CONNECTING, SshHost};
+pub use host::SshHost;
 pub use reach::{Deploy, Reach, ReachError, in_place_of};
+pub use silence::SilenceLimit;

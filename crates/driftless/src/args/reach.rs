@@ -43,11 +43,17 @@ pub struct ReachArgs {
     /// another version; it must be statically linked
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, help_heading = "Other hosts")]
     pub deploy: Option<Option<PathBuf>>,
+    /// Longest time to wait for a host to greet, and then to answer; the time that ssh asks you for a
+    /// password or about a host key does not count
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=CONNECT_SECONDS_MAX), help_heading = "Other hosts")]
+    pub connect_timeout: u64,
     /// When a connection is lost, try for so long to connect again and go on; 0 ends the run at
     /// once
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(..=RECONNECT_SECONDS_MAX), help_heading = "Other hosts")]
     pub reconnect: u64,
 }
 
+/// A day, in seconds.
+const CONNECT_SECONDS_MAX: u64 = 24 * 3600;
 /// A year: more would be as good as for ever, and is not to overflow a clock.
 const RECONNECT_SECONDS_MAX: u64 = 365 * 24 * 3600;

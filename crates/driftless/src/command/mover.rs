@@ -184,6 +184,10 @@ fn starting(args: &SyncArgs, signals: &Signals) -> Result<Starting, (Exit, Strin
         reach.agent_path.clone(),
     ]);
     words.extend(["--reconnect".into(), reach.reconnect.to_string()]);
+    words.extend([
+        "--connect-timeout".into(),
+        reach.connect_timeout.to_string(),
+    ]);
     words.extend(reach.compress.map(|level| format!("--compress={level}")));
     words.extend(
         reach

@@ -7,7 +7,7 @@ use crate::output::Output;
 use crate::signals::Signals;
 use driftless_engine::Options;
 use driftless_model::Keep;
-use driftless_remote::{CONNECTING, Deploy, Reach};
+use driftless_remote::{Deploy, Reach};
 use driftless_session::{ConnectError, Connections, Witness};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -69,7 +69,7 @@ pub fn reach(args: &ReachArgs, stop: &Arc<AtomicBool>) -> Result<Reach, Unreache
         streams,
         compress: args.compress,
         deploy,
-        connecting: CONNECTING,
+        connecting: Duration::from_secs(args.connect_timeout),
         stop: stop.clone(),
     })
 }

@@ -9,9 +9,9 @@ use driftless_engine::message::{Order, Report, Unclear, VERSION, decode, encode}
 use driftless_engine::{Alive, PartOfOutcome, Word};
 use driftless_lock::Mutex;
 use driftless_remote::{
-    Heard, Reach, ReachError, SSH_FAILED, bring, find, in_place_of, spawn_there,
+    Heard, Reach, ReachError, SSH_FAILED, SilenceLimit, bring, find, in_place_of, spawn_there,
 };
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, ErrorKind};
 use std::process::{Child, ChildStdin};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 /// A host that failed so many times in a row is left alone, unless it was reached before and may
 /// come back in time.
 const FAILURES_MAX: u32 = 6;
+/// A mover that greeted and fell silent so many times in a row, and never worked, is left alone: no
+/// later than a minute after the beginning.
+const SILENCES_MAX: u32 = 3;
 /// Pause after the first of them; it doubles with each.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long a mover has to end when its output has.
@@ -59,15 +62,23 @@ pub struct MoverHandle {
 impl MoverHandle {
     /// Keeps a mover at work until the run is over.
     pub fn serve(&self, shared: &Shared, say: &Sender<Word>) {
-        let (mut failures, mut stood) = (0, None);
+        let (mut failures, mut silences, mut has_worked, mut stood) = (0, 0, false, None);
         while let Err(failed) = self.session(shared, say) {
             failures = if failed.worked { 1 } else { failures + 1 };
+            silences = if failed.is_silent { silences + 1 } else { 0 };
+            let silences_max = if stood.is_none() && !failed.connected {
+                1
+            } else {
+                SILENCES_MAX
+            };
             if failed.connected {
                 stood = Some(Instant::now());
             }
             let may_come_back =
                 !failed.connected && stood.is_some_and(|at| at.elapsed() < self.starting.patience);
-            if failures >= FAILURES_MAX && !may_come_back {
+            has_worked |= failed.worked;
+            let is_mute = !has_worked && silences >= silences_max;
+            if is_mute || failures >= FAILURES_MAX && !may_come_back {
                 return shared
                     .state
                     .lock()
@@ -92,12 +103,8 @@ impl MoverHandle {
 
     /// One connection; it ends well when the run is over, or the host is dismissed.
     fn session(&self, shared: &Shared, say: &Sender<Word>) -> Result<(), Failed> {
-        let (mut input, complaint) = self.connect().map_err(|why| Failed {
-            connected: false,
-            worked: false,
-            why,
-        })?;
-        let mut worked = false;
+        let (mut input, complaint) = self.connect().map_err(Unstarted::failed)?;
+        let (mut worked, mut is_silent) = (false, false);
         let ended = loop {
             let Some(batch) = take(shared, (self.index, &self.host)) else {
                 break Ok(());
@@ -113,8 +120,14 @@ impl MoverHandle {
                     break Err(complained(&complaint, reason));
                 }
                 Err(why) => {
+                    is_silent = why.kind() == ErrorKind::TimedOut;
+                    let since = if is_silent && !worked {
+                        " after the greeting of the mover"
+                    } else {
+                        ""
+                    };
                     // What it said last is all that is known of a mover that ends.
-                    let why = complained(&complaint, why.to_string());
+                    let why = complained(&complaint, format!("{why}{since}"));
                     put_back(shared, batch, &format!("{}: {why}", self.host));
                     break Err(why);
                 }
@@ -125,35 +138,39 @@ impl MoverHandle {
         ended.map_err(|why| Failed {
             connected: true,
             worked,
+            is_silent,
             why,
         })
     }
 
     /// Starts a mover there, and before that brings the program along if it is wanted and there is
     /// none.
-    fn connect(&self) -> Result<(BufReader<Pipe>, Complaint), String> {
+    fn connect(&self) -> Result<(BufReader<Pipe>, Complaint), Unstarted> {
         let program = self.program.lock().clone();
         match (self.start(&program), &self.starting.reach.deploy) {
             (
                 Err(Unstarted {
-                    is_missing: true, ..
+                    miss: Miss::Program,
+                    ..
                 }),
                 Some(deploy),
             ) => {
+                let not_brought = |error| Unstarted {
+                    miss: Miss::Program,
+                    why: match error {
+                        ReachError::NotDeployed { why, .. } => {
+                            format!("cannot deploy driftless: {why}")
+                        }
+                        error => error.to_string(),
+                    },
+                };
                 let brought =
-                    bring(&self.host, &self.starting.reach, deploy).map_err(
-                        |error| match error {
-                            ReachError::NotDeployed { why, .. } => {
-                                format!("cannot deploy driftless: {why}")
-                            }
-                            error => error.to_string(),
-                        },
-                    )?;
+                    bring(&self.host, &self.starting.reach, deploy).map_err(not_brought)?;
                 let brought = in_place_of(&program, brought);
                 self.program.lock().clone_from(&brought);
-                self.start(&brought).map_err(|unstarted| unstarted.why)
+                self.start(&brought)
             }
-            (started, _) => started.map_err(|unstarted| unstarted.why),
+            (started, _) => started,
         }
     }
 
@@ -164,53 +181,65 @@ impl MoverHandle {
             &self.starting.command_line(program),
         )
         .map_err(|error| Unstarted {
-            is_missing: false,
+            miss: Miss::Connection,
             why: error.to_string(),
         })?;
         let complaint = listen(child.stderr.take().expect("it is piped"));
         *self.orders.lock() = child.stdin.take();
+        let limit = SilenceLimit::new(&child, self.starting.reach.connecting);
         let mut input = BufReader::new(Pipe {
             output: child.stdout.take().expect("it is piped"),
+            greeting: Some(limit),
         });
         *self.child.lock() = Some(child);
         let heard = Heard::default();
         match find(&mut input, GREETING, &heard, |rest| {
             rest.trim().parse().ok()
         }) {
-            Ok(VERSION) => Ok((input, complaint)),
+            Ok(VERSION) => {
+                input.get_mut().greeting = None;
+                Ok((input, complaint))
+            }
             Ok(theirs) => {
-                Err(self.not_started(true, Unclear::Version(theirs).to_string(), &complaint))
+                let why = Unclear::Version(theirs).to_string();
+                Err(self.not_started(Miss::Program, why, &complaint))
+            }
+            Err(why) if why.kind() == ErrorKind::TimedOut => {
+                let why = format!("cannot connect: {}", unheard(&why, &heard));
+                Err(self.not_started(Miss::Greeting, why, &complaint))
             }
             Err(why) => {
                 let why = format!(
                     "no mover answers ({}); is driftless of this version installed there (--agent-path, --deploy)?",
                     unheard(&why, &heard)
                 );
-                Err(self.not_started(self.is_missing(), why, &complaint))
+                Err(self.not_started(self.miss(), why, &complaint))
             }
         }
     }
 
-    fn not_started(&self, is_missing: bool, why: String, complaint: &Complaint) -> Unstarted {
+    fn not_started(&self, miss: Miss, why: String, complaint: &Complaint) -> Unstarted {
         self.hang_up();
         Unstarted {
-            is_missing,
+            miss,
             why: complained(complaint, why),
         }
     }
 
-    /// Whether the line stood and has ended, so that it is the program that is not there.
-    fn is_missing(&self) -> bool {
+    /// Returns what is missing on a line that has ended: the program if the line stood.
+    fn miss(&self) -> Miss {
         let mut child = self.child.lock();
         let Some(child) = child.as_mut() else {
-            return false;
+            return Miss::Connection;
         };
         let until = Instant::now() + END_GRACE;
         loop {
             match child.try_wait() {
-                Ok(Some(status)) => return status.code().is_some_and(|code| code != SSH_FAILED),
+                Ok(Some(status)) if status.code().is_some_and(|code| code != SSH_FAILED) => {
+                    return Miss::Program;
+                }
                 Ok(None) if Instant::now() < until => std::thread::sleep(TICK),
-                _ => return false,
+                _ => return Miss::Connection,
             }
         }
     }
@@ -296,14 +325,38 @@ struct Failed {
     connected: bool,
     /// A batch was carried out on it.
     worked: bool,
+    /// The host said nothing for too long.
+    is_silent: bool,
     why: String,
 }
 
 /// Why there is no mover on a host.
 struct Unstarted {
-    /// The host was reached, and has no driftless, or one of another version.
-    is_missing: bool,
+    miss: Miss,
     why: String,
+}
+
+impl Unstarted {
+    /// Returns the failure of a session that did not begin.
+    fn failed(self) -> Failed {
+        Failed {
+            connected: false,
+            worked: false,
+            is_silent: self.miss == Miss::Greeting,
+            why: self.why,
+        }
+    }
+}
+
+/// Part of a start that did not come about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Miss {
+    /// The host was not reached.
+    Connection,
+    /// Something was reached and has not greeted within its time.
+    Greeting,
+    /// The host was reached, and has no driftless, or one of another version.
+    Program,
 }
 
 /// What became of a batch on a line that stands.

@@ -2,8 +2,10 @@
 
 use crate::hosts::TICK;
 use driftless_lock::Mutex;
-use driftless_remote::Heard;
-use std::io::{self, BufRead, BufReader, Read};
+use driftless_remote::{Heard, SilenceLimit};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Timespec;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::process::ChildStdout;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +17,43 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Standard output of a mover; silence for too long is the end of it.
 pub struct Pipe {
     pub output: ChildStdout,
+    /// Limit to the time before the greeting; `None` once the mover has greeted.
+    pub greeting: Option<SilenceLimit>,
+}
+
+impl Pipe {
+    /// Waits for bytes of the greeting.
+    ///
+    /// # Errors
+    /// The mover has not greeted within its time, whatever else came.
+    fn wait_for_greeting(&self, limit: &mut SilenceLimit) -> io::Result<()> {
+        let tick = Timespec {
+            tv_sec: 0,
+            tv_nsec: TICK.as_nanos() as i64,
+        };
+        loop {
+            if limit.is_over() {
+                return Err(io::Error::new(
+                    ErrorKind::TimedOut,
+                    limit.words("greeting of the mover"),
+                ));
+            }
+            if poll(&mut [PollFd::new(&self.output, PollFlags::IN)], Some(&tick))? > 0 {
+                return Ok(());
+            }
+        }
+    }
 }
 
 impl Read for Pipe {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        use rustix::event::{PollFd, PollFlags, poll};
-        let limit = rustix::fs::Timespec {
+        if let Some(mut limit) = self.greeting.take() {
+            let waited = self.wait_for_greeting(&mut limit);
+            self.greeting = Some(limit);
+            waited?;
+            return self.output.read(bytes);
+        }
+        let limit = Timespec {
             tv_sec: SILENCE_TIMEOUT.as_secs() as i64,
             tv_nsec: 0,
         };
@@ -29,7 +62,7 @@ impl Read for Pipe {
             Some(&limit),
         )? {
             0 => Err(io::Error::new(
-                io::ErrorKind::TimedOut,
+                ErrorKind::TimedOut,
                 format!("no sign of life for {} s", SILENCE_TIMEOUT.as_secs()),
             )),
             _ => self.output.read(bytes),
@@ -70,8 +103,8 @@ pub fn complained(complaint: &Complaint, why: String) -> String {
 /// Why there was no greeting, with what came in its place.
 pub fn unheard(why: &io::Error, heard: &Heard) -> String {
     let why = match why.kind() {
-        io::ErrorKind::InvalidData => "too much else was said".into(),
-        io::ErrorKind::UnexpectedEof => "the connection has ended".into(),
+        ErrorKind::InvalidData => "too much else was said".into(),
+        ErrorKind::UnexpectedEof => "the connection has ended".into(),
         _ => why.to_string(),
     };
     if heard.words().is_empty() {

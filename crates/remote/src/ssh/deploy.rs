@@ -9,6 +9,7 @@
 use crate::ssh::child::{TICK, ask_to_end, start};
 use crate::ssh::complaint::{Complaint, listen, words};
 use crate::ssh::reach::{Deploy, Reach, ReachError};
+use crate::ssh::silence::SilenceLimit;
 use crate::ssh::spawn::spawn_there;
 use crate::wire::handshake::NOISE_BYTES_MAX;
 use crossbeam_channel::unbounded;
@@ -22,10 +23,14 @@ use sha2::{Digest, Sha256};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
+use std::process::ChildStdin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// What is behind this is no shell's noise.
 const MARK: &str = "driftless-deploy ";
+/// Bytes that are sent at once; a host that has taken them is not silent.
+const PIECE_BYTES: usize = 64 << 10;
 /// Digits of the hash in the folder's name.
 const HASH_DIGITS: usize = 16;
 
@@ -253,13 +258,7 @@ impl There<'_> {
             child.stderr.take().expect("it is piped"),
             Arc::clone(&complaint),
         );
-        start(
-            "deploy",
-            child.stdin.take().expect("it is piped"),
-            move |mut stdin| {
-                let _what_did_not_arrive_is_noticed_there = stdin.write_all(&input);
-            },
-        );
+        let taken = feed(child.stdin.take().expect("it is piped"), input);
         let output = BufReader::new(
             child
                 .stdout
@@ -280,9 +279,20 @@ impl There<'_> {
                     .collect(),
             );
         });
+        let mut limit = SilenceLimit::new(&child, self.reach.connecting);
         let lines = loop {
+            if taken.swap(0, Relaxed) > 0 {
+                limit.restart();
+            }
             match told.recv_timeout(TICK) {
                 Ok(lines) => break lines,
+                Err(_) if limit.is_over() => {
+                    ask_to_end(&mut child);
+                    return Err(ReachError::NotDeployed {
+                        host: self.name.into(),
+                        why: limit.words("answer of the shell"),
+                    });
+                }
                 Err(_) if self.reach.is_stopped() => {
                     ask_to_end(&mut child);
                     return Err(ReachError::NoAnswer(self.name.into()));
@@ -301,6 +311,20 @@ impl There<'_> {
             })
         }
     }
+}
+
+/// Starts to write `input`, and returns the number of pieces that were taken since it was set to 0
+/// last. The host notices what does not arrive.
+fn feed(stdin: ChildStdin, input: Vec<u8>) -> Arc<AtomicUsize> {
+    let taken = Arc::new(AtomicUsize::new(0));
+    let taking = taken.clone();
+    start("deploy", stdin, move |mut stdin| {
+        let mut pieces = input.chunks(PIECE_BYTES);
+        while let Some(Ok(())) = pieces.next().map(|piece| stdin.write_all(piece)) {
+            taking.fetch_add(1, Relaxed);
+        }
+    });
+    taken
 }
 
 #[cfg(test)]

@@ -19,11 +19,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Arc, MutexGuard};
-use std::time::{Duration, Instant};
-
-/// How long a host may take to be connected to for the first time. Somebody may have to type
-/// passwords, for which OpenSSH's server gives two minutes (sshd_config(5), `LoginGraceTime`).
-pub const CONNECTING: Duration = Duration::from_secs(300);
+use std::time::Duration;
 
 /// What the first agent is started with; further ones hand their connections over to it. That both
 /// sides can compress, the protocol's number says.
@@ -57,8 +53,7 @@ impl SshHost {
     ) -> Result<Arc<SshHost>, ReachError> {
         let (mut reach, token) = (tuned(name, reach), format!("{:032x}", fastrand::u128(..)));
         let arguments = agent_arguments(&reach, &format!("--run {token}"));
-        let until = Instant::now() + reach.connecting;
-        let give_up = || Instant::now() >= until;
+        let give_up = || false;
         let opened = match (
             Stream::open(name, &reach, &arguments, &give_up),
             &reach.deploy,
@@ -69,12 +64,7 @@ impl SshHost {
             }
             (opened, _) => opened?,
         };
-        Ok(SshHost::over(
-            opened,
-            (name, roots),
-            (reach, token),
-            Arc::default(),
-        ))
+        Ok(SshHost::over(opened, (name, roots), (reach, token), None))
     }
 
     /// What the agent there lets its clients do.
@@ -113,7 +103,7 @@ impl SshHost {
             opened,
             (&self.name, self.roots.clone()),
             reach,
-            self.told.clone(),
+            Some(self.told.clone()),
         ))
     }
 
@@ -130,7 +120,7 @@ impl SshHost {
         opened: Stream,
         (name, roots): (&str, Vec<Root>),
         (reach, token): (Reach, String),
-        told: Arc<Told>,
+        earlier: Option<Arc<Told>>,
     ) -> Arc<SshHost> {
         let (out, frames) = unbounded();
         out.send(Frame::new(
@@ -146,7 +136,10 @@ impl SshHost {
             rights: opened.hello.rights.clone(),
             keep: reach.keep,
             gate: Gate::default(),
+            host: name.into(),
+            is_again: earlier.is_some(),
         });
+        let told = earlier.unwrap_or_default();
         let (identity, limits) = (opened.hello.identity.clone(), opened.hello.limits.clone());
         // A key with a command of its own may start an agent that knows nothing of it.
         let agreed = Reach {

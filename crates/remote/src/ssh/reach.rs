@@ -33,7 +33,7 @@ pub struct Reach {
     pub compress: Option<i32>,
     /// What is copied there if there is no agent, or one of another version.
     pub deploy: Option<Deploy>,
-    /// How long the first connection may take, until the agent there has greeted.
+    /// Longest silence of a host before its agent has greeted, and then before its first answer.
     pub connecting: Duration,
     /// Set when the run is to end: nobody waits for a host any more then, neither for a connection
     /// nor, beyond some seconds, for an answer.
@@ -98,6 +98,14 @@ pub enum ReachError {
         /// What was said in its place, and what may be behind that.
         heard: String,
     },
+    /// The host said nothing, or nothing that is a greeting, for too long.
+    #[error("{host}: cannot connect: {why}")]
+    Silent {
+        /// The host.
+        host: String,
+        /// What was waited for and what came in its place.
+        why: String,
+    },
     /// The agent could not be brought there.
     #[error("{host}: cannot deploy the agent: {why}")]
     NotDeployed {
@@ -130,6 +138,7 @@ impl ReachError {
         match self {
             ReachError::NoAnswer(_)
             | ReachError::NoGreeting { .. }
+            | ReachError::Silent { .. }
             | ReachError::OtherHost { .. } => true,
             ReachError::NoConnection { for_good, .. } => !for_good,
             _ => false,

@@ -7,10 +7,8 @@ use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-/// How long ssh has to connect and agree on keys, unless the user's configuration says how long, in
-/// seconds.
-const CONNECT_SECONDS: u32 = 60;
 /// A shell that becomes its arguments, deaf to what is said to all in the foreground, by a
 /// terminal, or by who asks where the run stands (SIGUSR1): the run hears that, and needs its lines
 /// to come to a clean end. What asks for a password listens for itself while it does
@@ -77,13 +75,19 @@ pub fn tuned(name: &str, reach: &Reach) -> Reach {
             self::settings(&reach, &["-F", "none", "--", name])
         });
         let limit = (setting(&settings, "connecttimeout") == Some("none"))
-            .then(|| format!("ConnectTimeout={CONNECT_SECONDS}"));
+            .then(|| format!("ConnectTimeout={}", connect_seconds(reach.connecting)));
         let options = fixed.into_iter().chain(cipher).chain(limit);
         reach
             .ssh
             .extend(options.flat_map(|option| ["-o".into(), option]));
     }
     reach
+}
+
+/// Returns how long ssh has to connect and to agree on keys: less than the limit for a greeting, so
+/// that the words of ssh are heard.
+fn connect_seconds(greeting: Duration) -> u64 {
+    (greeting.as_secs() * 3 / 4).max(1)
 }
 
 /// What ssh would do, as its configuration has it (ssh(1), `-G`); nothing if it does not say.

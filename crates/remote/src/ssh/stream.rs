@@ -1,18 +1,18 @@
 //! One connection through ssh: it is there when the agent has greeted on it, and has a thread for
 //! each direction from then on.
 
-use crate::client::connection::Connection;
 use crate::client::{Client, ending::Ending};
 use crate::ssh::child::{TICK, ask_to_end, end, part, start};
 use crate::ssh::complaint::{Complaint, is_for_good, listen, unsaid, words};
 use crate::ssh::reach::{Reach, ReachError};
+use crate::ssh::silence::SilenceLimit;
 use crate::ssh::spawn::spawn_there;
-use crate::wire::alive::{AGENT_BEGINNING_SECONDS, AGENT_SILENCE_SECONDS, Ear};
+use crate::wire::alive::{AGENT_SILENCE_SECONDS, BEAT, Ear};
 use crate::wire::handshake::{Heard, Silence, greeted};
 use crate::wire::send::{FrameCompressor, write_all};
 use crate::wire::{Announced, Frame, Hello, Reply, Request, bad};
 use crossbeam_channel::{Receiver, unbounded};
-use driftless_tree::{Completion, Loss};
+use driftless_tree::Loss;
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::sync::Arc;
@@ -70,6 +70,7 @@ impl Stream {
             let hello = greeted(&mut input, &listening);
             let _nobody_waits_any_more = tell.send((hello, input));
         });
+        let mut limit = SilenceLimit::new(&child, reach.connecting);
         loop {
             match told.recv_timeout(TICK) {
                 Ok((Ok(hello), input)) => {
@@ -89,6 +90,10 @@ impl Stream {
                     ));
                 }
                 Err(_) if heard.is_overdue() => return Err(unheard(name, &heard, &mut child)),
+                Err(_) if limit.is_over() => {
+                    ask_to_end(&mut child);
+                    return Err(silent(name, &limit, &(words(&complaint), &heard)));
+                }
                 Err(_) if give_up() || reach.is_stopped() => {
                     ask_to_end(&mut child);
                     return Err(ReachError::NoAnswer(name.into()));
@@ -117,10 +122,13 @@ impl Stream {
             complaint,
             ..
         } = self;
+        // The agent looks for its roots before its first word.
+        let first = agreed.connecting.max(2 * BEAT).as_secs();
+        let first_seconds = u32::try_from(first).unwrap_or(u32::MAX);
         let (compress, mut ending) = (agreed.compress, Ending::new(&agreed.stop, client));
         input.get_mut().watch(
             Box::new(move || ending.check()),
-            (AGENT_BEGINNING_SECONDS, AGENT_SILENCE_SECONDS),
+            (first_seconds, AGENT_SILENCE_SECONDS),
         );
         let output =
             BufWriter::with_capacity(BUFFER_BYTES, child.stdin.take().expect("it is piped"));
@@ -139,12 +147,7 @@ impl Stream {
         );
         let reading = client.clone();
         start("stream-in", input, move |mut from| {
-            let loss = read_all(
-                &mut from,
-                compress.is_some(),
-                &reading.connection,
-                &complaint,
-            );
+            let loss = read_all(&mut from, compress.is_some(), &reading, &complaint);
             lost();
             reading.connection.lose(loss);
         });
@@ -161,12 +164,27 @@ fn unheard(name: &str, heard: &Heard, child: &mut Child) -> ReachError {
     }
 }
 
+/// Returns the error for a host that has not greeted within its time, with what it and ssh said.
+fn silent(name: &str, limit: &SilenceLimit, (said, heard): &(String, &Heard)) -> ReachError {
+    let heard = heard.words();
+    let heard = if heard.is_empty() {
+        heard
+    } else {
+        format!("; {heard}")
+    };
+    ReachError::Silent {
+        host: name.into(),
+        why: format!("{}{said}{heard}", limit.words("greeting of the agent")),
+    }
+}
+
 fn read_all(
     stream: &mut impl Read,
     compressed: bool,
-    connection: &Connection<Completion>,
+    client: &Client,
     complaint: &Complaint,
 ) -> Loss {
+    let connection = &client.connection;
     let (why, is_mendable) = loop {
         // Memory is taken only for what is an answer, and no larger than was asked for.
         let admit = |_: &mut _, announced: &Announced| {
@@ -185,6 +203,16 @@ fn read_all(
                     format!("the connection has ended{}", words(complaint)),
                     true,
                 );
+            }
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                // A host that cannot be used when the run begins is an error at once.
+                let is_in_use = client.is_again || connection.answers_come() > 0;
+                let since = if is_in_use {
+                    ""
+                } else {
+                    " after the greeting of the agent"
+                };
+                break (format!("{}: {error}{since}", client.host), is_in_use);
             }
             Err(error) => break (error.to_string(), error.kind() != ErrorKind::InvalidData),
         }

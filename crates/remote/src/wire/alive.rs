@@ -17,9 +17,6 @@ use std::time::Duration;
 pub const BEAT: Duration = Duration::from_secs(3);
 /// An agent that is silent for so many seconds is lost.
 pub const AGENT_SILENCE_SECONDS: u32 = 20;
-/// How long an agent may be silent before its first word: it looks for its roots then, which may
-/// have to be mounted.
-pub const AGENT_BEGINNING_SECONDS: u32 = 120;
 /// A client that is silent for so many seconds is gone.
 pub const CLIENT_SILENCE_SECONDS: u32 = 30;
 /// Between two looks at whether to listen on.
