@@ -5,7 +5,7 @@
 use driftless_engine::message::{Order, Report, decode, encode, reports};
 use driftless_engine::{
     Alive, Batch, Brief, Counts, Misspelt, Namesake, Options, Outcome, PartOfOutcome, Piece, Route,
-    Settled,
+    Settled, View,
 };
 use driftless_fuzz::{begin, bounded, meta, said_again};
 use driftless_model::{EntryName, Kind, RelPath, Rule, Unkept, check_name};
@@ -288,7 +288,8 @@ fn seeds() -> Vec<Vec<u8>> {
         copied: vec![(path(), fingerprint(), ranges())],
         settled: vec![Settled {
             path: path(),
-            made: Some((Kind::File, 1 << 30)),
+            source: Some(View::of(&meta(Kind::File, 1 << 30))),
+            replica: None,
         }],
         ..Outcome::default()
     };

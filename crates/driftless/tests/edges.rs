@@ -305,6 +305,7 @@ const ENGINE_LAYERS: [&[&str]; 8] = [
     &[
         "shared::unfinished",
         "shared::settled",
+        "shared::view",
         "shared::handed",
         "shared::batch",
         "shared::brief",

@@ -542,6 +542,177 @@ fn what_a_mover_made_where_nobody_sees_it_is_made_by_others() {
     check_equal(&trees.one, &trees.replica, &outcome.describe());
 }
 
+/// A source that is a file system, and a clone of that file system in which content was replaced
+/// under its size and time, a directory removed, and one replaced by a file.
+struct Cloned {
+    source: PathBuf,
+    clone: PathBuf,
+    _mounted: [Mounted; 2],
+}
+
+impl Cloned {
+    fn of(trees: &Trees) -> Cloned {
+        let folder = trees.scratch.path();
+        let [image, copy, source, clone] =
+            ["image", "copy", "original", "clone"].map(|name| folder.join(name));
+        let run = |program: &str, words: &[&OsStr]| {
+            let done = std::process::Command::new(program).args(words).status();
+            assert!(done.expect(program).success(), "{program} {words:?}");
+        };
+        run("truncate", &["-s24M".as_ref(), image.as_ref()]);
+        run(
+            "mkfs.ext4",
+            &["-q".as_ref(), "-I256".as_ref(), image.as_ref()],
+        );
+        let mount = |image: &Path, at: &Path| {
+            Mounted::with(["-o".as_ref(), "loop".as_ref(), image.as_os_str()], at)
+        };
+        let filled = mount(&image, &source);
+        for number in 1..=5 {
+            put(&source.join(format!("a/f{number}")), "right");
+            put(&source.join(format!("a/b/g{number}")), "right");
+            put(&source.join(format!("a/c/h{number}")), "right");
+        }
+        drop(filled);
+        fs::copy(&image, &copy).expect("copy");
+        let mounted = [mount(&image, &source), mount(&copy, &clone)];
+        for number in 1..=5 {
+            let name = format!("a/f{number}");
+            fs::write(clone.join(&name), "wrong").expect("write");
+            let (like, changed) = (source.join(&name), clone.join(&name));
+            run("touch", &["-r".as_ref(), like.as_ref(), changed.as_ref()]);
+        }
+        for dir in ["a/b", "a/c"] {
+            fs::remove_dir_all(clone.join(dir)).expect("remove");
+        }
+        fs::write(clone.join("a/c"), "a file").expect("write");
+        Cloned {
+            source,
+            clone,
+            _mounted: mounted,
+        }
+    }
+
+    /// What a shell runs to have the clone in the place of the source.
+    fn mount(&self) -> String {
+        format!(
+            "mount --bind {} {}",
+            self.clone.display(),
+            self.source.display()
+        )
+    }
+}
+
+#[test]
+fn a_mover_that_sees_a_clone_is_not_believed() {
+    let trees = Trees::new();
+    let cloned = Cloned::of(&trees);
+    let ssh = trees.ssh(&format!(
+        "exec unshare --mount sh -c \"{}; exec $command\"",
+        cloned.mount()
+    ));
+    let outcome = sync_on_hosts("clone", &ssh, &cloned.source, &trees.replica)
+        .arg("--delete")
+        .run();
+    assert!([3, 10].contains(&outcome.code()), "{}", outcome.describe());
+    let said = outcome.stdout_text() + &outcome.stderr_text();
+    assert!(
+        said.contains("clone: it sees \"a") && said.contains("and the coordinator"),
+        "{}",
+        outcome.describe()
+    );
+}
+
+#[test]
+fn a_mover_that_sees_a_clone_removes_no_directory() {
+    let trees = Trees::new();
+    let cloned = Cloned::of(&trees);
+    let _ = sync(&cloned.source, &trees.replica).run().expect(0);
+    let ssh = trees.ssh(&format!(
+        "exec unshare --mount sh -c \"{}; exec $command\"",
+        cloned.mount()
+    ));
+    let outcome = sync_on_hosts("clone", &ssh, &cloned.source, &trees.replica)
+        .arg("--delete")
+        .run();
+    assert!([3, 10].contains(&outcome.code()), "{}", outcome.describe());
+    for number in 1..=5 {
+        for dir in ["a/f", "a/b/g", "a/c/h"] {
+            let path = trees.replica.join(format!("{dir}{number}"));
+            let found = fs::read(&path).unwrap_or_default();
+            assert_eq!(found, b"right", "{path:?}\n{}", outcome.describe());
+        }
+    }
+}
+
+/// Only the change time says that the content is not that of the source.
+#[test]
+fn what_was_copied_from_a_clone_is_copied_again() {
+    let trees = Trees::new();
+    let cloned = Cloned::of(&trees);
+    let first = trees.replica.join("a/f1");
+    let ssh = trees.ssh(&format!(
+        "if [ \"$2\" = near ]; then until [ -e {} ]; do sleep 0.05; done; exec $command; fi\n\
+         exec unshare --mount sh -c \"{}; exec $command\"",
+        first.display(),
+        cloned.mount()
+    ));
+    let outcome = sync_on_hosts("clone,near", &ssh, &cloned.source, &trees.replica)
+        .arg("--delete")
+        .run()
+        .expect(0);
+    check_equal(&cloned.source, &trees.replica, &outcome.describe());
+}
+
+#[test]
+fn a_mover_of_a_queue_that_sees_a_clone_changes_nothing_lasting() {
+    let rabbit = Rabbit::start();
+    let (job, trees) = (Job::new(&rabbit), Trees::new());
+    let cloned = Cloned::of(&trees);
+    let in_place = format!("{}; exec \"$0\" \"$@\"", cloned.mount());
+    let blind = job
+        .mover()
+        .through(["unshare", "--mount", "sh", "-c", &in_place])
+        .spawn();
+    let running = job
+        .sync(&cloned.source, &trees.replica)
+        .arg("--delete")
+        .spawn();
+    let first = trees.replica.join("a/f1");
+    wait_until("the clone is copied", LIMIT, || first.exists());
+    let good = job.start_mover();
+    let outcome = running.wait().expect(0);
+    check_equal(&cloned.source, &trees.replica, &outcome.describe());
+    end_mover(good);
+    blind.signal(Signal::TERM);
+    let _ = blind.wait();
+}
+
+/// Changes of the source during a run are no sign of another tree.
+#[test]
+fn a_source_that_changes_excludes_no_mover() {
+    let trees = Trees::new();
+    let ssh = trees.ssh("exec $command");
+    let running = slow(sync_on_hosts("near", &ssh, &trees.one, &trees.replica)).spawn();
+    trees.wait_until_begun();
+    // Later than the second in which the run began.
+    wait_until("half is there", LIMIT, || trees.files() >= FILES / 2);
+    let mut changed = 0_u8;
+    while trees.files() < FILES {
+        changed = changed.wrapping_add(1);
+        for file in 0..FILES {
+            let path = trees.one.join(format!("dir-{}/file-{file}", file % 6));
+            let mode = 0o600 + u32::from(changed % 2) * 0o40;
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("chmod");
+        }
+        std::thread::yield_now();
+    }
+    let outcome = running.wait();
+    let said = outcome.stdout_text() + &outcome.stderr_text();
+    assert!(!said.contains("it sees"), "{}", outcome.describe());
+    assert!([0, 5].contains(&outcome.code()), "{}", outcome.describe());
+}
+
 /// A command in the place of ssh: on the host `plain` an ordinary user runs the mover, and the one
 /// on `rooty` starts when that one has spoken.
 fn plain_and_rooty(trees: &Trees) -> String {

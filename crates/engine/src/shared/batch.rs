@@ -141,13 +141,13 @@ pub struct Outcome {
     pub unkept: Vec<(Unkept, RelPath)>,
     /// Bytes of large files that others finish; they are durable.
     pub copied: Vec<(RelPath, Fingerprint, Ranges)>,
-    /// A few of the entries that are equal now, at which the coordinator looks.
+    /// Sample of the entries that are equal now, at which the coordinator looks.
     pub settled: Vec<Settled>,
 }
 
 impl Outcome {
     /// Cuts it into parts of about `bytes_max` at most, each of which says something of its own;
-    /// the counts are in the first, and the few settled entries in the last.
+    /// the counts are in the first, and the settled entries in the last.
     pub fn split(self, bytes_max: usize) -> Vec<Outcome> {
         let mut parts = Parts::of(self.counts, bytes_max);
         parts.add(

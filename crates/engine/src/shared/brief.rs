@@ -197,10 +197,10 @@ impl Brief {
         }
     }
 
-    /// Whether directories that stand in the way are left to the coordinator, who counts what is
-    /// removed.
+    /// Returns whether directories that stand in the way are left to the coordinator: it counts what
+    /// is removed, and with `--delete` they may be full of what a mover does not see in the source.
     pub fn limited(&self) -> bool {
-        self.policy.delete_limit.is_some()
+        self.policy.delete || self.policy.delete_limit.is_some()
     }
 
     /// Whether the user listed the paths that are looked at.

@@ -189,6 +189,9 @@ struct Coordinator<'a> {
     sampled: Option<Instant>,
     /// Since when changes of the replica may not be durable that are settled.
     settled_since: Option<Stamp>,
+    /// When this process began, in seconds since 1970: later changes of the source are no sign of
+    /// another tree.
+    began: i64,
     monitor: &'a dyn Monitor,
     stop: &'a AtomicBool,
     exchange: &'a mut dyn Exchange,
@@ -240,6 +243,7 @@ impl<'a> Coordinator<'a> {
             trust: Trust::default(),
             sampled: None,
             settled_since,
+            began: clock.seconds().cast_signed(),
             monitor,
             stop,
             exchange,

@@ -6,11 +6,11 @@ use crate::options::Options;
 use crate::shared::batch::{Batch, Outcome, Piece};
 use crate::shared::brief::Brief;
 use crate::shared::handed::{Handed, Misspelt, Namesake};
-use crate::shared::settled::SettledFew;
+use crate::shared::settled::SettledSample;
 use crate::shared::unfinished::{Listed, Unfinished};
 use crate::sync::visit::Visit;
 use driftless_lock::Mutex;
-use driftless_model::{Kind, Problem, Receipt, RelPath, Selection, Unkept};
+use driftless_model::{Problem, Receipt, RelPath, Selection, Unkept};
 use driftless_mover::Large;
 use driftless_reconcile::{Fingerprint, Ranges};
 use std::collections::HashMap;
@@ -57,7 +57,8 @@ pub struct Gathered<'r> {
     pub outcome: Mutex<Outcome>,
     receipts: bool,
     weight: AtomicU64,
-    settled: SettledFew,
+    /// Sample of the entries that are equal now.
+    pub settled: SettledSample,
     watch: &'r (dyn Fn(&Progress) + Sync),
 }
 
@@ -68,17 +69,14 @@ impl<'r> Gathered<'r> {
             outcome: Mutex::default(),
             receipts,
             weight: AtomicU64::new(0),
-            settled: SettledFew::default(),
+            settled: SettledSample::default(),
             watch,
         }
     }
 
     /// All of it.
     pub fn take(&self) -> Outcome {
-        Outcome {
-            settled: self.settled.take(),
-            ..std::mem::take(&mut *self.outcome.lock())
-        }
+        std::mem::take(&mut *self.outcome.lock())
     }
 
     /// Adds something that is said of a path.
@@ -185,17 +183,15 @@ impl Part<'_> {
         self.batch().is_some_and(|sharing| sharing.batch.alone)
     }
 
-    /// Whether directories that stand in the way are left to the coordinator, which counts what is
-    /// removed.
+    /// Returns whether directories that stand in the way are left to the coordinator.
     pub fn is_limited(&self) -> bool {
         self.batch().is_some_and(|sharing| sharing.brief.limited())
     }
 
-    /// An entry is equal now; its path is made only if it is wanted. With `made`, this run has made
-    /// it so.
-    pub fn settle(&self, path: impl FnOnce() -> RelPath, made: Option<(Kind, u64)>) {
+    /// Notes that an entry is equal now. Calls `path` only if it is wanted.
+    pub fn settle(&self, path: impl FnOnce() -> RelPath, is_dir: bool) {
         if let Some(sharing) = self.batch() {
-            sharing.gathered.settled.add(path, made);
+            sharing.gathered.settled.add(path, is_dir);
         }
     }
 

@@ -130,6 +130,8 @@ fn carry_out(
         ends,
     } = charge;
     let gathered = Gathered::new(brief.receipts, watch);
+    let (source, replica) = ground.roots.clone();
+    let is_single = renamed.is_some();
     let mut run = Run::new(options, &gathered, ends.stop, ground);
     run.part = Part::Batch(Sharing::new(
         (brief, batch),
@@ -137,7 +139,7 @@ fn carry_out(
         &gathered,
     ));
     run.lease = ends.lease.cloned();
-    run.is_single = renamed.is_some();
+    run.is_single = is_single;
     run.renamed = renamed;
     run.rules.suspect_since = brief.suspect_since();
     if let Some(visit) = root_visit(&run, batch)? {
@@ -156,11 +158,18 @@ fn carry_out(
     })?;
     let summary = end_run(&run, End::Complete);
     let mounts = summary.mounts.into_iter().collect();
-    let outcome = Outcome {
+    let mut outcome = Outcome {
         counts: summary.counts,
         mounts,
         ..gathered.take()
     };
+    if !is_single {
+        for (dir, _) in &outcome.unfinished {
+            gathered.settled.add(|| dir.clone(), true);
+        }
+        let replica = replica.map(|replica| replica as DirRef);
+        outcome.settled = gathered.settled.take(&source, replica.as_ref());
+    }
     Ok((outcome, summary.end))
 }
 

@@ -6,7 +6,7 @@ use crate::sync::run::Run;
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use crate::tally::{Reason, add};
-use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, PERMISSIONS, What, Xattrs};
+use driftless_model::{Action, Class, Entry, Fault, Meta, PERMISSIONS, What, Xattrs};
 use driftless_reconcile::{differences, values};
 use driftless_tree::{Attributes, DirMutRef, Done, Known, Stood};
 use std::sync::Arc;
@@ -103,7 +103,7 @@ impl Worker<'_> {
             self.run.tally.seen.fetch_sub(1, Relaxed);
         } else {
             add(counter, 1);
-            self.run.part.settle(|| visit.path(), Some((Kind::Dir, 0)));
+            self.run.part.settle(|| visit.path(), true);
         }
         !again
     }

@@ -153,6 +153,12 @@ impl Changes {
             .min()
     }
 
+    /// Returns since when this run may have changed the replica, by the replica's clock, or `None`
+    /// if the replica takes no mark.
+    pub fn changed_since(&self) -> Option<Stamp> {
+        self.begun.lock().own.as_ref().map(|own| own.since)
+    }
+
     /// Since when changes may not be durable, for a run that does not know whether what it did in
     /// an earlier life was made durable.
     pub fn suspect_since_of_all(&self) -> Option<Stamp> {

@@ -1,7 +1,8 @@
 //! What movers say is looked at: one that sees another tree than the coordinator, somewhere below
 //! the right roots, has made nothing there, however much it says.
 //!
-//! A batch is settled when the few entries that its mover names are seen here. What is not seen yet
+//! A batch is settled when the coordinator sees the sample of entries that its mover names as the
+//! mover does, on the source and on the replica. What is not seen yet
 //! may be on its way (file systems of servers remember for a while what they have looked at), so it
 //! is looked at again for some time. Then the mover is in doubt: somebody may have changed the
 //! replica meanwhile. The batch is carried out again, and before the end everything is looked at
@@ -10,11 +11,12 @@
 use super::Coordinator;
 use crate::shared::exchange::PartOfOutcome;
 use crate::shared::settled::Settled;
+use crate::shared::view::Views;
 use crate::trees::error::RunError;
-use driftless_model::{Kind, Meta, RelPath, escape};
-use driftless_tree::{DirMutRef, DirRef, Done, shows_changes_at_once};
+use driftless_model::{RelPath, Side, escape};
+use driftless_reconcile::EVER;
+use driftless_tree::{DirRef, shows_changes_at_once};
 use std::collections::{HashMap, HashSet};
-use std::ffi::CString;
 use std::time::{Duration, Instant};
 
 /// Outcomes of a batch that are not believed, after which it is given up.
@@ -40,12 +42,31 @@ pub(super) struct Trust {
     held: Vec<(PartOfOutcome, u64, [Instant; 2])>,
 }
 
-/// What is wrong with a mover.
-fn words(path: &RelPath) -> String {
-    let path = escape(path.as_bytes());
-    format!(
-        "it says that \"{path}\" is equal, and the coordinator does not see it so: is another file system mounted there on that host?"
-    )
+/// View of a mover that is not the coordinator's.
+struct Difference {
+    path: RelPath,
+    side: Side,
+    /// Attribute that differs, with both values; `None` if the coordinator sees no such entry.
+    what: Option<String>,
+}
+
+impl Difference {
+    /// Returns the words for a mover with this view.
+    fn words(&self) -> String {
+        let path = escape(self.path.as_bytes());
+        match &self.what {
+            None if self.side == Side::Replica => format!(
+                "it says that \"{path}\" is equal, and the coordinator does not see it so: is another file system mounted there on that host?"
+            ),
+            None => format!(
+                "it sees \"{path}\" in the source, and the coordinator does not: is another file system, a snapshot or an old copy mounted on that host?"
+            ),
+            Some(what) => format!(
+                "it sees \"{path}\" of the {} with {what}: is another file system, a snapshot or an old copy mounted on that host?",
+                self.side.word()
+            ),
+        }
+    }
 }
 
 impl Coordinator<'_> {
@@ -63,7 +84,7 @@ impl Coordinator<'_> {
                 self.exchange.accept(ticket);
                 return Ok(());
             }
-            if self.first_missing(&part).is_some() {
+            if self.first_difference(&part).is_some() {
                 self.trust.known.insert((part.id, part.attempt));
                 let now = self.clock.now();
                 self.trust.held.push((part, ticket, [now, now]));
@@ -90,9 +111,9 @@ impl Coordinator<'_> {
             .extract_if(.., |(.., [_, looked])| now - *looked >= LOOK_AGAIN)
             .collect();
         for (part, ticket, [since, _]) in due {
-            match self.first_missing(&part) {
-                Some(path) if now - since >= self.seen_late() => {
-                    self.doubt(&part, &path)?;
+            match self.first_difference(&part) {
+                Some(difference) if now - since >= self.seen_late() => {
+                    self.doubt(&part, &difference)?;
                     self.exchange.accept(ticket);
                 }
                 Some(_) => self.trust.held.push((part, ticket, [since, now])),
@@ -116,24 +137,31 @@ impl Coordinator<'_> {
         }
     }
 
-    /// An entry that a mover of an open batch calls equal, and that is not there as it says.
-    fn first_missing(&self, part: &PartOfOutcome) -> Option<RelPath> {
+    /// Returns the first entry of an open batch that the mover sees otherwise than the coordinator.
+    fn first_difference(&self, part: &PartOfOutcome) -> Option<Difference> {
         let (source, replica) = (&self.roots.0, self.roots.1.as_ref()?);
         if self.single.is_some() {
             return None;
         }
+        let replica = replica.clone() as DirRef;
+        let mut own = Own {
+            source: Views::of(source),
+            replica: Views::of(&replica),
+            began: self.began,
+        };
         let told = part.read()?.settled;
-        told.into_iter()
-            .find(|told| is_missing(source, replica, told))
-            .map(|told| told.path)
+        told.iter().find_map(|told| own.difference(told))
     }
 
     /// A mover's word is not what is seen here.
-    fn doubt(&mut self, part: &PartOfOutcome, path: &RelPath) -> Result<(), RunError> {
+    fn doubt(&mut self, part: &PartOfOutcome, difference: &Difference) -> Result<(), RunError> {
         // What it has said of other batches may be as wrong, wherever nobody looked.
         self.life.is_second_hand = true;
         self.note_life()?;
-        let why = words(path);
+        if difference.side == Side::Source {
+            self.suspect_content();
+        }
+        let why = difference.words();
         let is_known = !self.trust.doubted.insert(part.mover.clone());
         if is_known && self.brief.distrusts(&part.mover).is_none() {
             self.monitor
@@ -142,6 +170,14 @@ impl Coordinator<'_> {
             self.exchange.dismiss(&part.mover, &why);
         }
         self.disbelieve(part, &why)
+    }
+
+    /// Has the last look compare the content of all that this run has changed: it may be that of
+    /// another source, with the size and the time of the right one. Until then the mover may be at
+    /// work still, and would put its own content in the place of the right one.
+    fn suspect_content(&mut self) {
+        let since = self.changes.changed_since().unwrap_or(EVER);
+        self.settled_since = Some(self.settled_since.map_or(since, |other| other.min(since)));
     }
 
     /// Has a batch carried out again, by another mover if there is one.
@@ -156,33 +192,52 @@ impl Coordinator<'_> {
     }
 }
 
-/// Whether an entry is not on the replica as it was made, although the source has it still. What
-/// cannot be looked at may be there.
-fn is_missing(source: &DirRef, replica: &DirMutRef, told: &Settled) -> bool {
-    let agrees = |meta: &Meta| {
-        told.made.is_none_or(|(kind, size)| {
-            meta.kind == kind && (kind != Kind::File || meta.size == size)
-        })
-    };
-    let is_there = match look(&(replica.clone() as DirRef), &told.path) {
-        Ok(meta) => agrees(&meta),
-        Err(fault) => !fault.is_missing(),
-    };
-    !is_there && look(source, &told.path).is_ok_and(|meta| agrees(&meta))
+/// Views of the coordinator.
+struct Own {
+    source: Views,
+    replica: Views,
+    /// Second in which the run began.
+    began: i64,
 }
 
-/// What an entry is like now, by handles that are opened anew.
-fn look(root: &DirRef, path: &RelPath) -> Done<Meta> {
-    let names: Vec<CString> = path
-        .names()
-        .map(|name| CString::new(name).unwrap_or_default())
-        .collect();
-    let Some((last, above)) = names.split_last() else {
-        return root.meta();
-    };
-    let mut dir = root.clone();
-    for name in above {
-        dir = dir.enter(name)?;
+impl Own {
+    /// Compares the view of a mover. An entry of the source that changed during the run says
+    /// nothing, and one that cannot be read may be there.
+    fn difference(&mut self, told: &Settled) -> Option<Difference> {
+        let differs = |side, what| Difference {
+            path: told.path.clone(),
+            side,
+            what,
+        };
+        let theirs = told.source.as_ref()?;
+        match self.source.read(&told.path, theirs.names.is_some()) {
+            Ok(own) if own.is_changed_after(self.began) || theirs.is_changed_after(self.began) => {
+                return None;
+            }
+            Ok(own) => {
+                if let Some(what) = theirs.difference(&own, Side::Source) {
+                    return Some(differs(Side::Source, Some(what)));
+                }
+            }
+            Err(fault) if fault.is_missing() && self.is_old_above(&told.path) => {
+                return Some(differs(Side::Source, None));
+            }
+            Err(_) => return None,
+        }
+        let theirs = told.replica.as_ref()?;
+        match self.replica.read(&told.path, false) {
+            Ok(own) => theirs
+                .difference(&own, Side::Replica)
+                .map(|what| differs(Side::Replica, Some(what))),
+            Err(fault) => fault.is_missing().then(|| differs(Side::Replica, None)),
+        }
     }
-    dir.look(last)
+
+    /// Returns whether no name of the source's directory around `path` came or went during the
+    /// run.
+    fn is_old_above(&mut self, path: &RelPath) -> bool {
+        let above = path.split_last().map(|(above, _)| above);
+        let view = above.and_then(|above| self.source.read(&above, false).ok());
+        view.is_some_and(|view| !view.is_changed_after(self.began))
+    }
 }
