@@ -786,6 +786,22 @@ fn movers_of_another_user_alone_make_nothing_unless_owners_are_left_out() {
     assert_eq!(trees.files(), FILES, "{}", all.describe());
 }
 
+/// Root of a user namespace may give owners there, and they are others here.
+#[test]
+fn a_mover_in_a_user_namespace_gets_no_work() {
+    let trees = Trees::new();
+    let ssh = trees.ssh("exec unshare --user --map-root-user $command");
+    let outcome = sync_on_hosts("inner", &ssh, &trees.one, &trees.replica)
+        .run()
+        .expect(10);
+    assert!(
+        outcome.stderr_text().contains("in another user namespace"),
+        "{}",
+        outcome.describe()
+    );
+    assert_eq!(trees.files(), 0, "{}", outcome.describe());
+}
+
 /// A mover of an ordinary user, and what it has said when that holds `words`.
 fn misfit(job: &Job, log: &Path, words: &str) -> Running {
     let user = format!("exec setpriv --reuid {USER} --regid {USER} --clear-groups \"$@\" 2>\"$0\"");

@@ -1,6 +1,7 @@
 //! Carrying out batches on this host: opens the trees of a run, and has a thread watch over each
 //! batch while it is worked off.
 
+use crate::ids::id_maps;
 use driftless_engine::message::Report;
 use driftless_engine::{
     Alive, Batch, Brief, End, Ends, Failure, Known, Lease, Line, Options, Outcome, Progress,
@@ -34,6 +35,8 @@ pub struct Executor {
     name: String,
     ways: Ways,
     throttle: Throttle,
+    /// User namespace of this process.
+    id_maps: String,
     /// The trees of the last batch's run.
     open: Option<Open>,
 }
@@ -53,6 +56,7 @@ impl Executor {
             name,
             ways,
             throttle,
+            id_maps: id_maps(),
             open: None,
         }
     }
@@ -74,6 +78,9 @@ impl Executor {
         leave: &AtomicBool,
     ) -> Result<Outcome, Failure> {
         debug!(run, id, "takes a batch");
+        if let Some(why) = brief.other_ids(&self.id_maps) {
+            return Err(Failure::Misfit(why));
+        }
         let mover = self.name.clone();
         let report = |seen: &Seen| {
             Report::Alive(Alive {

@@ -8,6 +8,7 @@
 
 mod executor;
 mod hosts;
+mod ids;
 mod queue;
 mod run;
 
@@ -15,6 +16,7 @@ pub use executor::{Executor, Ways};
 pub use hosts::exchange::HostsExchange;
 pub use hosts::handle::Starting;
 pub use hosts::stdio::{CoordinatorGone, serve as serve_stdio};
+pub use ids::id_maps;
 pub use queue::exchange::BrokerExchange;
 pub use queue::serve::{MoverError, Seat, serve as serve_queue};
 pub use queue::{PATIENCE, WORK};

@@ -12,6 +12,7 @@ use crate::signals::{self, Signals};
 use driftless_engine::{Brief, End, Exchange, Monitor, Options};
 use driftless_fleet::{
     BrokerExchange, Executor, HostsExchange, MoverError, PATIENCE, Seat, Shared, Starting, Ways,
+    id_maps,
 };
 use driftless_pool::Concurrency;
 use driftless_queue::{Broker, Error};
@@ -57,7 +58,11 @@ pub fn sync(
     signals: &Signals,
 ) -> Ended {
     (options.source, options.replica) = (absolute(&options.source), absolute(&options.replica));
-    let brief = Brief::of(options, &args.movers.route, output.wants_receipts());
+    let mut brief = Brief::of(options, &args.movers.route, output.wants_receipts());
+    // An agent of another host sees owners by the numbers of that host.
+    if options.source.host.is_none() || options.replica.host.is_none() {
+        brief.set_id_maps(id_maps());
+    }
     let shared = Shared {
         options,
         connections,

@@ -38,6 +38,8 @@ pub struct Brief {
     roots: (u64, u64),
     /// What the coordinator may do on the replica, once that is known.
     rights: Option<Rights>,
+    /// Users and groups of the coordinator's namespace, if one of the trees is on its host.
+    id_maps: Option<String>,
     /// What else shows which directory the source is.
     sample: Option<Sample>,
     /// By what a mover knows that the run holds the replica; nothing where the replica takes no
@@ -66,6 +68,7 @@ impl Brief {
             receipts,
             roots: (0, 0),
             rights: None,
+            id_maps: None,
             sample: None,
             held: None,
             suspect_since: None,
@@ -90,6 +93,23 @@ impl Brief {
     /// Notes what the coordinator may do on the replica.
     pub fn set_rights(&mut self, rights: Rights) {
         self.rights = Some(rights);
+    }
+
+    /// Notes the coordinator's namespace of users and groups, where movers see its numbers.
+    pub fn set_id_maps(&mut self, maps: String) {
+        self.id_maps = Some(maps);
+    }
+
+    /// Returns why a mover in a namespace with these maps sees and gives other owners than the
+    /// coordinator, or `None` if it does not.
+    pub fn other_ids(&self, maps: &str) -> Option<String> {
+        let keep = &self.policy.keep;
+        let own = self.id_maps.as_ref().filter(|_| keep.owner || keep.group)?;
+        (own != maps).then(|| {
+            format!(
+                "this mover is in another user namespace (its maps are \"{maps}\") than the coordinator (\"{own}\"), so owners and groups have other numbers; run movers outside of a user namespace, or leave owners out with --no-owner --no-group"
+            )
+        })
     }
 
     /// Why a mover with these rights would make something else of the replica than the coordinator
@@ -218,10 +238,8 @@ impl Brief {
 /// Why what a mover makes is not what the coordinator would make, where owners are kept: it may do
 /// less, or gives all to another user.
 ///
-/// Groups are not compared: each host has some of its own, which nothing of the source may belong
-/// to.
-/// Why a process with these rights would make something else of a replica than one with the other
-/// ones.
+/// An ordinary user may give entries to the groups of the process alone, so a mover needs all groups
+/// of the coordinator.
 pub fn misfit(keep: &Keep, coordinator: &Rights, mover: &Rights) -> Option<String> {
     if !keep.owner && !keep.group {
         return None;
@@ -238,12 +256,32 @@ pub fn misfit(keep: &Keep, coordinator: &Rights, mover: &Rights) -> Option<Strin
         () if !coordinator.any_owner && mover.uid != coordinator.uid => {
             "make entries that are the coordinator's"
         }
-        () => return None,
+        () => return lacks_groups(keep, coordinator, mover),
     };
     Some(format!(
         "this mover runs as user {} and cannot {cannot}, as the coordinator, user {}, would; run movers as the coordinator's user",
         mover.uid, coordinator.uid
     ))
+}
+
+/// Returns why an ordinary user cannot give entries to the groups that the coordinator can.
+fn lacks_groups(keep: &Keep, coordinator: &Rights, mover: &Rights) -> Option<String> {
+    if !keep.group || mover.any_owner {
+        return None;
+    }
+    let has = |group: &&u32| mover.gid == **group || mover.groups.contains(*group);
+    let all = coordinator.groups.iter().chain([&coordinator.gid]);
+    let lacking: Vec<String> = all
+        .filter(|group| !has(group))
+        .map(u32::to_string)
+        .collect();
+    (!lacking.is_empty()).then(|| {
+        format!(
+            "this mover, user {}, is not in the groups {} of the coordinator and cannot give entries to them; add the user to them on this host, or leave groups out with --no-group",
+            mover.uid,
+            lacking.join(", ")
+        )
+    })
 }
 
 #[cfg(test)]
@@ -258,6 +296,13 @@ mod tests {
             any_owner: may,
             capabilities: may,
             trusted: may,
+        }
+    }
+
+    fn grouped(groups: &[u32]) -> Rights {
+        Rights {
+            groups: groups.to_vec(),
+            ..user(10, false)
         }
     }
 
@@ -290,10 +335,13 @@ mod tests {
             (&all, user(10, false), user(11, false), false),
             (&all, user(10, false), user(0, true), false),
             (&no_owners, user(10, false), user(0, true), true),
+            (&all, grouped(&[5, 6]), grouped(&[6, 5, 7]), true),
+            (&all, grouped(&[5, 6]), grouped(&[5]), false),
+            (&no_owners, grouped(&[5, 6]), grouped(&[5]), true),
         ] {
             let said = misfit(keep, &coordinator, &mover);
             assert_eq!(said.is_none(), fits, "{coordinator:?} {mover:?}: {said:?}");
-            assert!(said.is_none_or(|said| said.contains(&format!("as user {} ", mover.uid))));
+            assert!(said.is_none_or(|said| said.contains(&format!("user {}", mover.uid))));
         }
     }
 }
