@@ -421,6 +421,29 @@ fn a_mover_that_sees_other_trees_is_not_believed() {
 }
 
 #[test]
+fn a_group_with_an_excluded_name_stays() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("dir/d"), "content");
+    fs::hard_link(src.join("dir/d"), src.join("dir/e")).expect("link");
+    let ssh = scratch.path().join("ssh");
+    script(&ssh, "#!/bin/bash\nexec ${@: -1}\n");
+    let run = || {
+        sync_on_hosts("near", &ssh.display().to_string(), &src, &dst)
+            .arg("--exclude=x")
+            .run()
+            .expect(0)
+    };
+    let _ = run();
+    fs::hard_link(dst.join("dir/d"), dst.join("dir/x")).expect("link");
+    let inode = || fs::metadata(dst.join("dir/d")).expect("stat").ino();
+    let (before, outcome) = (inode(), run());
+    assert_eq!(outcome.count("bytes_copied"), 0, "{}", outcome.describe());
+    assert_eq!(inode(), before, "{}", outcome.describe());
+    fs::remove_file(dst.join("dir/x")).expect("remove");
+    check_equal(&src, &dst, &run().describe());
+}
+
+#[test]
 fn what_a_mover_says_when_it_ends_is_told() {
     let (scratch, src, dst) = stage();
     put(&src.join("file"), "content");

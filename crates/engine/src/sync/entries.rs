@@ -517,9 +517,11 @@ impl Worker<'_> {
     fn claim(&self, replica: &Meta, source: &Meta) -> Result<bool, Trouble> {
         let wanted = self.run.options.policy.keep.hard_links;
         if self.run.part.is_batch() {
-            // A mover does not see which other source inodes claim it. So an inode that has more
-            // names than its source counts as claimed by another.
-            return Ok(!wanted || replica.nlink <= source.nlink);
+            // A mover does not see which other source inodes claim it. Of a group the coordinator
+            // judges at the end, when it links the names. An inode with more names than a source
+            // that has one name counts as claimed by another.
+            let is_left = self.run.part.is_alone();
+            return Ok(!wanted || is_left || replica.nlink <= source.nlink);
         }
         Ok(!wanted
             || self
