@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::{check_equal, leftovers, names_below, only_local, put, sync, sync_ok};
+use common::{check_equal, leftovers, names_below, only_local, problems, put, sync, sync_ok};
 use driftless_testkit::{FsKind, Options, Profile, Scratch, build_tree, compare, snapshot_hash};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -267,6 +267,38 @@ fn a_full_file_system_is_told_and_nothing_is_torn() {
     let _ = sync_ok(&src, &dst, ["--delete"]);
     check_equal(&src, &dst, "it fits now");
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn small_files_fit_after_a_large_failure() {
+    let big = Scratch::new(FsKind::Tmpfs, 400);
+    let small = Scratch::new(FsKind::Ext4, 40);
+    let (src, dst) = (big.dir("src"), small.path().join("dst"));
+    put(&src.join("large"), vec![1; 60 << 20]);
+    for index in 0..20 {
+        put(&src.join(format!("small-{index:02}")), vec![2; 1 << 20]);
+    }
+    // Each large file that is made while the other ones are takes the room of a small one.
+    let outcome = sync(&src, &dst).run().expect(3);
+    assert_eq!(problems(&outcome), ["large"], "{}", outcome.describe());
+    assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+    fs::remove_file(src.join("large")).expect("remove");
+    let _ = sync_ok(&src, &dst, NONE);
+    check_equal(&src, &dst, "without the large one");
+}
+
+#[test]
+fn files_that_fit_in_turn_are_replaced() {
+    let big = Scratch::new(FsKind::Tmpfs, 400);
+    let small = Scratch::new(FsKind::Ext4, 80);
+    let (src, dst) = (big.dir("src"), small.path().join("dst"));
+    let names = ["a", "b", "c"];
+    let write = |byte| names.map(|name| put(&src.join(name), vec![byte; 15 << 20]));
+    let _ = write(1);
+    let _ = sync_ok(&src, &dst, NONE);
+    let _ = write(2);
+    let _ = sync_ok(&src, &dst, ["--jobs=3"]);
+    check_equal(&src, &dst, "replaced in turn");
 }
 
 #[test]

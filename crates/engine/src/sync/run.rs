@@ -76,6 +76,8 @@ pub struct Run<'r> {
     /// Paths for which there was no room; they are tried again after the deletes. `None` once that
     /// has begun.
     no_room: Mutex<Option<Vec<RelPath>>>,
+    /// Paths for which there was no room after the deletes either; `None` before and after that.
+    still_no_room: Mutex<Option<Vec<RelPath>>>,
     reported: Mutex<HashSet<u64>>,
     lost: AtomicBool,
     cut_off: AtomicBool,
@@ -120,6 +122,13 @@ pub struct Run<'r> {
     pub nested: NestedMarks,
 }
 
+/// Keeps a path in a list, if that is there and has room.
+fn keep_for_later(list: &Mutex<Option<Vec<RelPath>>>, path: impl FnOnce() -> RelPath) -> bool {
+    let mut list = list.lock();
+    let kept = list.as_mut().filter(|paths| paths.len() < POSTPONED_MAX);
+    kept.map(|paths| paths.push(path())).is_some()
+}
+
 /// Seconds since 1970.
 fn seconds_now() -> u64 {
     now().sec.cast_unsigned()
@@ -162,7 +171,8 @@ impl<'r> Run<'r> {
             roots,
             ground,
             one_machine: options.is_one_machine(),
-            no_room: Mutex::new(options.policy.delete.then(Vec::new)),
+            no_room: Mutex::new(options.applies().then(Vec::new)),
+            still_no_room: Mutex::default(),
             reported: Mutex::default(),
             lost: AtomicBool::new(false),
             cut_off: AtomicBool::new(false),
@@ -237,25 +247,19 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Keeps a path for which there was no room, if deletes are still to come that may make some;
-    /// returns whether it did.
-    pub fn postpone(&self, path: impl FnOnce() -> RelPath, fault: &Fault) -> bool {
-        if !fault.lacks_room() {
-            return false;
-        }
-        self.keep_for_later(path)
+    /// Keeps a path for which there was no room, if it is still to be tried again: deletes may make
+    /// some, and so do other entries that fail. Returns whether it did.
+    pub fn postpone(&self, path: impl Fn() -> RelPath, fault: &Fault) -> bool {
+        let is_kept = |paths| keep_for_later(paths, &path);
+        fault.lacks_room() && (is_kept(&self.no_room) || is_kept(&self.still_no_room))
     }
 
     /// Keeps a path that would take the place of a directory, if there is a limit on deletes, which
     /// the whole plan is held against when all is walked; returns whether it did.
     pub fn waits_for_the_whole(&self, path: impl FnOnce() -> RelPath) -> bool {
-        self.options.policy.delete_limit.is_some() && self.keep_for_later(path)
-    }
-
-    fn keep_for_later(&self, path: impl FnOnce() -> RelPath) -> bool {
-        let mut no_room = self.no_room.lock();
-        let kept = no_room.as_mut().filter(|paths| paths.len() < POSTPONED_MAX);
-        kept.map(|paths| paths.push(path())).is_some()
+        let policy = &self.options.policy;
+        let is_limited = policy.delete && policy.delete_limit.is_some();
+        is_limited && keep_for_later(&self.no_room, path)
     }
 
     /// Shows the paths that are kept for later.
@@ -271,6 +275,16 @@ impl<'r> Run<'r> {
     /// The paths that were postponed, once.
     pub fn postponed(&self) -> Vec<RelPath> {
         self.no_room.lock().take().unwrap_or_default()
+    }
+
+    /// Has paths kept for which there is no room from now on, too.
+    pub fn postpone_again(&self) {
+        *self.still_no_room.lock() = Some(Vec::new());
+    }
+
+    /// Takes the paths for which there was still no room; no further ones are kept.
+    pub fn postponed_again(&self) -> Vec<RelPath> {
+        self.still_no_room.lock().take().unwrap_or_default()
     }
 
     /// What holds for all movers.

@@ -9,7 +9,10 @@ use crate::sync::task::Task;
 use crate::sync::visit::Visit;
 use crate::tally::add;
 use crate::trees::error::RunError;
-use driftless_model::{RelPath, Scope, Selection, Work};
+use driftless_model::{Kind, RelPath, Scope, Selection, Work};
+use driftless_tree::descend;
+use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::sync::Arc;
 
 /// Goes through everything below `visit`, and then through the hard links that would have taken too
@@ -93,12 +96,41 @@ fn without(error: &PlanError, run: &Run<'_>) -> String {
     format!("{error}{before}{displaced}")
 }
 
-/// Tries again what there was no room for before the deletes.
+/// Tries again what there was no room for: all at once after deletes, and what does not fit then, or
+/// where nothing was deleted, once more by one thread, the smallest first. An entry that fails gives
+/// back the room that others lacked.
 pub fn try_postponed(run: &mut Run<'_>, threads_max: usize) -> Result<(), RunError> {
-    let paths = run.postponed();
+    let mut paths = run.postponed();
     if paths.is_empty() || run.stopped() || run.roots.1.is_none() {
         return Ok(());
     }
-    look_again_at(run, paths, threads_max)?;
+    if run.tally.counts().deleted > 0 || run.options.policy.delete_limit.is_some() {
+        run.postpone_again();
+        look_again_at(run, paths, threads_max)?;
+        paths = run.postponed_again();
+    }
+    for paths in by_size(run, paths) {
+        look_again_at(run, paths, 1)?;
+    }
     look_at_put_off(run, threads_max)
+}
+
+/// Divides paths by the size of what the source has there, from small to large: those within a
+/// power of two are one part.
+fn by_size(run: &Run<'_>, paths: Vec<RelPath>) -> Vec<Vec<RelPath>> {
+    let mut parts = BTreeMap::<u32, Vec<RelPath>>::new();
+    for path in paths {
+        let part =
+            size_of(run, &path).map_or(0, |size| size.checked_ilog2().map_or(0, |log| log + 1));
+        parts.entry(part).or_default().push(path);
+    }
+    parts.into_values().collect()
+}
+
+/// Returns the size of the source's file at a path; `None` for anything else.
+fn size_of(run: &Run<'_>, path: &RelPath) -> Option<u64> {
+    let (dir, name) = path.split_last()?;
+    let name = CString::new(name).ok()?;
+    let meta = descend(&run.roots.0, &dir).ok()?.look(&name).ok()?;
+    (meta.kind == Kind::File).then_some(meta.size)
 }
