@@ -28,8 +28,33 @@ use clap::{CommandFactory, FromArgMatches};
 use exit::Exit;
 use std::process::ExitCode;
 
-/// Runs the command that the arguments of this process name.
+/// Bytes of stack that the first thread needs, which are more than some limits give it (`ulimit -s`,
+/// setrlimit(2)); all other threads have stacks of their own size.
+const STACK_BYTES: usize = 4 << 20;
+
+/// Runs the command that the arguments of this process name; where the limit for the stack is small,
+/// in a thread that has enough.
 pub fn main() -> ExitCode {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
+    if limit.is_none_or(|bytes| bytes >= STACK_BYTES as u64) {
+        return run();
+    }
+    let started = std::thread::Builder::new()
+        .stack_size(STACK_BYTES)
+        .spawn(run);
+    match started.map(std::thread::JoinHandle::join) {
+        Ok(ended) => ended.unwrap_or_else(|_| Exit::Bug.into()),
+        Err(error) => {
+            let cause = driftless_model::cause(&error);
+            eprintln!(
+                "driftless: cannot start a thread with {STACK_BYTES} bytes of stack: {cause}"
+            );
+            Exit::CouldNotRun.into()
+        }
+    }
+}
+
+fn run() -> ExitCode {
     let matches = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     end_on_bugs();

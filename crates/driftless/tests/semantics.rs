@@ -770,3 +770,17 @@ fn where_modes_are_not_kept_an_acl_is_kept_as_it_is() {
             .expect(0);
     }
 }
+
+#[test]
+fn holes_of_reflinked_files_are_not_counted() {
+    let (_scratch, src, dst) = stage(FsKind::Xfs);
+    for (name, size) in [("small", 32 * MIB), ("large", 1024 * MIB)] {
+        put(&src.join(name), vec![b'x'; 256 * 1024]);
+        let file = fs::OpenOptions::new().write(true).open(src.join(name));
+        file.expect("open").set_len(size as u64).expect("extend");
+    }
+    let outcome = sync_ok(&src, &dst, NONE);
+    let copied = outcome.count("bytes_copied");
+    assert!((512 * 1024..8 * MIB as u64).contains(&copied), "{copied}");
+    check_equal(&src, &dst, "with holes");
+}

@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::{check_accounts, check_equal, leftovers, only_local, put, sync, sync_ok, wait_until};
+use common::{
+    check_accounts, check_equal, leftovers, only_local, put, sync, sync_ok, verify, wait_until,
+};
 use driftless_testkit::fuse::{Fuse, Mood, Op, Rule};
 use driftless_testkit::{FsKind, Scratch};
 use rustix::process::Signal;
@@ -172,4 +174,15 @@ fn a_file_beyond_the_limit_on_file_sizes_is_one_problem() {
     );
     let _ = sync_ok(&src, &dst, NONE);
     check_equal(&src, &dst, "without the limit");
+}
+
+#[test]
+fn a_small_limit_for_stacks_ends_no_run() {
+    only_local!("sets a limit for one process");
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("dir/file"), "content");
+    let few = ["prlimit", "--stack=65536:65536", "--"];
+    let _ = sync(&src, &dst).through(few).run().expect(0);
+    let _ = verify(&src, &dst).through(few).run().expect(0);
 }

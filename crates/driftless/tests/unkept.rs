@@ -8,7 +8,7 @@ use common::far::{Far, Way, Who};
 use common::flags::chattr;
 use common::{
     USER, check_accounts, check_equal, count_entries, leftovers, on_trees, on_trees_by_user,
-    problems, put, sync, sync_by_user, sync_ok, verify,
+    only_local, problems, put, sync, sync_by_user, sync_ok, verify,
 };
 use driftless_testkit::fuse::Op;
 use driftless_testkit::{FsKind, Fuse, Mood, Outcome, Rule, Scratch, attrs, snapshot_hash};
@@ -951,4 +951,28 @@ fn attribute_without_a_value_leaves_the_content() {
     let _ = sync_ok(&src, &dst, NONE);
     let value = attrs::get_xattr(&dst.join("file"), b"user.a").expect("xattr");
     assert_eq!(value.as_deref(), Some(&b"b"[..]));
+}
+
+#[test]
+fn owners_without_a_number_here_are_told() {
+    only_local!("puts one process into a namespace");
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("file"), "content");
+    attrs::set_owner(&src.join("file"), 1111, 2222).expect("chown");
+    let _ = sync_ok(&src, &dst, NONE);
+    let told = |run: driftless_testkit::Driftless| {
+        let outcome = run.run().expect(0);
+        outcome.stderr_text().contains("user_namespaces(7)")
+    };
+    assert!(!told(verify(&src, &dst)), "all are mapped here");
+    attrs::set_owner(&dst.join("file"), 3333, 4444).expect("chown");
+    let within = ["unshare", "--user", "--map-root-user"];
+    assert!(told(verify(&src, &dst).through(within)));
+    assert!(told(sync(&src, &dst).through(within)));
+    assert!(!told(
+        verify(&src, &dst)
+            .args(["--no-owner", "--no-group"])
+            .through(within)
+    ));
 }

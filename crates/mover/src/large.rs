@@ -38,7 +38,7 @@ pub struct Large {
     data: Mutex<Range<u64>>,
     since_checkpoint: AtomicU64,
     checkpointed: Mutex<Instant>,
-    cloned: bool,
+    cloned: u64,
     trouble: Mutex<Option<Trouble>>,
     /// Held while data are made durable and the note of it is written; why that failed, if it did.
     flushing: Mutex<Option<Fault>>,
@@ -124,7 +124,7 @@ impl Large {
             data: Mutex::new(0..0),
             since_checkpoint: AtomicU64::new(0),
             checkpointed: Mutex::new(Instant::now()),
-            cloned: false,
+            cloned: 0,
             trouble: Mutex::new(None),
             flushing: Mutex::new(None),
             verify: mover.terms.verify,
@@ -161,7 +161,7 @@ impl Large {
         if self.resumed == 0 && mover.clone_whole(&self.opened, &*self.replica)? {
             mover.verify_clone(&self.opened, &*self.replica)?;
             self.done.lock().add(0..self.size());
-            self.cloned = true;
+            self.cloned = self.opened.data_bytes()?;
             return Ok(());
         }
         self.replica.set_len(self.size())?;
@@ -181,9 +181,9 @@ impl Large {
         self.resumed
     }
 
-    /// Bytes that were copied at one stroke when it began, by sharing extents.
+    /// Bytes of data that were copied at one stroke when it began, by sharing extents.
     pub fn cloned(&self) -> u64 {
-        if self.cloned { self.size() } else { 0 }
+        self.cloned
     }
 
     /// What is still to be copied.

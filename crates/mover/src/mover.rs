@@ -326,7 +326,7 @@ impl Mover<'_> {
         }
         if size >= CLONE_BYTES_MIN && self.clone_whole(opened, file)? {
             self.verify_clone(opened, file)?;
-            return Ok(size);
+            return Ok(opened.data_bytes()?);
         }
         let sparse = self.terms.rules.keep.holes;
         let mut pace = self.pace();

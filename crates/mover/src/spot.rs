@@ -103,6 +103,24 @@ impl Opened {
         })
     }
 
+    /// Returns how many bytes of it are data and no holes, where its copy shares its extents. Beyond
+    /// so many pieces, all counts as data.
+    pub(crate) fn data_bytes(&self) -> Result<u64, Fault> {
+        const PIECES_MAX: usize = 10_000;
+        let (mut rest, mut bytes) = (0..self.meta.size, 0);
+        for _ in 0..PIECES_MAX {
+            let Some(data) = self.file.next_data(rest.clone())? else {
+                return Ok(bytes);
+            };
+            bytes += data.end - data.start;
+            rest.start = data.end;
+            if rest.is_empty() {
+                return Ok(bytes);
+            }
+        }
+        Ok(bytes + rest.end - rest.start)
+    }
+
     /// What its copy shall be like: if it did not come to rest, with a time that shows the next run
     /// a difference.
     pub fn wanted(&self, keep: &Keep) -> Meta {

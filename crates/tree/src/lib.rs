@@ -27,6 +27,7 @@ mod names;
 mod root;
 mod submit;
 mod temp;
+mod unmapped;
 mod whole;
 mod windows;
 
@@ -57,6 +58,7 @@ pub use temp::{
     ROOT_MARK, between_name, is_between_name, is_root_name, is_temp_name, own_temp_name,
     stable_temp_name, temp_name,
 };
+pub use unmapped::Unmapped;
 pub use whole::{WHOLE_BYTES_MAX, WHOLE_XATTRS_BYTES_MAX, Whole};
 pub use windows::{WINDOW_NAMES, windows};
 

@@ -25,7 +25,7 @@ use driftless_mover::Terms;
 use driftless_pool::{Queue, Stride};
 use driftless_reconcile::Rules;
 use driftless_state::Ledger;
-use driftless_tree::{DirMutRef, DirRef, Halt, Spared};
+use driftless_tree::{DirMutRef, DirRef, Halt, Spared, Unmapped};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -91,6 +91,10 @@ pub struct Run<'r> {
     pub stride: Stride,
     /// Which owners can be given on the replica.
     pub owners: Owners,
+    /// Owners of trees on this host that cannot be told from others.
+    pub unmapped: Unmapped,
+    /// Such an owner was met, and that was told.
+    pub has_told_unmapped: AtomicBool,
     /// What was met so far that is not kept.
     pub unkept: Mutex<Unkept>,
     /// Times that the replica's file systems were seen to give in the place of others, by device,
@@ -127,6 +131,16 @@ fn keep_for_later(list: &Mutex<Option<Vec<RelPath>>>, path: impl FnOnce() -> Rel
     let mut list = list.lock();
     let kept = list.as_mut().filter(|paths| paths.len() < POSTPONED_MAX);
     kept.map(|paths| paths.push(path())).is_some()
+}
+
+/// Returns which owners cannot be told from others, if a tree is on this host.
+fn unmapped(options: &Options) -> Unmapped {
+    let is_here = options.source.host.is_none() || options.replica.host.is_none();
+    if is_here {
+        Unmapped::here()
+    } else {
+        Unmapped::default()
+    }
 }
 
 /// Seconds since 1970.
@@ -166,6 +180,8 @@ impl<'r> Run<'r> {
             under_way: Arc::default(),
             started: Instant::now(),
             began: now(),
+            unmapped: unmapped(options),
+            has_told_unmapped: AtomicBool::new(false),
             owners: Owners::of(ground.rights.as_ref(), &options.policy.keep),
             file_systems: Mutex::default(),
             roots,

@@ -22,6 +22,7 @@ use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::ffi::CStr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// The attributes that an entry, which has those that are `there`, can come to have: what this user
 /// may not set only if it is there already. `None` if all can be had. What is there and not the
@@ -168,8 +169,24 @@ impl Run<'_> {
         (source.meta.unkept - there.unkept) | source.xattrs.unkept
     }
 
+    /// Says once that owners look equal which the user namespace of the run shows as one number.
+    fn tell_unmapped(&self, source: &Meta, there: &Meta) {
+        let keep = &self.options.policy.keep;
+        let hides_owner =
+            keep.owner && source.uid == there.uid && self.unmapped.hides_owner(source.uid);
+        let hides_group =
+            keep.group && source.gid == there.gid && self.unmapped.hides_group(source.gid);
+        if (hides_owner || hides_group) && !self.has_told_unmapped.swap(true, Relaxed) {
+            self.monitor.note(
+                "owners or groups that this user namespace does not map (user_namespaces(7)) look all the same here \
+                and were not compared; run driftless where they are mapped",
+            );
+        }
+    }
+
     /// Counts an owner that is not kept, if the replica's entry cannot come to have it.
     pub fn note_owner<D: Dir + ?Sized>(&self, source: &Meta, there: &Meta, above: Option<&Arc<D>>) {
+        self.tell_unmapped(source, there);
         if self.owners == Owners::All {
             return;
         }
