@@ -66,7 +66,7 @@ packages:
 # those that take long are left to make campaign, which has all of them pushed and pulled.
 OVER_SSH_ALL_WAYS = semantics selection
 OVER_SSH = removal displaced guards verify unkept folding spelling inplace locks mounts dead_mounts refusals doubt faults answers \
-	marks unfinished access
+	marks unfinished access shown
 OVER_SSH_LONG = closed grain links signals output audit misbehaving matrix nth_call anytree filesystems property kill races power
 suites = $(foreach suite,$(1),--test $(suite))
 

@@ -10,7 +10,8 @@ use std::io;
 
 /// Why `act` failed with an error number.
 pub fn cause_of(act: Act, errno: i32) -> String {
-    of_act(act, errno).map_or_else(
+    let words = of_act(act, errno).or_else(|| of_shown(act, errno));
+    words.map_or_else(
         || cause(&io::Error::from_raw_os_error(errno)),
         str::to_owned,
     )
@@ -103,6 +104,18 @@ fn of_act(act: Act, errno: i32) -> Option<&'static str> {
         // Below a root, no symbolic link is followed.
         (A::Open | A::OpenDirectory | A::ReopenDirectory, ELOOP) => {
             "a symbolic link stands in its place"
+        }
+        _ => return None,
+    })
+}
+
+/// Returns why an act failed where a file system shows, or does, something else than it should.
+fn of_shown(act: Act, errno: i32) -> Option<&'static str> {
+    use crate::errno as e;
+    use Act as A;
+    Some(match (act, errno) {
+        (A::Open | A::OpenDirectory | A::ReopenDirectory | A::List, e::ENOKEY) => {
+            "it is encrypted and its key is not there; unlock it, or exclude it"
         }
         _ => return None,
     })

@@ -9,6 +9,7 @@ pub mod listing;
 pub mod look;
 pub mod nest;
 pub mod remove;
+pub mod shown;
 pub mod sys;
 pub mod times;
 pub mod wanted;
@@ -20,6 +21,7 @@ use crate::local::file::LocalFile;
 use crate::local::handles::{Birth, HandlePool, Keeper, Node, open_dir};
 use crate::local::listing::LocalNames;
 use crate::local::look::{OTHERS, fault, first_look, is_own, look_at, meta_of};
+use crate::local::shown::{is_encrypted, refuse_hidden};
 use crate::local::times::keep_times;
 use crate::local::wanted::Known;
 use crate::local::xattr::proc_path;
@@ -63,7 +65,8 @@ impl LocalDir {
     /// The root of a tree.
     pub fn root(pool: &Arc<HandlePool>, side: Side, fd: OwnedFd) -> Done<Self> {
         let look = first_look(&fd).map_err(|e| fault(side, Act::LookAt, e))?;
-        Ok(Self::of(Node::root(pool, side, fd, look.0.id()), look))
+        refuse_hidden(&fd, &look.0).map_err(|e| fault(side, Act::OpenDirectory, e))?;
+        Ok(Self::of(Node::root(pool, side, fd, &look.0), look))
     }
 
     /// The open descriptor.
@@ -84,10 +87,8 @@ impl LocalDir {
     pub fn enter_local(&self, name: &CStr) -> Done<LocalDir> {
         let fd = self.fail(Act::OpenDirectory, open_dir(&*self.fd()?, name))?;
         let look = self.fail(Act::LookAt, first_look(&fd))?;
-        Ok(Self::of(
-            Node::child(&self.node, name, fd, look.0.id()),
-            look,
-        ))
+        self.fail(Act::OpenDirectory, refuse_hidden(&fd, &look.0))?;
+        Ok(Self::of(Node::child(&self.node, name, fd, &look.0), look))
     }
 
     pub(crate) fn of(node: Arc<Node>, (first, is_mount_root): (Meta, Option<bool>)) -> Self {
@@ -137,6 +138,7 @@ impl LocalDir {
             fd: Arc::new(self.fail(Act::Open, open_dir(fd, c"."))?),
             side: self.side(),
             at_root: false,
+            is_encrypted: is_encrypted(&self.first),
         })
     }
 
@@ -150,6 +152,7 @@ impl LocalDir {
             fd: fd.clone(),
             side: self.side(),
             at_root: false,
+            is_encrypted: is_encrypted(&self.first),
         }
         .fill(names, max)?;
         *at = self.fail(Act::List, fs::tell(&*fd))?;

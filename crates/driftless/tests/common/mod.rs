@@ -7,6 +7,7 @@ pub mod agent;
 pub mod announcing;
 pub mod campaign;
 pub mod chaos;
+pub mod encrypted;
 pub mod far;
 pub mod flags;
 pub mod lease;

@@ -206,7 +206,9 @@ impl Worker<'_> {
         meta: &Meta,
         fault: Fault,
     ) -> Result<Entered, Trouble> {
-        if !self.run.options.applies() || meta.uid != above.user().0 {
+        // A mode does not let into a directory whose key is not there, say.
+        let is_closed = fault.is_denied() && meta.uid == above.user().0;
+        if !self.run.options.applies() || !is_closed {
             return Err(fault.into());
         }
         let attributes = Attributes {
@@ -233,7 +235,7 @@ impl Worker<'_> {
             return Ok(false);
         };
         let meta = above.look(name)?;
-        if meta.kind != Kind::Dir || meta.uid != above.user().0 {
+        if meta.kind != Kind::Dir || meta.uid != above.user().0 || !fault.is_denied() {
             return Ok(false);
         }
         let source = Entry {

@@ -11,6 +11,7 @@ use crate::local::listing::{LocalNames, opened_again};
 use crate::local::look::{birthmark, look_at, made_at, meta_again, meta_open};
 use crate::local::remove::{Removed, Spared, count_tree, remove_tree};
 use crate::local::wanted::{Attributes, Known};
+use crate::local::shown::is_encrypted;
 use crate::local::xattr::Target;
 use crate::lock::{Lock, Reach};
 use crate::mark::MarkText;
@@ -87,6 +88,7 @@ impl Dir for LocalDir {
             fd,
             side: self.side(),
             at_root: self.node.is_root(),
+            is_encrypted: is_encrypted(&self.first),
         }))
     }
 

@@ -8,8 +8,9 @@
 use crate::Done;
 use crate::gate::Gate;
 use crate::local::look::fault;
+use crate::local::shown::{is_encrypted, refuse_locked};
 use driftless_lock::Mutex;
-use driftless_model::{Act, Fault, Side};
+use driftless_model::{Act, Fault, Meta, Side};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
@@ -100,6 +101,8 @@ pub struct Node {
     parent: Option<Arc<Node>>,
     name: CString,
     id: (u64, u64),
+    /// What is opened again is asked for its key.
+    is_encrypted: bool,
     fd: Mutex<Option<Arc<OwnedFd>>>,
 }
 
@@ -119,14 +122,15 @@ fn id_of(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
 
 impl Node {
     /// The root of a tree; its descriptor is never taken away.
-    pub fn root(pool: &Arc<HandlePool>, side: Side, fd: OwnedFd, id: (u64, u64)) -> Arc<Node> {
+    pub fn root(pool: &Arc<HandlePool>, side: Side, fd: OwnedFd, first: &Meta) -> Arc<Node> {
         let fd = Mutex::new(Some(Arc::new(fd)));
         Arc::new(Node {
             pool: pool.clone(),
             side,
             parent: None,
             name: c".".into(),
-            id,
+            id: first.id(),
+            is_encrypted: is_encrypted(first),
             fd,
         })
     }
@@ -137,7 +141,7 @@ impl Node {
     }
 
     /// A directory below `parent` that was just opened.
-    pub fn child(parent: &Arc<Node>, name: &CStr, fd: OwnedFd, id: (u64, u64)) -> Arc<Node> {
+    pub fn child(parent: &Arc<Node>, name: &CStr, fd: OwnedFd, first: &Meta) -> Arc<Node> {
         let (pool, side) = (parent.pool.clone(), parent.side);
         let fd = Mutex::new(Some(Arc::new(fd)));
         let node = Arc::new(Node {
@@ -145,7 +149,9 @@ impl Node {
             side,
             parent: Some(parent.clone()),
             name: name.into(),
-            id,
+            id: first.id(),
+            // All in an encrypted directory is encrypted.
+            is_encrypted: parent.is_encrypted || is_encrypted(first),
             fd,
         });
         node.pool.opened(&node);
@@ -232,11 +238,13 @@ impl Node {
     }
 
     fn check(&self, fd: &OwnedFd) -> Result<(), Errno> {
-        if id_of(fd)? == self.id {
-            Ok(())
-        } else {
-            Err(Errno::STALE)
+        if id_of(fd)? != self.id {
+            return Err(Errno::STALE);
         }
+        if self.is_encrypted {
+            refuse_locked(fd)?;
+        }
+        Ok(())
     }
 
     /// Opens the parent again through `..`, if its descriptor was taken away and this one is open:

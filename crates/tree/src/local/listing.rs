@@ -2,6 +2,7 @@
 
 use crate::Done;
 use crate::local::look::{fault, kind_of};
+use crate::local::shown::refuse_locked;
 use crate::names::{NameStream, Names};
 use crate::temp::is_root_name;
 use driftless_model::{Act, Kind, SNAPSHOTS, Side, TRASH};
@@ -49,6 +50,8 @@ pub struct LocalNames {
     pub fd: Arc<OwnedFd>,
     pub side: Side,
     pub at_root: bool,
+    /// The key may go while the directory is listed, and then the rest of the names is cipher text.
+    pub is_encrypted: bool,
 }
 
 impl LocalNames {
@@ -73,6 +76,12 @@ impl NameStream for LocalNames {
             let mut entries = fs::RawDir::new(&*self.fd, buffer);
             while names.len() < max || !entries.is_buffer_empty() {
                 match entries.next() {
+                    None if self.is_encrypted => {
+                        let shown = refuse_locked(&*self.fd);
+                        return shown
+                            .map(|()| false)
+                            .map_err(|e| fault(self.side, Act::List, e));
+                    }
                     None => return Ok(false),
                     Some(Err(Errno::INTR)) => {}
                     Some(Err(e)) => return Err(fault(self.side, Act::List, e)),

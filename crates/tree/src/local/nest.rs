@@ -65,7 +65,7 @@ impl LocalDir {
             name: name.clone(),
         };
         let nest = LocalDir::nested(
-            Node::child(&self.node, &name, made.0, (made.1.st_dev, made.1.st_ino)),
+            Node::child(&self.node, &name, made.0, &meta_of(&made.1)),
             &made.1,
             keeper,
         );
@@ -92,7 +92,7 @@ impl LocalDir {
             ..meta_of(&st)
         };
         let dir = Self::of(
-            Node::child(&self.node, name, fd, (st.st_dev, st.st_ino)),
+            Node::child(&self.node, name, fd, &made),
             (made, Some(false)),
         );
         let is_closed = dir.first.mode & OTHERS == 0;

@@ -156,6 +156,81 @@ pub fn removexattrat(dir: BorrowedFd<'_>, name: &CStr, attr: &CStr) -> Result<us
     })
 }
 
+/// Argument of `FS_IOC_GET_ENCRYPTION_POLICY_EX` (linux/fscrypt.h).
+#[repr(C)]
+struct PolicyArgs {
+    size: u64,
+    policy: [u8; 24],
+}
+
+/// Argument of `FS_IOC_GET_ENCRYPTION_KEY_STATUS` (linux/fscrypt.h).
+#[repr(C)]
+struct KeyStatusArgs {
+    key_type: u32,
+    reserved: u32,
+    key: [u8; 32],
+    reserved_in: [u32; 6],
+    status: u32,
+    flags: u32,
+    users: u32,
+    reserved_out: [u32; 13],
+}
+
+/// Reads the fscrypt policy of an open directory: `fscrypt_policy_v1` or `fscrypt_policy_v2`, as
+/// the first byte says.
+pub fn encryption_policy(dir: BorrowedFd<'_>) -> Result<[u8; 24], Errno> {
+    // The kernel's header gives the size of the number and of the version byte alone.
+    const REQUEST: rustix::ioctl::Opcode = rustix::ioctl::opcode::read_write::<[u8; 9]>(b'f', 22);
+    let mut args = PolicyArgs {
+        size: 24,
+        policy: [0; 24],
+    };
+    // SAFETY: `args` has the kernel's layout, states its length and lives across the call.
+    match unsafe { libc::ioctl(dir.as_raw_fd(), REQUEST as _, &mut args) } {
+        0 => Ok(args.policy),
+        _ => Err(last_errno()),
+    }
+}
+
+/// Reads the state of an fscrypt key of the file system of an open directory
+/// (`FSCRYPT_KEY_STATUS_*`).
+pub fn encryption_key_status(dir: BorrowedFd<'_>, key_type: u32, key: &[u8]) -> Result<u32, Errno> {
+    const REQUEST: rustix::ioctl::Opcode =
+        rustix::ioctl::opcode::read_write::<KeyStatusArgs>(b'f', 26);
+    let mut args = KeyStatusArgs {
+        key_type,
+        reserved: 0,
+        key: [0; 32],
+        reserved_in: [0; 6],
+        status: 0,
+        flags: 0,
+        users: 0,
+        reserved_out: [0; 13],
+    };
+    args.key[..key.len()].copy_from_slice(key);
+    // SAFETY: `args` has the kernel's layout and lives across the call.
+    match unsafe { libc::ioctl(dir.as_raw_fd(), REQUEST as _, &mut args) } {
+        0 => Ok(args.status),
+        _ => Err(last_errno()),
+    }
+}
+
+/// Whether the keyrings of this process hold a logon key of this description (request_key(2)).
+pub fn has_logon_key(description: &CStr) -> bool {
+    // SAFETY: the strings live across the call; without callout information the kernel starts no
+    // program.
+    let found = unsafe {
+        libc::syscall(
+            libc::SYS_request_key,
+            c"logon".as_ptr(),
+            description.as_ptr(),
+            ptr::null::<libc::c_char>(),
+            0,
+        )
+    };
+    found > 0
+}
+
 /// How a byte of a file is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteLock {

@@ -1,0 +1,216 @@
+//! What a file system shows is not always what is there: a directory that lists without an error
+//! and shows something else than its content is doubt, and no delete rests on it.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::encrypted::Encrypted;
+use common::far::{Far, Way, over};
+use common::mirror::Mirror;
+use common::movers::sync_on_hosts;
+use common::{
+    check_accounts, check_equal, driftless, names_below, on_trees, only_local, problems, put, sync,
+    sync_ok, verify,
+};
+use driftless_testkit::{Driftless, FsKind, Scratch, snapshot_hash};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+const NONE: [&str; 0] = [];
+
+/// A source with two encrypted directories, and a replica of it that was made with their key.
+struct Homes {
+    disk: Encrypted,
+    src: PathBuf,
+    dst: PathBuf,
+    _scratch: Scratch,
+}
+
+impl Homes {
+    fn new() -> Homes {
+        let disk = Encrypted::new();
+        let src = disk.path().join("homes");
+        fill_homes(&disk, "homes");
+        let scratch = Scratch::new(FsKind::Tmpfs, 64);
+        let dst = scratch.path().join("dst");
+        Homes {
+            disk,
+            src,
+            dst,
+            _scratch: scratch,
+        }
+    }
+}
+
+/// Fills `alice` with files, `bob` with what no look needs a key for, and `public` in clear text.
+fn fill_homes(disk: &Encrypted, below: &str) {
+    let alice = disk.dir(&format!("{below}/alice"));
+    let bob = disk.dir(&format!("{below}/bob"));
+    ["docs/1", "docs/2", "hello"]
+        .into_iter()
+        .for_each(|name| put(&alice.join(name), name));
+    fs::create_dir_all(bob.join("a/b")).expect("directories");
+    symlink("target", bob.join("a/link")).expect("a link");
+    put(&disk.path().join(below).join("public/file"), "clear");
+}
+
+/// Checks that a run tells these paths as problems, ends with exit code 3 and leaves the replica as
+/// it was.
+fn check_doubted(run: Driftless, dst: &Path, paths: &[&str]) {
+    let before = snapshot_hash(dst, true);
+    let outcome = run.run().expect(3);
+    let mut told = problems(&outcome);
+    told.sort();
+    assert_eq!(told, paths, "{}", outcome.describe());
+    assert_eq!(outcome.count("deleted"), 0, "{}", outcome.describe());
+    assert_eq!(snapshot_hash(dst, true), before, "{}", outcome.describe());
+}
+
+/// Returns all paths of a tree whose files cannot be opened, with their change times.
+fn looks_of(root: &Path) -> Vec<(PathBuf, i64, i64)> {
+    let all = driftless_testkit::mutate::list_all(root).expect("list");
+    let look = |path: PathBuf| {
+        let meta = fs::symlink_metadata(&path).expect("there");
+        (path, meta.ctime(), meta.ctime_nsec())
+    };
+    all.into_iter().map(look).collect()
+}
+
+#[test]
+fn locked_directory_is_not_taken_for_what_it_shows() {
+    let homes = Homes::new();
+    let (src, dst) = (&homes.src, &homes.dst);
+    let _made = sync_ok(src, dst, NONE);
+    check_equal(src, dst, "with the key");
+    homes.disk.lock();
+    for arguments in [
+        &["--delete"][..],
+        &["--delete", "--dry-run"],
+        &["--delete", "--checksum"],
+        &[],
+    ] {
+        check_doubted(sync(src, dst).args(arguments), dst, &["alice", "bob"]);
+    }
+    for arguments in [&[][..], &["--repair", "--delete"]] {
+        check_doubted(verify(src, dst).args(arguments), dst, &["alice", "bob"]);
+    }
+    // Neither is a locked directory copied that the replica lacks.
+    let new = dst.with_file_name("new");
+    let outcome = sync(src, &new).run().expect(3);
+    assert_eq!(problems(&outcome).len(), 2, "{}", outcome.describe());
+    assert_eq!(names_below(&new), ["public", "public/file"]);
+    homes.disk.unlock();
+    let again = sync_ok(src, dst, ["--delete"]);
+    assert_eq!(again.count("changed"), 0, "{}", again.describe());
+}
+
+#[test]
+fn files_of_a_list_in_locked_directories_stay() {
+    let homes = Homes::new();
+    let (src, dst) = (&homes.src, &homes.dst);
+    let _made = sync_ok(src, dst, NONE);
+    homes.disk.lock();
+    let list = dst.with_file_name("list");
+    fs::write(&list, "alice/hello\nbob/a\npublic/file\n").expect("a list");
+    let run = sync(src, dst)
+        .arg("--files-from")
+        .arg(&list)
+        .arg("--delete");
+    check_doubted(run, dst, &["alice", "bob"]);
+}
+
+#[test]
+fn locked_directory_is_a_problem_of_audit_and_manifest() {
+    let homes = Homes::new();
+    let _made = sync_ok(&homes.src, &homes.dst, NONE);
+    homes.disk.lock();
+    let audit =
+        on_trees("audit", &homes.src, &homes.dst).args(["--json", "--grace=0", "--samples=100"]);
+    let outcome = audit.run().expect(3);
+    let mut told = problems(&outcome);
+    told.sort();
+    assert_eq!(told, ["alice", "bob"], "{}", outcome.describe());
+    let manifest = driftless().args(["sum", "--manifest"]).arg(&homes.src);
+    let outcome = manifest.run().expect(3);
+    let text = outcome.stderr_text();
+    assert!(text.contains("its key is not there"), "{text}");
+}
+
+#[test]
+fn locked_root_is_refused() {
+    let homes = Homes::new();
+    let (src, dst) = (homes.src.join("alice"), &homes.dst);
+    let _made = sync_ok(&src, dst, NONE);
+    homes.disk.lock();
+    let before = snapshot_hash(dst, true);
+    for (from, to) in [(&src, dst), (dst, &src)] {
+        let refused = sync(from, to).arg("--delete").run().expect(1);
+        let text = refused.stderr_text();
+        // An agent confines itself to the roots that it can open.
+        let is_told = text.contains("its key is not there") || over().is_some();
+        assert!(is_told, "{text}");
+    }
+    assert_eq!(snapshot_hash(dst, true), before);
+}
+
+#[test]
+fn locked_directory_of_the_replica_stays_untouched() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, disk) = (scratch.dir("src"), Encrypted::new());
+    let dst = disk.path().join("homes");
+    fill_homes(&disk, "homes");
+    let _read = sync_ok(&dst, &src, NONE);
+    disk.lock();
+    let before = looks_of(&dst);
+    put(&src.join("alice/new"), "new");
+    fs::remove_dir_all(src.join("bob")).expect("removed");
+    put(&src.join("bob"), "a file in its place");
+    let outcome = sync(&src, &dst).arg("--delete").run().expect(3);
+    let told = problems(&outcome);
+    assert!(told.iter().any(|path| path == "alice"), "{told:?}");
+    assert_eq!(outcome.count("deleted"), 0, "{}", outcome.describe());
+    assert_eq!(looks_of(&dst), before, "{}", outcome.describe());
+    fs::remove_file(src.join("bob")).expect("removed");
+    let outcome = sync(&src, &dst).arg("--delete").run().expect(3);
+    assert_eq!(outcome.count("deleted"), 0, "{}", outcome.describe());
+    disk.unlock();
+    assert!(dst.join("bob/a/link").is_symlink() && !dst.join("alice/new").exists());
+}
+
+#[test]
+fn locked_directory_is_doubt_on_other_hosts() {
+    only_local!("goes over ssh anyway");
+    let homes = Homes::new();
+    let (src, dst, far) = (&homes.src, &homes.dst, Far::root());
+    let _made = sync_ok(src, dst, NONE);
+    homes.disk.lock();
+    for way in Way::ALL {
+        let run = far.sync(way, src, dst).arg("--delete");
+        check_doubted(run, dst, &["alice", "bob"]);
+    }
+    let state = snapshot_hash(&dst.join("alice"), true);
+    let run = sync_on_hosts("far,far", &far.words(), src, dst).arg("--delete");
+    let outcome = run.run().expect(3);
+    check_accounts(&outcome);
+    assert_eq!(outcome.count("deleted"), 0, "{}", outcome.describe());
+    assert_eq!(snapshot_hash(&dst.join("alice"), true), state);
+}
+
+#[test]
+fn mirror_does_not_follow_a_locked_directory() {
+    let homes = Homes::new();
+    let mut mirror = Mirror::of(&homes.src, "detect = [\"fanotify\"]\ndelete = true\n");
+    mirror.barrier();
+    // A mirror that runs has handles, and with them the kernel keeps the key of what is open.
+    mirror.stop();
+    let homes_of = ["alice", "bob"].map(|name| mirror.replica.join(name));
+    let before = homes_of.each_ref().map(|home| snapshot_hash(home, true));
+    homes.disk.lock();
+    mirror.start();
+    mirror.wait_for("problems", |problems| problems >= 2);
+    let told = mirror.command("problems").run().expect(3).stdout_text();
+    assert!(told.contains("its key is not there"), "{told}");
+    let after = homes_of.each_ref().map(|home| snapshot_hash(home, true));
+    assert_eq!(after, before);
+}
