@@ -309,6 +309,25 @@ fn a_subvolume_in_the_source_is_not_taken_for_a_directory_that_has_its_number() 
     assert!(mirror.replica.join("sub2").exists() && !mirror.replica.join("sub").exists());
 }
 
+#[test]
+fn replica_keeps_what_snapshots_lack_of_a_subvolume() {
+    let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
+    let source = subvolume(&scratch, "source");
+    fs::write(source.join("file"), "x").expect("a file");
+    btrfs(&["subvolume", "create"], &[&source.join("home")]);
+    fs::write(source.join("home/photos"), "x").expect("a file");
+    let far = Scratch::new(FsKind::Tmpfs, 64);
+    let replica = far.path().join("replica");
+    let _made = common::sync_ok(&source, &replica, [""; 0]);
+    let mirror = Mirror::between(&source, &replica, KEYS);
+    mirror.barrier();
+    fs::write(source.join("later"), "x").expect("a file");
+    mirror.barrier();
+    let status = mirror.status();
+    assert_eq!(status["problems"], 0, "{status}");
+    assert!(replica.join("later").exists() && replica.join("home/photos").exists());
+}
+
 fn immutable(path: &Path, flag: &str) {
     let status = Command::new("chattr").arg(flag).arg(path).status();
     assert!(status.expect("chattr").success());

@@ -16,6 +16,7 @@ use driftless_testkit::{Driftless, FsKind, Scratch, snapshot_hash};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const NONE: [&str; 0] = [];
 
@@ -53,6 +54,43 @@ fn fill_homes(disk: &Encrypted, below: &str) {
     fs::create_dir_all(bob.join("a/b")).expect("directories");
     symlink("target", bob.join("a/link")).expect("a link");
     put(&disk.path().join(below).join("public/file"), "clear");
+}
+
+/// A subvolume of btrfs with another one in it, a snapshot of it, and a replica of the first.
+struct Nested {
+    snapshot: PathBuf,
+    dst: PathBuf,
+    _scratches: [Scratch; 2],
+}
+
+impl Nested {
+    fn new() -> Nested {
+        let (disk, scratch) = (
+            Scratch::new(FsKind::Btrfs, 128),
+            Scratch::new(FsKind::Tmpfs, 64),
+        );
+        let (volume, snapshot) = (disk.path().join("vol"), disk.path().join("snap"));
+        let home = volume.join("home");
+        btrfs(&["create"], &[&volume]);
+        btrfs(&["create"], &[&home]);
+        put(&home.join("photos"), "photos");
+        put(&volume.join("etc"), "etc");
+        let dst = scratch.path().join("dst");
+        let _made = sync_ok(&volume, &dst, NONE);
+        btrfs(&["snapshot", "-r"], &[&volume, &snapshot]);
+        Nested {
+            snapshot,
+            dst,
+            _scratches: [disk, scratch],
+        }
+    }
+}
+
+fn btrfs(words: &[&str], paths: &[&Path]) {
+    let mut command = Command::new("btrfs");
+    command.arg("subvolume").args(words).args(paths);
+    let output = command.output().expect("btrfs runs");
+    assert!(output.status.success(), "{command:?}: {output:?}");
 }
 
 /// Checks that a run tells these paths as problems, ends with exit code 3 and leaves the replica as
@@ -213,4 +251,52 @@ fn mirror_does_not_follow_a_locked_directory() {
     assert!(told.contains("its key is not there"), "{told}");
     let after = homes_of.each_ref().map(|home| snapshot_hash(home, true));
     assert_eq!(after, before);
+}
+
+#[test]
+fn stub_of_a_nested_subvolume_empties_no_replica() {
+    let nested = Nested::new();
+    let (src, dst) = (&nested.snapshot, &nested.dst);
+    for arguments in [&["--delete"][..], &["--delete", "--dry-run"], &[]] {
+        check_doubted(sync(src, dst).args(arguments), dst, &["home"]);
+    }
+    for arguments in [&[][..], &["--repair", "--delete"]] {
+        check_doubted(verify(src, dst).args(arguments), dst, &["home"]);
+    }
+    let told = sync(src, dst).run().expect(3);
+    let problem = &told.events_named("problem")[0];
+    let cause = problem["cause"].as_str().expect("a cause");
+    assert!(cause.contains("in the place of this subvolume"), "{cause}");
+    let _equal = sync_ok(src, dst, ["--delete", "--exclude=/home"]);
+    assert!(dst.join("home/photos").exists());
+}
+
+#[test]
+fn stub_of_a_nested_subvolume_is_left_out_with_x() {
+    let nested = Nested::new();
+    let (src, dst) = (&nested.snapshot, &nested.dst);
+    let outcome = sync_ok(src, dst, ["--delete", "--one-file-system"]);
+    let skipped = outcome.count("skipped_other_file_system");
+    assert_eq!(skipped, 1, "{}", outcome.describe());
+    assert!(dst.join("home/photos").exists());
+    let _equal = verify(src, dst).arg("--one-file-system").run().expect(0);
+    let new = dst.with_file_name("new");
+    let _made = sync_ok(src, &new, ["--one-file-system"]);
+    if over().is_none() {
+        assert_eq!(names_below(&new), ["etc", "home"]);
+    }
+}
+
+#[test]
+fn stub_of_a_nested_subvolume_makes_no_manifest_differ() {
+    let nested = Nested::new();
+    let (src, dst) = (&nested.snapshot, &nested.dst);
+    let manifest = || {
+        let run = driftless().args(["sum", "--manifest"]).arg(src);
+        run.run().expect(3).stdout_text()
+    };
+    assert_eq!(manifest(), manifest());
+    let audit = on_trees("audit", src, dst).args(["--json", "--grace=0", "--samples=100"]);
+    let outcome = audit.run().expect(3);
+    assert_eq!(problems(&outcome), ["home"], "{}", outcome.describe());
 }

@@ -66,6 +66,9 @@ pub struct Options {
     /// with all in it: the tree that is read is one that a snapshot was made of, which holds
     /// nothing of that.
     pub leaves_mounts: bool,
+    /// The source is a snapshot whose job knows that it lacks subvolumes: the empty directories in
+    /// their place are made on the replica, and what the replica has in them stays.
+    pub enters_stubs: bool,
     /// The tree that is read was a replica: what has the name of an unfinished entry in it is one
     /// that a mirror has left, and is passed by.
     pub passes_by_unfinished: bool,

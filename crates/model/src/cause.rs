@@ -117,6 +117,9 @@ fn of_shown(act: Act, errno: i32) -> Option<&'static str> {
         (A::Open | A::OpenDirectory | A::ReopenDirectory | A::List, e::ENOKEY) => {
             "it is encrypted and its key is not there; unlock it, or exclude it"
         }
+        (A::Enter, e::EREMOTE) => {
+            "a snapshot of btrfs has an empty directory in the place of this subvolume; copy the subvolume itself, or exclude it"
+        }
         _ => return None,
     })
 }

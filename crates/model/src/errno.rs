@@ -31,6 +31,7 @@ pub const ENOSYS: i32 = 38;
 pub const ENOTEMPTY: i32 = 39;
 pub const ELOOP: i32 = 40;
 pub const ENODATA: i32 = 61;
+pub const EREMOTE: i32 = 66;
 pub const EPROTO: i32 = 71;
 pub const EBADMSG: i32 = 74;
 pub const EILSEQ: i32 = 84;

@@ -10,6 +10,7 @@ pub mod look;
 pub mod nest;
 pub mod remove;
 pub mod shown;
+pub mod stand_in;
 pub mod sys;
 pub mod times;
 pub mod wanted;
@@ -89,6 +90,13 @@ impl LocalDir {
         let look = self.fail(Act::LookAt, first_look(&fd))?;
         self.fail(Act::OpenDirectory, refuse_hidden(&fd, &look.0))?;
         Ok(Self::of(Node::child(&self.node, name, fd, &look.0), look))
+    }
+
+    /// Opens a subdirectory in whose place nothing else stands.
+    pub(crate) fn enter_shown(&self, name: &CStr) -> Done<LocalDir> {
+        let dir = self.enter_local(name)?;
+        dir.refuse_stand_in(self)?;
+        Ok(dir)
     }
 
     pub(crate) fn of(node: Arc<Node>, (first, is_mount_root): (Meta, Option<bool>)) -> Self {

@@ -48,7 +48,12 @@ pub fn is_crossing(above: &LocalDir, below: &LocalDir) -> Done<bool> {
 /// is mounted there.
 pub fn is_subvolume(dir: &LocalDir) -> bool {
     use crate::Dir;
-    dir.is_mount_root() == Some(false) && is_on(dir, &[BTRFS])
+    dir.is_mount_root() == Some(false) && is_on_btrfs(dir)
+}
+
+/// Whether a directory is on btrfs.
+pub fn is_on_btrfs(dir: &LocalDir) -> bool {
+    is_on(dir, &[BTRFS])
 }
 
 /// Whether changes that other hosts make below a directory are seen here at once, as far as is

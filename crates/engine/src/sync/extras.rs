@@ -45,6 +45,7 @@ impl Worker<'_> {
         };
         if is_temp_name(name)
             || visit.is_beside(name)
+            || self.run.is_stub(visit)
             || !matches!(there(visit.source.look(name)), Ok(None))
         {
             return false;

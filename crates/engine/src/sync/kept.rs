@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 impl Run<'_> {
     /// Whether a name that a listing of the source does not show is one that the source lacks.
     pub fn vouches(&self, visit: &Visit) -> bool {
-        visit.selection.is_listed() && !visit.is_unlisted()
+        visit.selection.is_listed() && !visit.is_unlisted() && !self.is_stub(visit)
     }
 
     /// Keeps in mind a part of the names of a directory whose replica will be listed.

@@ -7,6 +7,7 @@ use driftless_model::{Act, Class, Kind, Meta, Problem, RelPath, Side};
 use driftless_mover::Trouble;
 use driftless_tree::{DirMutRef, DirRef, Names};
 use std::ffi::CStr;
+use std::sync::Arc;
 
 /// Why a directory of the source is not entered: its place on the replica is none that a snapshot
 /// holds.
@@ -77,6 +78,14 @@ impl Run<'_> {
             return Ok(true);
         }
         Err(Trouble::Barred(Side::Replica, MOUNTED_THERE))
+    }
+
+    /// Whether a directory of a snapshot stands in the place of a subvolume, and so shows nothing of
+    /// what is in it.
+    pub fn is_stub(&self, visit: &Visit) -> bool {
+        let source = visit.source.first_meta();
+        let is_foreign = |above: &Arc<Visit>| above.source.first_meta().dev != source.dev;
+        self.options.enters_stubs && visit.parent.as_ref().is_some_and(is_foreign)
     }
 
     /// Whether a directory that cannot be entered is of another file system, such as where a file

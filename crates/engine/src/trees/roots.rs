@@ -55,6 +55,10 @@ pub fn open_roots(options: &Options, pool: &Arc<HandlePool>) -> Result<Roots, Ru
 
 /// Finds both roots. The caller knows that they do not overlap where the run goes.
 pub fn find(options: &Options, pool: &Arc<HandlePool>) -> Result<Roots, RunError> {
+    // Of another file system that is left out, the replica gets the directory alone.
+    if options.enters_stubs || options.policy.one_file_system {
+        pool.enter_stubs();
+    }
     let source = options.source.locate(Side::Source, pool)?;
     let replica = options.replica.locate_mut(pool)?;
     match (source, replica) {

@@ -78,6 +78,7 @@ pub fn go_back(options: &Options, snapshot: &Path) -> Options {
         source: snapshot.to_owned().into(),
         policy,
         leaves_mounts: true,
+        enters_stubs: true,
         passes_by_unfinished: true,
         ..options.clone()
     }

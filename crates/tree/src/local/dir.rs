@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 impl Dir for LocalDir {
     fn enter(&self, name: &CStr) -> Done<DirRef> {
-        Ok(Arc::new(self.enter_local(name)?))
+        Ok(Arc::new(self.enter_shown(name)?))
     }
 
     fn leave(&self) {
@@ -183,7 +183,7 @@ impl Dir for LocalDir {
 
 impl DirMut for LocalDir {
     fn enter_mut(&self, name: &CStr) -> Done<DirMutRef> {
-        Ok(Arc::new(self.enter_local(name)?))
+        Ok(Arc::new(self.enter_shown(name)?))
     }
 
     fn make_dir(&self, name: &CStr) -> Done<DirMutRef> {

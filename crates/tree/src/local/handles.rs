@@ -32,6 +32,8 @@ pub struct HandlePool {
     gate: Arc<Gate>,
     /// Files on which another process holds a lease are not waited for.
     passes_by_leases: AtomicBool,
+    /// Stubs of subvolumes in snapshots are entered.
+    enters_stubs: AtomicBool,
 }
 
 /// What an entry looks like that this process has just made for itself alone: some file systems
@@ -51,6 +53,12 @@ impl HandlePool {
         self.passes_by_leases.store(true, Relaxed);
     }
 
+    /// Lets the empty directories be entered that a snapshot of btrfs has in the place of
+    /// subvolumes: the caller knows that nothing follows from what they lack.
+    pub fn enter_stubs(&self) {
+        self.enters_stubs.store(true, Relaxed);
+    }
+
     /// A pool for at most about `open_max` descriptors, but no fewer than 4 (those of the roots and
     /// those in use at the moment come on top).
     pub fn new(open_max: usize) -> Arc<Self> {
@@ -58,6 +66,7 @@ impl HandlePool {
             open_max: open_max.max(4),
             open: AtomicUsize::new(0),
             passes_by_leases: AtomicBool::new(false),
+            enters_stubs: AtomicBool::new(false),
             order: Mutex::default(),
             births: Mutex::default(),
             gate: Arc::default(),
@@ -166,6 +175,11 @@ impl Node {
     /// Whether files on which another process holds a lease are not waited for.
     pub fn passes_by_leases(&self) -> bool {
         self.pool.passes_by_leases.load(Relaxed)
+    }
+
+    /// Whether stubs of subvolumes in snapshots are entered.
+    pub fn enters_stubs(&self) -> bool {
+        self.pool.enters_stubs.load(Relaxed)
     }
 
     /// The gate of the replica that this belongs to: each change passes it.

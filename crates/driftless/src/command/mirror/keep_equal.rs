@@ -255,6 +255,7 @@ fn options(job: &Job, reach: &Reach) -> Result<Options, Unprepared> {
         policy: job.policy.clone(),
         refuses_active: true,
         passes_by_leases: true,
+        enters_stubs: job.reads_snapshots(),
         throttle: Throttle {
             jobs: job
                 .limits
