@@ -219,6 +219,50 @@ fn no_file_that_a_run_writes_for_its_user_lies_in_its_trees() {
 }
 
 #[test]
+fn dangling_link_into_a_tree_is_refused() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let path = |name: &str| scratch.path().join(name);
+    let [src, dst] = ["src", "dst"].map(path);
+    put(&src.join("d/f"), "x");
+    put(&dst.join("d/f"), "x");
+    let link = |name: &str, target: &Path| {
+        std::os::unix::fs::symlink(target, path(name)).expect("symlink");
+        path(name)
+    };
+    let outs = [
+        (link("into-source", &src.join("log")), src.join("log")),
+        (link("chain", Path::new("into-replica")), dst.join("d/log")),
+        (link("relative", Path::new("src/d/log")), src.join("d/log")),
+    ];
+    let _its_second_link = link("into-replica", &dst.join("d/log"));
+    let commands: [&[&str]; 4] = [
+        &["sync", "--log"],
+        &["verify", "--log"],
+        &["audit", "--samples=9", "--log"],
+        &["audit", "--samples=9", "--report"],
+    ];
+    for words in commands {
+        for (out, target) in &outs {
+            let run = driftless().args(words).arg(out).args([&src, &dst]);
+            let outcome = run.run().expect(2);
+            assert!(!target.exists(), "{}", outcome.describe());
+            assert!(out.is_symlink(), "{}", outcome.describe());
+        }
+    }
+    // A report would take the place of a link that lies in a tree.
+    let inside = link("dst/report", &path("elsewhere"));
+    let run = driftless().args(["audit", "--samples=9", "--report"]);
+    let _ = run.arg(&inside).args([&src, &dst]).run().expect(2);
+    let elsewhere = link("outside", &path("elsewhere"));
+    let run = driftless().args(["sync", "--delete", "--log"]);
+    let _ = run.arg(&elsewhere).args([&src, &dst]).run().expect(0);
+    assert!(path("elsewhere").exists());
+    let round = link("round", &path("round"));
+    let run = driftless().args(["sync", "--log"]).arg(&round);
+    let _ = run.args([&src, &dst]).run().expect(1);
+}
+
+#[test]
 fn what_runs_note_in_a_tree_is_no_difference_of_it() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let [home, copy] = ["the [home]'s", "copy"].map(|name| scratch.path().join(name));
@@ -235,6 +279,8 @@ fn what_runs_note_in_a_tree_is_no_difference_of_it() {
             .run()
     };
     let _ = run(&["sync"], [&home, &copy]).expect(0);
+    // The folder was not there when the run began.
+    assert!(!copy.join(".local/state/driftless").exists());
     let notes = || {
         fs::read_dir(home.join(".local/state/driftless"))
             .expect("list")

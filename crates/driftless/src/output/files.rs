@@ -24,32 +24,35 @@ pub fn refuse_within_trees(
         .iter()
         .filter_map(|(option, path)| Some((option, (*path)?)))
     {
-        let Some(place) = place_of(path) else {
-            continue;
-        };
-        for (side, root) in [
-            (Side::Source, &options.source),
-            (Side::Replica, &options.replica),
-        ] {
-            let Some(root) = Target::parse(root.path.as_os_str())
-                .ok()
-                .filter(|target| target.host.is_none())
-            else {
-                continue;
-            };
-            let Some(below) = below(&root.path, &place)
-                .filter(|below| !is_left_out(options, side, (&root.path, &place), below))
-            else {
-                continue;
-            };
-            return Err(format!(
-                "{option} {}: {}",
-                quote(path),
-                why((side, &root.path), &below)
-            ));
+        for place in places_of(path) {
+            if let Some(why) = within(options, &place) {
+                return Err(format!("{option} {}: {why}", quote(path)));
+            }
         }
     }
     Ok(())
+}
+
+/// Returns why nothing may be made at a place: a tree of the run would take it in. `None` if that
+/// is not so.
+fn within(options: &Options, place: &Path) -> Option<String> {
+    for (side, root) in [
+        (Side::Source, &options.source),
+        (Side::Replica, &options.replica),
+    ] {
+        let Some(root) = Target::parse(root.path.as_os_str())
+            .ok()
+            .filter(|target| target.host.is_none())
+        else {
+            continue;
+        };
+        let below = below(&root.path, place)
+            .filter(|below| !is_left_out(options, side, (&root.path, place), below));
+        if let Some(below) = below {
+            return Some(why((side, &root.path), &below));
+        }
+    }
+    None
 }
 
 /// Rules that leave out our own folders for state, where they lie below a root: what runs note
@@ -57,7 +60,7 @@ pub fn refuse_within_trees(
 pub fn rules_for_state(roots: [&Path; 2]) -> Vec<Rule> {
     let places: Vec<PathBuf> = own::state_places()
         .iter()
-        .filter_map(|place| real_path(place))
+        .filter_map(|place| made_at(place, LINKS_MAX))
         .collect();
     let here =
         |root: &&Path| Target::parse(root.as_os_str()).is_ok_and(|target| target.host.is_none());
@@ -71,14 +74,6 @@ pub fn rules_for_state(roots: [&Path; 2]) -> Vec<Rule> {
     rules
         .filter_map(|rule| Rule::new(false, &rule).ok())
         .collect()
-}
-
-#[allow(
-    clippy::disallowed_methods,
-    reason = "our own folder, no part of a replicated tree"
-)]
-fn real_path(path: &Path) -> Option<PathBuf> {
-    std::fs::canonicalize(path).ok()
 }
 
 fn why((side, root): (Side, &Path), below: &RelPath) -> String {
@@ -96,29 +91,59 @@ fn why((side, root): (Side, &Path), below: &RelPath) -> String {
     format!("it lies in the {what} of this run, {root}, {what_for}; name a file elsewhere{rule}")
 }
 
-/// Where a regular file is, or would be made, without symbolic links. Of anything else nothing is
-/// made.
+/// Symbolic links that the kernel follows on the way to one path (path_resolution(7)).
+const LINKS_MAX: u32 = 40;
+
+/// Returns where a regular file is, or would be made, without symbolic links. Of anything else
+/// nothing is made. In the place of a link that leads to nothing a program either makes the file
+/// that the link names, or one that replaces the link.
 #[allow(
     clippy::disallowed_methods,
     reason = "the user's own file, no part of a replicated tree"
 )]
-fn place_of(path: &Path) -> Option<PathBuf> {
+fn places_of(path: &Path) -> Vec<PathBuf> {
     match std::fs::metadata(path) {
-        Ok(meta) => std::fs::canonicalize(path).ok().filter(|_| meta.is_file()),
+        Ok(meta) if meta.is_file() => std::fs::canonicalize(path).into_iter().collect(),
+        Ok(_) => Vec::new(),
         Err(_) => {
-            let folder = path
-                .parent()
-                .filter(|folder| !folder.as_os_str().is_empty())
-                .unwrap_or(Path::new("."));
-            Some(std::fs::canonicalize(folder).ok()?.join(path.file_name()?))
+            let beside = path
+                .file_name()
+                .and_then(|name| Some(made_at(folder_of(path), LINKS_MAX)?.join(name)));
+            beside.into_iter().chain(made_at(path, LINKS_MAX)).collect()
         }
     }
+}
+
+/// Returns where something is, or would be made, without symbolic links; `None` if its path has
+/// too many of them, or ends in `..` below something that is missing.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the user's own file, no part of a replicated tree"
+)]
+fn made_at(path: &Path, links_max: u32) -> Option<PathBuf> {
+    if let Ok(real) = std::fs::canonicalize(path) {
+        return Some(real);
+    }
+    let folder = folder_of(path);
+    if let Ok(target) = std::fs::read_link(path) {
+        return made_at(&folder.join(target), links_max.checked_sub(1)?);
+    }
+    let name = path.file_name()?;
+    Some(made_at(folder, links_max)?.join(name))
+}
+
+/// Returns the folder that holds what a path names.
+fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent();
+    folder
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// The way from a root to a file that is that root, or lies below it, wherever the root is mounted.
 fn below(root: &Path, place: &Path) -> Option<RelPath> {
     let Some(id) = id_at(root) else {
-        return (place_of(root).as_deref() == Some(place)).then(RelPath::root);
+        return (made_at(root, LINKS_MAX).as_deref() == Some(place)).then(RelPath::root);
     };
     let at = place.ancestors().find(|above| id_at(above) == Some(id))?;
     RelPath::parse(place.strip_prefix(at).ok()?.as_os_str().as_bytes()).ok()
