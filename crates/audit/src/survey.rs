@@ -6,12 +6,12 @@
 //! uncounted if it had the same 64 bits as another of its directory.
 
 use crate::monitor::{AuditMonitor, AuditStage, Watch};
-use driftless_engine::{Options, folds};
+use driftless_engine::{Options, RESERVED, folds};
 use driftless_lock::Mutex;
-use driftless_model::{Class, Fault, Kind, Problem, RelPath, Side};
+use driftless_model::{Act, Class, Fault, Kind, Problem, RelPath, Side};
 use driftless_pool::{Concurrency, Pace, Queue, Workload, drive};
 use driftless_reconcile::{Likeness, without};
-use driftless_tree::{Dir, DirRef, Done, NameStream, Names, windows};
+use driftless_tree::{Dir, DirRef, Done, NameStream, Names, is_temp_name, windows};
 use driftless_verify::Sampler;
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -253,11 +253,34 @@ impl Survey<'_> {
         for (name, hint) in (0..names.len()).map(|index| names.get(index)) {
             path.truncate(stem);
             path.extend_from_slice(name.to_bytes());
+            if is_temp_name(name) {
+                self.pass_by(listing.side, &path, hint);
+                continue;
+            }
             if self.is_dir(listing, name, &path, hint)? == Some(true) {
                 subdirs.push(name, Some(Kind::Dir));
             }
         }
         Ok((subdirs, more))
+    }
+
+    /// Passes by an unfinished entry, as a run does. On the source such a name is a problem, as it
+    /// is in a run, unless the rules leave it out.
+    fn pass_by(&self, side: Side, path: &[u8], hint: Option<Kind>) {
+        let is_dir = hint == Some(Kind::Dir);
+        let is_taken = self.options.policy.filter.takes(path, is_dir);
+        if side == Side::Replica || self.options.passes_by_unfinished || !is_taken {
+            return;
+        }
+        let problem = Problem {
+            path: RelPath::parse(path).expect("a listing gives names"),
+            side,
+            act: Act::Copy,
+            cause: RESERVED.into(),
+            class: Class::Skip,
+        };
+        self.problems.fetch_add(1, Relaxed);
+        self.monitor.problem(&problem);
     }
 
     /// Meets one entry; whether it is a directory, or `None` if it is not to be met: left out, or

@@ -5,7 +5,8 @@
 mod common;
 
 use common::{
-    USER, count_entries, on_trees, on_trees_by_user, only_local, put, sync_ok, wait_until,
+    USER, count_entries, on_trees, on_trees_by_user, only_local, problems, put, sync_ok, verify,
+    wait_until,
 };
 use driftless_testkit::{
     Driftless, FsKind, Outcome, Profile, Scratch, attrs, build_tree, deep_path, snapshot_hash,
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -68,6 +70,12 @@ fn many_files(root: &Path, count: u64) {
             format!("{index:05}"),
         );
     }
+}
+
+/// Gives a directory the modification time of another one.
+fn copy_mtime(from: &Path, to: &Path) {
+    let meta = fs::metadata(from).expect("there");
+    attrs::set_mtime(to, meta.mtime(), meta.mtime_nsec() as u32).expect("a time");
 }
 
 /// Changes content and neither size nor modification time.
@@ -418,6 +426,35 @@ fn a_directory_on_the_way_to_what_was_drawn_does_not_count() {
         BTreeSet::from([0, 1]),
         "now and then it was drawn itself"
     );
+}
+
+#[test]
+fn unfinished_entries_are_no_drift() {
+    const UNFINISHED: &str = ".driftless-tmp-0123456789abcdef0123456789abcdef";
+    let stage = Stage::new(|root| many_files(root, 100));
+    let entries = stage.entries();
+    for below in ["", "run-0"] {
+        put(&stage.dst.join(below).join(UNFINISHED), "part");
+        copy_mtime(&stage.src.join(below), &stage.dst.join(below));
+    }
+    put(
+        &stage.dst.join(UNFINISHED.replace('0', "1")).join("file"),
+        "part",
+    );
+    copy_mtime(&stage.src, &stage.dst);
+    let outcome = stage.audit(["--samples=1000"]).run().expect(0);
+    assert_eq!(outcome.count("entries"), entries, "{}", outcome.describe());
+    let _equal = verify(&stage.src, &stage.dst).run().expect(0);
+    // On the source such a name is a problem, as it is to a run.
+    put(&stage.src.join("run-0").join(UNFINISHED), "part");
+    copy_mtime(&stage.dst.join("run-0"), &stage.src.join("run-0"));
+    for outcome in [
+        stage.audit(["--samples=1000"]).run().expect(3),
+        verify(&stage.src, &stage.dst).run().expect(3),
+    ] {
+        let path = format!("run-0/{UNFINISHED}");
+        assert_eq!(problems(&outcome), [path], "{}", outcome.describe());
+    }
 }
 
 #[test]

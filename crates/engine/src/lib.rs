@@ -41,6 +41,7 @@ pub use shared::watcher::{Line, Seen, Watched, Watcher};
 pub use shared::work_off::{Ends, Known, work_off};
 pub use sync::comparisons::ledger_name;
 pub use sync::ending::{End, Summary};
+pub use sync::entries::RESERVED;
 pub use sync::moments::Changed;
 pub use sync::open::Trees;
 pub use sync::relocate::Renamed;

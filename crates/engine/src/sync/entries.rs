@@ -31,6 +31,9 @@ struct Ready {
 /// Ranges that a receipt names at most.
 const RANGES_MAX: usize = 1000;
 
+/// Reason why an entry of the source is not copied that has the name of an unfinished one.
+pub const RESERVED: &str = "names of this form are for unfinished entries of the replica";
+
 impl Worker<'_> {
     /// Makes the entry `name` of `visit` equal and accounts for it. Its share of the walk is
     /// `weight`.
@@ -163,10 +166,7 @@ impl Worker<'_> {
         if !self.run.takes(visit, name, kind == Kind::Dir) {
             return Ok(Verdict::Skipped(Reason::Filtered));
         }
-        Err(Trouble::Barred(
-            Side::Source,
-            "names of this form are for unfinished entries of the replica",
-        ))
+        Err(Trouble::Barred(Side::Source, RESERVED))
     }
 
     fn unwanted(&self, meta: &Meta) -> Option<Reason> {
