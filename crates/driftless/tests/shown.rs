@@ -7,12 +7,13 @@ mod common;
 use common::encrypted::Encrypted;
 use common::far::{Far, Way, over};
 use common::mirror::Mirror;
+use common::mounted::Mounted;
 use common::movers::sync_on_hosts;
 use common::{
     check_accounts, check_equal, driftless, names_below, on_trees, only_local, problems, put, sync,
     sync_ok, verify,
 };
-use driftless_testkit::{Driftless, FsKind, Scratch, snapshot_hash};
+use driftless_testkit::{Driftless, FsKind, Fuse, Mood, Scratch, attrs, snapshot_hash};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -299,4 +300,140 @@ fn stub_of_a_nested_subvolume_makes_no_manifest_differ() {
     let audit = on_trees("audit", src, dst).args(["--json", "--grace=0", "--samples=100"]);
     let outcome = audit.run().expect(3);
     assert_eq!(problems(&outcome), ["home"], "{}", outcome.describe());
+}
+
+/// Makes a source with a file and a directory, on which a test mounts something, and a replica.
+fn with_mount_point() -> (Scratch, PathBuf, PathBuf) {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("file"), "content");
+    put(&src.join("point/kept"), "content");
+    let _made = sync_ok(&src, &dst, NONE);
+    (scratch, src, dst)
+}
+
+/// Checks that what is mounted at `point` is doubt to each command, and is left out with `-x`.
+fn check_doubted_point(src: &Path, dst: &Path) {
+    for arguments in [&["--delete"][..], &[]] {
+        check_doubted(sync(src, dst).args(arguments), dst, &["point"]);
+    }
+    check_doubted(verify(src, dst), dst, &["point"]);
+    let audit = on_trees("audit", src, dst).args(["--json", "--grace=0", "--samples=100"]);
+    let outcome = audit.run().expect(3);
+    assert_eq!(problems(&outcome), ["point"], "{}", outcome.describe());
+    let manifest = driftless().args(["sum", "--manifest"]).arg(src);
+    let _told = manifest.run().expect(3);
+    let _left_out = sync_ok(src, dst, ["--delete", "--one-file-system"]);
+    assert!(dst.join("point/kept").exists());
+    let new = dst.with_file_name("new");
+    let _made = sync_ok(src, &new, ["--one-file-system"]);
+    assert_eq!(names_below(&new), ["file", "point"]);
+}
+
+#[test]
+fn file_system_of_the_kernel_is_doubt() {
+    only_local!("is about mounts of this host");
+    for kind in ["proc", "sysfs", "devpts"] {
+        let (_scratch, src, dst) = with_mount_point();
+        let point = src.join("point");
+        let _mounted = Mounted::with(["-t", kind, kind], &point);
+        check_doubted_point(&src, &dst);
+    }
+}
+
+#[test]
+fn automount_point_with_nothing_mounted_is_doubt() {
+    only_local!("is about mounts of this host");
+    let (_scratch, src, dst) = with_mount_point();
+    // The daemon of this one is a pipe that hears nothing.
+    let mount = "exec 9> >(sleep 600 & echo $! > \"$2\"; wait); mount -t autofs \
+        -o fd=9,pgrp=$$,minproto=5,maxproto=5,indirect driftless-auto \"$1\"";
+    let daemon = dst.with_file_name("daemon");
+    let status = Command::new("bash")
+        .args(["-c", mount, "bash"])
+        .args([&src.join("point"), &daemon])
+        .status();
+    assert!(status.expect("bash runs").success());
+    let _mounted = Mounted::found(&src.join("point"));
+    check_doubted_point(&src, &dst);
+}
+
+#[test]
+fn whiteout_is_copied_as_a_device() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    let mode = rustix::fs::Mode::RUSR;
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        src.join("gone"),
+        rustix::fs::FileType::CharacterDevice,
+        mode,
+        0,
+    )
+    .expect("a whiteout");
+    let opaque = src.join("opaque");
+    fs::create_dir(&opaque).expect("a directory");
+    attrs::set_xattr(&opaque, b"trusted.overlay.opaque", b"y").expect("an attribute");
+    let _made = sync_ok(&src, &dst, NONE);
+    check_equal(&src, &dst, "as it looks");
+}
+
+#[test]
+fn file_without_blocks_is_read() {
+    let fuse = Fuse::mount(Mood {
+        blocks: false,
+        ..Mood::healthy()
+    });
+    let (src, scratch) = (fuse.dir("src"), Scratch::new(FsKind::Tmpfs, 64));
+    put(&src.join("small"), "content");
+    put(&src.join("large"), vec![7; 9 << 20]);
+    let large = fs::metadata(src.join("large")).expect("there");
+    assert_eq!((large.blocks(), large.len()), (0, 9 << 20));
+    let dst = scratch.path().join("dst");
+    let _made = sync_ok(&src, &dst, NONE);
+    check_equal(&src, &dst, "its content was fetched");
+    let _equal = verify(&src, &dst).run().expect(0);
+}
+
+/// Checks that each row of the table names a test that is there, or a reason why there is none.
+#[test]
+fn each_case_of_the_page_has_a_test() {
+    let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(crate_root.join("../../docs/guards.md")).expect("the page");
+    let (_, section) = page
+        .split_once("## What a file system shows is not always what is there")
+        .expect("the section");
+    let section = section.split("\n## ").next().expect("its text");
+    let rows: Vec<&str> = section
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .collect();
+    assert!(rows.len() > 10, "{section}");
+    for row in &rows[2..] {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [_, decided, test] = cells[..] else {
+            panic!("three cells: {row}")
+        };
+        let words = [
+            "doubt",
+            "problem",
+            "read",
+            "copied",
+            "hidden",
+            "the mounted",
+        ];
+        assert!(words.iter().any(|word| decided.starts_with(word)), "{row}");
+        if test
+            .strip_prefix("none: ")
+            .is_some_and(|why| !why.is_empty())
+        {
+            continue;
+        }
+        let names: Vec<&str> = test.split('`').skip(1).step_by(2).collect();
+        let [file, name] = names[..] else {
+            panic!("a file and a test: {row}")
+        };
+        let source = fs::read_to_string(crate_root.join("tests").join(file)).expect(file);
+        assert!(source.contains(&format!("fn {name}()")), "{row}");
+    }
 }

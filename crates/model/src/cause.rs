@@ -120,6 +120,12 @@ fn of_shown(act: Act, errno: i32) -> Option<&'static str> {
         (A::Enter, e::EREMOTE) => {
             "a snapshot of btrfs has an empty directory in the place of this subvolume; copy the subvolume itself, or exclude it"
         }
+        (A::Enter, e::EMEDIUMTYPE) => {
+            "the kernel makes this file system up for each reader; exclude it"
+        }
+        (A::Enter, e::EHOSTDOWN) => {
+            "it is an automount point and nothing is mounted on it; mount it, or exclude it"
+        }
         _ => return None,
     })
 }

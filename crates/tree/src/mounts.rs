@@ -48,12 +48,60 @@ pub fn is_crossing(above: &LocalDir, below: &LocalDir) -> Done<bool> {
 /// is mounted there.
 pub fn is_subvolume(dir: &LocalDir) -> bool {
     use crate::Dir;
-    dir.is_mount_root() == Some(false) && is_on_btrfs(dir)
+    dir.is_mount_root() == Some(false) && is_on(dir, &[BTRFS])
 }
 
-/// Whether a directory is on btrfs.
-pub fn is_on_btrfs(dir: &LocalDir) -> bool {
-    is_on(dir, &[BTRFS])
+/// Kind of what a file system lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shows {
+    /// Entries, and subvolumes of btrfs.
+    Subvolumes,
+    /// State of the kernel, made up for each reader.
+    Kernel,
+    /// Places on which a daemon mounts what a program looks for (autofs(5)).
+    Automounts,
+    /// Entries that the file system keeps.
+    Entries,
+}
+
+/// File systems of the kernel (linux/magic.h, and for the last three their own sources).
+const KERNEL: [u64; 20] = [
+    0x9fa0,      // proc
+    0x6265_6572, // sysfs
+    0x0027_e0eb, // cgroup
+    0x6367_7270, // cgroup2
+    0x6462_6720, // debugfs
+    0x7472_6163, // tracefs
+    0x7363_6673, // securityfs
+    0xf97c_ff8c, // selinuxfs
+    0x4341_5d53, // smackfs
+    0x1cd1,      // devpts
+    0xcafe_4a11, // bpf
+    0x6165_676c, // pstore
+    0xde5e_81e4, // efivarfs
+    0x4249_4e4d, // binfmt_misc
+    0x6e73_6673, // nsfs
+    0x6265_6570, // configfs
+    0x1980_0202, // mqueue
+    0x6759_6969, // rpc_pipefs
+    0x6e66_7364, // nfsd
+    0x6573_5543, // fusectl
+];
+
+/// Returns what the file system of a directory lists.
+pub fn shows(dir: &LocalDir) -> Shows {
+    /// `AUTOFS_SUPER_MAGIC`.
+    const AUTOFS: u64 = 0x0187;
+    let kinds: [(Shows, &[u64]); 3] = [
+        (Shows::Subvolumes, &[BTRFS]),
+        (Shows::Kernel, &KERNEL),
+        (Shows::Automounts, &[AUTOFS]),
+    ];
+    let magic = magic(dir);
+    kinds
+        .into_iter()
+        .find(|(_, magics)| magic.is_some_and(|magic| magics.contains(&magic)))
+        .map_or(Shows::Entries, |(shows, _)| shows)
 }
 
 /// Whether changes that other hosts make below a directory are seen here at once, as far as is
@@ -89,8 +137,13 @@ pub fn shares_blocks(dir: &LocalDir) -> bool {
 
 /// Whether a directory is on one of these file systems.
 fn is_on(dir: &LocalDir, magics: &[u64]) -> bool {
-    dir.fd()
-        .is_ok_and(|fd| fstatfs(&*fd).is_ok_and(|of| magics.contains(&(of.f_type as u64))))
+    magic(dir).is_some_and(|magic| magics.contains(&magic))
+}
+
+/// The number of a file system's kind (statfs(2), `f_type`).
+fn magic(dir: &LocalDir) -> Option<u64> {
+    let of = fstatfs(&*dir.fd().ok()?).ok()?;
+    Some(of.f_type as u64)
 }
 
 /// A place on which something is mounted.

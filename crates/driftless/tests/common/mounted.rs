@@ -19,6 +19,11 @@ impl Mounted {
         Mounted::by(Command::new("mount").args(arguments), at)
     }
 
+    /// Takes over what a program of the test has mounted there.
+    pub fn found(at: &Path) -> Mounted {
+        Mounted(at.to_owned())
+    }
+
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
         &self.0

@@ -57,7 +57,7 @@ pub fn open_roots(options: &Options, pool: &Arc<HandlePool>) -> Result<Roots, Ru
 pub fn find(options: &Options, pool: &Arc<HandlePool>) -> Result<Roots, RunError> {
     // Of another file system that is left out, the replica gets the directory alone.
     if options.enters_stubs || options.policy.one_file_system {
-        pool.enter_stubs();
+        pool.enter_stand_ins();
     }
     let source = options.source.locate(Side::Source, pool)?;
     let replica = options.replica.locate_mut(pool)?;

@@ -46,6 +46,8 @@ pub struct Mood {
     pub both_times: bool,
     /// For so long the kernel does not ask again for attributes and names that it was told.
     pub remembers: Duration,
+    /// Files have blocks on the medium; without, they are placeholders whose content is elsewhere.
+    pub blocks: bool,
     /// It is as CephFS, with its snapshots in this folder on the btrfs of the backing directory.
     pub ceph: Option<PathBuf>,
 }
@@ -68,6 +70,7 @@ impl Mood {
             fixed_mode: None,
             both_times: false,
             remembers: Duration::ZERO,
+            blocks: true,
             ceph: None,
         }
     }

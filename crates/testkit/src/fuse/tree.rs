@@ -278,6 +278,7 @@ impl Tree {
         attr.nlink -= u32::from(mood.hides_count && is_hidden).min(attr.nlink);
         attr.mode = mood.shown(attr.mode);
         attr.times = attr.times.map(|time| mood.cut(time));
+        attr.blocks *= u64::from(mood.blocks);
         if !mood.change_times {
             attr.times[2] = attr.times[1];
         }

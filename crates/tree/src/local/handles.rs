@@ -32,8 +32,8 @@ pub struct HandlePool {
     gate: Arc<Gate>,
     /// Files on which another process holds a lease are not waited for.
     passes_by_leases: AtomicBool,
-    /// Stubs of subvolumes in snapshots are entered.
-    enters_stubs: AtomicBool,
+    /// Directories that stand in the place of others are entered.
+    enters_stand_ins: AtomicBool,
 }
 
 /// What an entry looks like that this process has just made for itself alone: some file systems
@@ -53,10 +53,10 @@ impl HandlePool {
         self.passes_by_leases.store(true, Relaxed);
     }
 
-    /// Lets the empty directories be entered that a snapshot of btrfs has in the place of
-    /// subvolumes: the caller knows that nothing follows from what they lack.
-    pub fn enter_stubs(&self) {
-        self.enters_stubs.store(true, Relaxed);
+    /// Lets directories be entered that do not show what belongs there, such as those in the place
+    /// of subvolumes: the caller knows that nothing follows from what they lack.
+    pub fn enter_stand_ins(&self) {
+        self.enters_stand_ins.store(true, Relaxed);
     }
 
     /// A pool for at most about `open_max` descriptors, but no fewer than 4 (those of the roots and
@@ -66,7 +66,7 @@ impl HandlePool {
             open_max: open_max.max(4),
             open: AtomicUsize::new(0),
             passes_by_leases: AtomicBool::new(false),
-            enters_stubs: AtomicBool::new(false),
+            enters_stand_ins: AtomicBool::new(false),
             order: Mutex::default(),
             births: Mutex::default(),
             gate: Arc::default(),
@@ -177,9 +177,9 @@ impl Node {
         self.pool.passes_by_leases.load(Relaxed)
     }
 
-    /// Whether stubs of subvolumes in snapshots are entered.
-    pub fn enters_stubs(&self) -> bool {
-        self.pool.enters_stubs.load(Relaxed)
+    /// Whether directories that stand in the place of others are entered.
+    pub fn enters_stand_ins(&self) -> bool {
+        self.pool.enters_stand_ins.load(Relaxed)
     }
 
     /// The gate of the replica that this belongs to: each change passes it.

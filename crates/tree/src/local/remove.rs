@@ -148,7 +148,8 @@ fn is_frozen(meta: &Meta) -> bool {
         .any(|flag| meta.unkept.has(flag))
 }
 
-fn is_empty(dir: &LocalDir) -> Done<bool> {
+/// Whether a directory lists no name.
+pub fn is_empty(dir: &LocalDir) -> Done<bool> {
     let (mut at, mut names) = (0, Names::default());
     dir.list_from(&mut at, &mut names, 1)?;
     Ok(names.is_empty())

@@ -1,4 +1,4 @@
-//! Directories that stand in the place of others.
+//! Directories that stand in the place of others, or show each reader something else.
 //!
 //! Such a directory is refused where it is entered from the one above. A removal goes by its own
 //! rules, since nothing is lost with a stand-in.
@@ -6,7 +6,8 @@
 use crate::Done;
 use crate::local::LocalDir;
 use crate::local::look::fault;
-use crate::mounts::is_on_btrfs;
+use crate::local::remove::is_empty;
+use crate::mounts::{Shows, shows};
 use driftless_model::Act;
 use rustix::io::Errno;
 
@@ -16,14 +17,18 @@ const STUB_INODE: u64 = 2;
 
 impl LocalDir {
     /// Returns a fault if this directory, which was entered from `above`, stands in the place of
-    /// another one.
+    /// another one, or shows each reader something else. Such a directory has a device number of
+    /// its own.
     pub(crate) fn refuse_stand_in(&self, above: &LocalDir) -> Done {
-        if self.first.dev == above.first.dev || self.node.enters_stubs() {
+        if self.first.dev == above.first.dev || self.node.enters_stand_ins() {
             return Ok(());
         }
-        if self.first.ino == STUB_INODE && is_on_btrfs(self) {
-            return Err(fault(self.side(), Act::Enter, Errno::REMOTE));
+        let refuse = |errno| Err(fault(self.side(), Act::Enter, errno));
+        match shows(self) {
+            Shows::Subvolumes if self.first.ino == STUB_INODE => refuse(Errno::REMOTE),
+            Shows::Kernel => refuse(Errno::MEDIUMTYPE),
+            Shows::Automounts if is_empty(self)? => refuse(Errno::HOSTDOWN),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
