@@ -10,8 +10,8 @@ use common::mirror::Mirror;
 use common::mounted::Mounted;
 use common::movers::sync_on_hosts;
 use common::{
-    check_accounts, check_equal, driftless, names_below, on_trees, only_local, problems, put, sync,
-    sync_ok, verify,
+    MARK_FILE, check_accounts, check_equal, driftless, names_below, on_trees, only_local, problems,
+    put, sync, sync_ok, verify,
 };
 use driftless_testkit::{Driftless, FsKind, Fuse, Mood, Scratch, attrs, snapshot_hash};
 use std::fs;
@@ -393,6 +393,152 @@ fn file_without_blocks_is_read() {
     let _made = sync_ok(&src, &dst, NONE);
     check_equal(&src, &dst, "its content was fetched");
     let _equal = verify(&src, &dst).run().expect(0);
+}
+
+/// A source with links of user 4321 to what lies outside of the replica, and that.
+struct Links {
+    src: PathBuf,
+    victims: [PathBuf; 2],
+    _scratch: Scratch,
+}
+
+impl Links {
+    fn new() -> Links {
+        let scratch = Scratch::new(FsKind::Tmpfs, 64);
+        let src = scratch.dir("src");
+        put(&src.join("target"), "inside");
+        let victims = ["victim", "other"].map(|name| {
+            let victim = scratch.path().join(name);
+            put(&victim, "secret");
+            attrs::set_mode(&victim, 0o600).expect("a mode");
+            victim
+        });
+        let links = [
+            ("absolute", victims[0].as_path()),
+            ("beside", &victims[1]),
+            ("dir/inside", Path::new("../target")),
+            ("dangling", Path::new("nothing")),
+        ];
+        for (name, target) in links {
+            let link = src.join(name);
+            fs::create_dir_all(link.parent().expect("a directory")).expect("a directory");
+            symlink(target, &link).expect("a link");
+            attrs::set_owner(&link, 4321, 4321).expect("an owner");
+            attrs::set_mtime(&link, 1_400_000_000, 0).expect("a time");
+        }
+        Links {
+            src,
+            victims,
+            _scratch: scratch,
+        }
+    }
+
+    /// Returns owners and times of what the links lead to outside of the replica.
+    fn state(&self) -> Vec<(u32, u32, i64, i64)> {
+        let look = |path: &PathBuf| {
+            let meta = fs::metadata(path).expect("there");
+            (meta.uid(), meta.gid(), meta.mtime(), meta.ctime_nsec())
+        };
+        self.victims.iter().map(look).collect()
+    }
+
+    /// Syncs to a file system that follows links, and looks at what they lead to.
+    fn check(&self, dst: &Path, behind: &Path) {
+        let before = self.state();
+        let outcome = sync_ok(&self.src, dst, NONE);
+        assert_eq!(outcome.count("unkept_links"), 4, "{}", outcome.describe());
+        assert_eq!(outcome.count("unkept_owners"), 0, "{}", outcome.describe());
+        assert_eq!(self.state(), before, "{}", outcome.describe());
+        let inside = fs::metadata(behind.join("target")).expect("there");
+        let meant = fs::metadata(self.src.join("target")).expect("there");
+        assert_eq!((inside.uid(), inside.mtime()), (meant.uid(), meant.mtime()));
+        let names = [
+            "absolute",
+            "beside",
+            "dangling",
+            "dir",
+            "dir/inside",
+            "target",
+        ];
+        let mut all = names_below(behind);
+        all.retain(|name| name != MARK_FILE);
+        assert_eq!(all, names);
+        let demanded = dst.with_file_name("demanded");
+        let outcome = sync(&self.src, &demanded).arg("--owner").run().expect(3);
+        assert_eq!(problems(&outcome).len(), 4, "{}", outcome.describe());
+        assert_eq!(self.state(), before, "{}", outcome.describe());
+    }
+}
+
+#[test]
+fn links_give_their_attributes_to_nothing_outside() {
+    let (links, fuse) = (
+        Links::new(),
+        Fuse::mount(Mood {
+            follows_links: true,
+            ..Mood::healthy()
+        }),
+    );
+    let dst = fuse.path().join("dst");
+    links.check(&dst, &fuse.backing().join("dst"));
+    let before = links.state();
+    let again = sync_ok(&links.src, &dst, NONE);
+    assert_eq!(again.count("unkept_links"), 4, "{}", again.describe());
+    assert_eq!(links.state(), before, "{}", again.describe());
+}
+
+#[test]
+fn links_keep_their_attributes_on_a_good_server() {
+    let (links, fuse) = (Links::new(), Fuse::mount(Mood::healthy()));
+    let dst = fuse.path().join("dst");
+    let outcome = sync_ok(&links.src, &dst, NONE);
+    assert_eq!(outcome.count("unkept_links"), 0, "{}", outcome.describe());
+    check_equal(&links.src, &dst, "links have their owners and times");
+}
+
+/// Mounts a directory of this machine by sshfs.
+fn sshfs(far: &Far, backing: &Path, at: &Path) -> Mounted {
+    fs::create_dir_all(at).expect("mount point");
+    let status = Command::new("sshfs")
+        .arg("-o")
+        .arg(format!("ssh_command={}", far.words()))
+        .arg(far.path(backing))
+        .arg(at)
+        .status();
+    assert!(status.expect("sshfs runs").success());
+    Mounted::found(at)
+}
+
+#[test]
+fn links_on_sshfs_give_their_attributes_to_nothing() {
+    only_local!("is about mounts of this host");
+    let (links, far) = (Links::new(), Far::root());
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (backing, at) = (scratch.dir("backing"), scratch.path().join("mnt"));
+    let _mounted = sshfs(&far, &backing, &at);
+    links.check(&at.join("dst"), &backing.join("dst"));
+}
+
+#[test]
+fn hard_links_on_sshfs_are_told_with_their_cause() {
+    only_local!("is about mounts of this host");
+    let far = Far::root();
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, backing) = (scratch.dir("src"), scratch.dir("backing"));
+    put(&src.join("a"), "content");
+    ["b", "c"].into_iter().for_each(|name| {
+        fs::hard_link(src.join("a"), src.join(name)).expect("a hard link");
+    });
+    let at = scratch.path().join("mnt");
+    let _mounted = sshfs(&far, &backing, &at);
+    let outcome = sync(&src, &at.join("dst")).run().expect(3);
+    let told = outcome.events_named("problem");
+    assert_eq!(told.len(), 2, "{}", outcome.describe());
+    for problem in told {
+        let cause = problem["cause"].as_str().expect("a cause");
+        assert!(cause.contains("another inode number"), "{cause}");
+    }
+    let _made = sync_ok(&src, &at.join("new"), ["--no-hard-links"]);
 }
 
 /// Checks that each row of the table names a test that is there, or a reason why there is none.

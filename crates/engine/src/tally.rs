@@ -100,6 +100,8 @@ counters! {
     unkept_owners,
     /// Capabilities and trusted attributes of entries that the user of the run may not set.
     unkept_privileges,
+    /// Symbolic links whose owner and times the replica's file system cannot set.
+    unkept_links,
     /// Entries with flags of their inodes that their copies do not have.
     unkept_flags,
     /// Entries with ACLs of a kind that is not copied.
@@ -204,6 +206,7 @@ impl Counts {
         let given = [
             self.unkept_owners,
             self.unkept_privileges,
+            self.unkept_links,
             self.unkept_flags,
             self.unkept_acls,
         ];

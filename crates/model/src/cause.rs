@@ -126,6 +126,12 @@ fn of_shown(act: Act, errno: i32) -> Option<&'static str> {
         (A::Enter, e::EHOSTDOWN) => {
             "it is an automount point and nothing is mounted on it; mount it, or exclude it"
         }
+        (A::Link, e::ENOTUNIQ) => {
+            "the file system shows another inode number under each name of a file; see --no-hard-links"
+        }
+        (A::SetAttributes, e::EOPNOTSUPP) => {
+            "the file system would set them of the entry that the link leads to"
+        }
         _ => return None,
     })
 }

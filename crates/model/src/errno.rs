@@ -34,6 +34,7 @@ pub const ENODATA: i32 = 61;
 pub const EREMOTE: i32 = 66;
 pub const EPROTO: i32 = 71;
 pub const EBADMSG: i32 = 74;
+pub const ENOTUNIQ: i32 = 76;
 pub const EILSEQ: i32 = 84;
 pub const EOPNOTSUPP: i32 = 95;
 pub const ENOBUFS: i32 = 105;

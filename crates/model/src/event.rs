@@ -275,6 +275,7 @@ pub struct Counters {
     pub bytes_compared: u64,
     pub unkept_owners: u64,
     pub unkept_privileges: u64,
+    pub unkept_links: u64,
     pub unkept_flags: u64,
     pub unkept_acls: u64,
     pub known_equal: u64,

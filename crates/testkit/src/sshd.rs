@@ -278,6 +278,7 @@ fn server_settings(folder: &Path, address: SocketAddr, mark: &str) -> String {
          UsePAM no\nStrictModes no\nUseDNS no\nPermitRootLogin yes\nPasswordAuthentication no\n\
          KbdInteractiveAuthentication no\nMaxStartups 1000\nMaxSessions 1000\nLogLevel VERBOSE\nPrintMotd no\n\
          KexAlgorithms curve25519-sha256\n\
+         Subsystem sftp internal-sftp\n\
          SetEnv {MARK}={mark} HOME={folder}/home\n"
     )
 }

@@ -5,6 +5,7 @@ pub mod dir;
 pub mod displace;
 pub mod file;
 pub mod handles;
+pub mod link_attributes;
 pub mod listing;
 pub mod look;
 pub mod nest;

@@ -121,6 +121,16 @@ pub fn copies_up(dir: &LocalDir) -> bool {
     is_on(dir, &[OVERLAY])
 }
 
+/// Whether the file system of a directory is known to set attributes of an inode, and not of what
+/// stands at a path.
+pub fn sets_by_inode(dir: &LocalDir) -> bool {
+    const NFS: u64 = 0x6969;
+    const CEPH: u64 = 0x00c3_6400;
+    const F2FS: u64 = 0xf2f5_2010;
+    const RAMFS: u64 = 0x8584_58f6;
+    shows_changes_at_once(dir) || is_on(dir, &[NFS, CEPH, F2FS, RAMFS])
+}
+
 /// Whether the file system of a directory keeps each name as it was given, byte for byte, unless
 /// the directory was set to ignore case.
 pub fn has_names_as_given(dir: &LocalDir) -> bool {

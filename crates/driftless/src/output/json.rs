@@ -73,6 +73,7 @@ pub fn counters(counts: &Counts) -> Counters {
         bytes_compared: counts.bytes_compared,
         unkept_owners: counts.unkept_owners,
         unkept_privileges: counts.unkept_privileges,
+        unkept_links: counts.unkept_links,
         unkept_flags: counts.unkept_flags,
         unkept_acls: counts.unkept_acls,
         known_equal: counts.known_equal,

@@ -54,7 +54,9 @@ impl Firsts {
             let example = first.map_or_else(String::new, |path| format!(", such as \"{path}\""));
             of_entries(&name, count).map(|words| words + &example)
         });
-        root.chain(sorts).collect()
+        let links = of_entries("owners and times", counts.unkept_links)
+            .map(|words| words + " that are symbolic links, which the file system would follow");
+        root.chain(links).chain(sorts).collect()
     }
 }
 
@@ -77,12 +79,14 @@ mod tests {
             unkept_flags: 2,
             unkept_acls: 1,
             unkept_owners: 1234,
+            unkept_links: 3,
             ..Counts::default()
         };
         assert_eq!(
             firsts.lines(&counts),
             [
                 "the owners of 1,234 entries, which only root can give",
+                "owners and times of 3 entries that are symbolic links, which the file system would follow",
                 "inode flags (immutable, append-only) of 2 entries, such as \"b\"",
                 "NFSv4 ACLs, Samba's NT ACLs of 1 entry, such as \"a\"",
             ]

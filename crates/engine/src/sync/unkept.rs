@@ -114,8 +114,18 @@ impl Run<'_> {
         let owner = self.owners.do_without(fault);
         let privilege = fault.side == Side::Replica && fault.act == Act::SetPrivileged;
         add(&self.tally.unkept_owners, u64::from(owner));
+        let link = self.is_of_link(fault);
         add(&self.tally.unkept_privileges, u64::from(privilege));
-        owner || privilege
+        add(&self.tally.unkept_links, u64::from(link));
+        owner || privilege || link
+    }
+
+    /// Whether the replica's file system would have set attributes of the entry that a symbolic
+    /// link leads to, and owners were not demanded.
+    fn is_of_link(&self, fault: &Fault) -> bool {
+        (fault.side, fault.act, fault.errno)
+            == (Side::Replica, Act::SetAttributes, errno::EOPNOTSUPP)
+            && !self.options.policy.keep.demands_owners
     }
 
     /// Counts an entry whose capabilities or trusted attributes this user cannot give.

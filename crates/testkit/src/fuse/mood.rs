@@ -46,6 +46,9 @@ pub struct Mood {
     pub both_times: bool,
     /// For so long the kernel does not ask again for attributes and names that it was told.
     pub remembers: Duration,
+    /// Owners and times of symbolic links are set of what they lead to in the backing directory
+    /// (sshfs).
+    pub follows_links: bool,
     /// Files have blocks on the medium; without, they are placeholders whose content is elsewhere.
     pub blocks: bool,
     /// It is as CephFS, with its snapshots in this folder on the btrfs of the backing directory.
@@ -70,6 +73,7 @@ impl Mood {
             fixed_mode: None,
             both_times: false,
             remembers: Duration::ZERO,
+            follows_links: false,
             blocks: true,
             ceph: None,
         }

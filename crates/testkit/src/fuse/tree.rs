@@ -8,10 +8,10 @@ use super::mood::{Deed, MODE_BITS, Orders};
 use super::nodes::{Handle, Listed, Node, Nodes, attr, is_there, list, lock, reach};
 use super::wire::{Answer, Attr, Call, FEATURE_ACLS, Fields, Op, Words, add_entry, unpack_device};
 use crate::attrs::ACL_DEFAULT;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Stat, Timespec,
-    Timestamps, Uid, XattrFlags,
+    AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Stat,
+    Timespec, Timestamps, Uid, XattrFlags,
 };
 use rustix::io::Errno;
 use rustix::mount::MountFlags;
@@ -295,7 +295,9 @@ impl Tree {
         if valid & (SET_UID | SET_GID) != 0 {
             let uid = (valid & SET_UID != 0).then(|| Uid::from_raw(uid));
             let gid = (valid & SET_GID != 0).then(|| Gid::from_raw(gid));
-            rustix::fs::chownat(&node.fd, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+            self.at(node, |fd, path, flags| {
+                rustix::fs::chownat(fd, path, uid, gid, flags)
+            })?;
         }
         if valid & SET_MODE != 0 {
             let shown = lock(&self.orders).mood.shown(node.stat()?.st_mode) & MODE_BITS;
@@ -311,17 +313,28 @@ impl Tree {
         if times == both || times != 0 && !lock(&self.orders).mood.both_times {
             let last_access = timespec(valid, (SET_ATIME, ATIME_NOW), (atime, atime_ns));
             let last_modification = timespec(valid, (SET_MTIME, MTIME_NOW), (mtime, mtime_ns));
-            rustix::fs::utimensat(
-                &node.fd,
-                c"",
-                &Timestamps {
-                    last_access,
-                    last_modification,
-                },
-                AtFlags::EMPTY_PATH,
-            )?;
+            let times = Timestamps {
+                last_access,
+                last_modification,
+            };
+            self.at(node, |fd, path, flags| {
+                rustix::fs::utimensat(fd, path, &times, flags)
+            })?;
         }
         self.told(&node.stat()?)
+    }
+
+    /// Acts on a node, or on what its path leads to where links are followed.
+    fn at(
+        &self,
+        node: &Node,
+        act: impl FnOnce(BorrowedFd<'_>, &Path, AtFlags) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        if !lock(&self.orders).mood.follows_links {
+            return act(node.fd.as_fd(), Path::new(""), AtFlags::EMPTY_PATH);
+        }
+        let path = std::fs::read_link(node.path()).map_err(|_| Errno::IO)?;
+        act(CWD, &path, AtFlags::empty())
     }
 
     fn resize(&self, node: &Node, handle: Option<u64>, size: u64) -> Result<(), Errno> {

@@ -8,7 +8,7 @@ use crate::local::LocalDir;
 use crate::local::attributes::Setter;
 use crate::local::file::LocalFile;
 use crate::local::listing::{LocalNames, opened_again};
-use crate::local::look::{birthmark, look_at, made_at, meta_again, meta_open};
+use crate::local::look::{birthmark, fault, look_at, made_at, meta_again, meta_open};
 use crate::local::remove::{Removed, Spared, count_tree, remove_tree};
 use crate::local::wanted::{Attributes, Known};
 use crate::local::shown::is_encrypted;
@@ -251,11 +251,25 @@ impl DirMut for LocalDir {
             return Ok(());
         }
         let _not_what_was_meant = self.remove(name);
-        linked.and_then(|_| self.fail(Act::Link, Err(Errno::STALE)))
+        // Where the name that was linked is still that of the inode, its other name has to be, too.
+        let is_there = from.look(from_name).is_ok_and(|meta| meta.id() == id);
+        let errno = if is_there {
+            Errno::NOTUNIQ
+        } else {
+            Errno::STALE
+        };
+        linked.and_then(|_| self.fail(Act::Link, Err(errno)))
     }
 
     fn set(&self, name: &CStr, expected: &Known, attributes: &Attributes) -> Done<Vec<Fault>> {
         self.node.pass_gate()?;
+        if expected.symlink && attributes.concern_links() && self.follows_links()? {
+            return Ok(vec![fault(
+                self.side(),
+                Act::SetAttributes,
+                Errno::OPNOTSUPP,
+            )]);
+        }
         if expected.private {
             let fd = self.fd()?;
             return Ok(Setter::apply(

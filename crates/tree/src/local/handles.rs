@@ -28,6 +28,9 @@ pub struct HandlePool {
     order: Mutex<VecDeque<Weak<Node>>>,
     /// What new entries look like, by the number of the device, where a look was needed.
     births: Mutex<HashMap<u64, Birth>>,
+    /// Whether the attributes of a symbolic link reach what it leads to, by the number of the
+    /// device, where that was tried.
+    follows_links: Mutex<HashMap<u64, bool>>,
     /// The gate that each change of the replica passes.
     gate: Arc<Gate>,
     /// Files on which another process holds a lease are not waited for.
@@ -69,6 +72,7 @@ impl HandlePool {
             enters_stand_ins: AtomicBool::new(false),
             order: Mutex::default(),
             births: Mutex::default(),
+            follows_links: Mutex::default(),
             gate: Arc::default(),
         })
     }
@@ -205,6 +209,18 @@ impl Node {
         let birth = probe()?;
         births.insert(self.id.0, birth);
         Some(birth)
+    }
+
+    /// Whether attributes of links reach what these lead to on the device `dev`, which `find_out`
+    /// finds out once.
+    pub fn follows_links(&self, dev: u64, find_out: impl FnOnce() -> Done<bool>) -> Done<bool> {
+        let mut known = self.pool.follows_links.lock();
+        if let Some(follows) = known.get(&dev) {
+            return Ok(*follows);
+        }
+        let follows = find_out()?;
+        known.insert(dev, follows);
+        Ok(follows)
     }
 
     /// The open descriptor; opens it again if it was taken away.
