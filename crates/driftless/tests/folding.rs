@@ -415,7 +415,7 @@ fn a_directory_in_which_the_filters_protect_something_stays_where_the_source_has
     put(&dst.join("KEEP/p"), "precious");
     put(&src.join("keep"), "file");
     let outcome = sync(src, dst)
-        .args(["--delete", "--exclude=KEEP/p"])
+        .args(["--delete", "--exclude=/KEEP/p"])
         .run()
         .expect(3);
     check_accounts(&outcome);

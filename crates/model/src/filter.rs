@@ -2,7 +2,7 @@
 //!
 //! A pattern with a `/` inside (or at its start) is matched against the whole path below the root;
 //! one without is matched against the last name. A `/` at the end restricts it to directories. `*`
-//! and `?` stop at `/`, `**` does not; `[a-z]`, `{a,b}` and `\` work as in glob(7). What no rule
+//! and `?` stop at `/`, `**` does not; `[a-z]`, `{a,b}` and `\` work as in a shell. What no rule
 //! matches is included. What is excluded is neither copied nor deleted. What each sign means is the
 //! matter of [`Pattern`].
 
@@ -64,7 +64,7 @@ impl Rule {
         let (include, pattern) = match line.split_at_checked(2) {
             Some(("+ ", pattern)) => (true, pattern),
             Some(("- ", pattern)) => (false, pattern),
-            _ => return Err(fail(NO_SIGN)),
+            _ => return Err(fail(&equivalent_of(line))),
         };
         // Taken for part of the pattern, it would match nothing, and nobody would notice.
         if [" #", "\t#"]
@@ -87,6 +87,37 @@ impl Rule {
     pub fn pattern(&self) -> &str {
         &self.written
     }
+}
+
+/// Says what to write for a line that has neither sign: those of rsync(1) and gitignore(5) have an
+/// equivalent.
+fn equivalent_of(line: &str) -> String {
+    let (word, pattern) = line.split_once([' ', '_']).unwrap_or((line, ""));
+    let pattern = escape(pattern.as_bytes());
+    let equivalent = match word.split(',').next().unwrap_or(word) {
+        "exclude" => format!("write \"- {pattern}\""),
+        "include" => format!("write \"+ {pattern}\""),
+        "merge" | "." => "give that file by a --filter-from of its own".into(),
+        "dir-merge" | ":" => {
+            "files of rules within the tree are not read: write \"- /DIRECTORY/PATTERN\"".into()
+        }
+        "hide" | "H" => format!("write \"- {pattern}\", with --delete-excluded"),
+        "show" | "S" | "risk" | "R" => format!("write \"+ {pattern}\""),
+        "protect" | "P" => {
+            format!("write \"- {pattern}\", which neither copies nor deletes what it matches")
+        }
+        "clear" | "!" => "leave out the rules before it".into(),
+        _ if line.starts_with('!') => format!(
+            "write \"+ {}\" before the rule that it is an exception of",
+            escape(&line.as_bytes()[1..])
+        ),
+        _ if line.starts_with(';') => "write \"#\" before a comment".into(),
+        _ if line.starts_with(['+', '-']) => {
+            "no other sign follows \"+\" or \"-\", and a space does".into()
+        }
+        _ => format!("write \"- {}\" to leave it out", escape(line.as_bytes())),
+    };
+    format!("{NO_SIGN}; {equivalent}")
 }
 
 /// Two rules are the same if they were written the same.
@@ -136,6 +167,19 @@ impl Filter {
     /// Whether any rule needs a path to decide.
     pub fn has_rules(&self) -> bool {
         !self.rules.is_empty()
+    }
+
+    /// Returns the first rule that rsync(1) and gitignore(5) read differently: its pattern has a slash inside
+    /// and none at its start. A run that deletes refuses it.
+    pub fn ambiguity(&self) -> Option<FilterError> {
+        let rule = self.rules.iter().find(|rule| rule.pattern.is_floating)?;
+        let text = escape(rule.written.as_bytes());
+        Some(FilterError {
+            why: format!(
+                "rsync matches it at any depth, git at the root only; where a run deletes, write \"/{text}\" or \"**/{text}\""
+            ),
+            text,
+        })
     }
 
     /// Whether the entry at `path` (bytes below the root) is taken.

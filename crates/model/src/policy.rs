@@ -1,7 +1,7 @@
 //! What is asked of a run, whatever its trees are: a plain value, the same for the command line,
 //! for movers and for jobs in a file.
 
-use crate::{Filter, Keep, Level, RelPath};
+use crate::{Filter, FilterError, Keep, Level, RelPath};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -87,6 +87,8 @@ pub enum PolicyError {
     Percent(u64),
     /// Reading back metadata is what comparing does.
     ReadBack,
+    /// Other programs disagree about what a rule matches, and entries would be deleted by it.
+    Ambiguous(FilterError),
 }
 
 /// What the fields of a policy are called where it was written, on a command line or in a file.
@@ -127,6 +129,7 @@ impl PolicyError {
                 "{}: content and media are read back, metadata alone is not",
                 names.read_back
             ),
+            PolicyError::Ambiguous(error) => error.to_string(),
         }
     }
 }
@@ -158,6 +161,17 @@ impl Policy {
             }
             (.., Some(Level::Meta)) => Err(PolicyError::ReadBack),
             _ => Ok(()),
+        }
+    }
+
+    /// Refuses rules that must not decide what is deleted. A comparison need not ask.
+    ///
+    /// # Errors
+    /// Entries are deleted, and other programs disagree about what one of the rules matches.
+    pub fn check_deletes(&self) -> Result<(), PolicyError> {
+        match self.filter.ambiguity().filter(|_| self.delete) {
+            Some(error) => Err(PolicyError::Ambiguous(error)),
+            None => Ok(()),
         }
     }
 

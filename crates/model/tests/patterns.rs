@@ -246,7 +246,7 @@ fn random_patterns_mean_what_an_independent_model_says() {
 
 #[test]
 fn text_is_matched_as_text() {
-    let cases: [(&str, &str, bool); 14] = [
+    let cases: [(&str, &str, bool); 20] = [
         ("[ä]*", "über", false),
         ("[äÄ]*", "ärzte", true),
         ("[a-zä-ü]?", "öl", true),
@@ -259,7 +259,13 @@ fn text_is_matched_as_text() {
         ("core{,.gz}", "core.gz", true),
         ("{a,{b,c}d}", "cd", true),
         ("**", "a/b", true),
-        ("a**b", "axxb", true),
+        ("/a/***", "a/b/c", true),
+        ("/a/***", "a", false),
+        ("/a/***", "b/a/c", false),
+        ("a{/***,b}", "a/c", true),
+        ("/***", "a", true),
+        ("***", "a/b", true),
+        ("a\\ \\#\\!", "a #!", true),
         ("[]-]", "]", true),
     ];
     for (pattern, path, expected) in cases {
@@ -268,6 +274,37 @@ fn text_is_matched_as_text() {
             Some(expected),
             "{pattern} on {path}"
         );
+    }
+}
+
+#[test]
+fn three_stars_match_directories_and_no_files() {
+    for (is_dir, taken) in [(true, false), (false, true)] {
+        let filter = Filter {
+            rules: vec![Rule::new(false, "/a/***").expect("a rule")],
+            ..Filter::default()
+        };
+        assert_eq!(filter.takes(b"a", is_dir), taken, "{is_dir}");
+    }
+}
+
+#[test]
+fn only_patterns_that_float_are_ambiguous() {
+    for (pattern, is_ambiguous) in [
+        ("a/b", true),
+        ("a/", false),
+        ("/a/b", false),
+        ("**/a/b", false),
+        ("a", false),
+        ("a/**", true),
+        ("{**/,}a", true),
+        ("{**/a,**/b}/c", false),
+    ] {
+        let filter = Filter {
+            rules: vec![Rule::new(false, pattern).expect("a rule")],
+            ..Filter::default()
+        };
+        assert_eq!(filter.ambiguity().is_some(), is_ambiguous, "{pattern}");
     }
 }
 
@@ -299,6 +336,17 @@ fn a_pattern_that_can_never_match_is_refused_with_the_reason() {
         ("a\\", "\\"),
         ("a}", "closes nothing"),
         ("{a", "not closed"),
+        ("a**b", "stands alone"),
+        ("**a/b", "stands alone"),
+        ("/***/b", "at the end"),
+        ("/a/****", "three stars"),
+        ("!a", "--include"),
+        ("+ a", "--include"),
+        ("- a", "--exclude"),
+        ("a\\b", "backslash"),
+        ("[\\]]", "backslash"),
+        ("{a}", "single alternative"),
+        ("{{a}}", "regular expressions"),
         ("[a", "not closed"),
         ("/", "empty"),
     ];

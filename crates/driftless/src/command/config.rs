@@ -108,7 +108,12 @@ pub fn verify(args: &VerifyArgs, matches: &ArgMatches) -> Result<Options, String
 
 /// Refuses what contradicts itself, whichever command it was asked of.
 fn checked(options: Options) -> Result<Options, String> {
-    options.policy.check().map_err(|error| error.to_string())?;
+    let checked = options.policy.check();
+    let checked = match options.mode {
+        Mode::Compare => checked,
+        Mode::Preview | Mode::Apply => checked.and_then(|()| options.policy.check_deletes()),
+    };
+    checked.map_err(|error| error.to_string())?;
     Ok(options)
 }
 

@@ -90,11 +90,12 @@ fn keep(from: &mut Document) -> Keep {
 
 /// Tells what of the policy cannot be meant.
 pub(super) fn check(from: &mut Document, policy: &Policy) {
-    if let Err(error) = policy.check() {
+    if let Err(error) = policy.check().and_then(|()| policy.check_deletes()) {
         let key = match error {
             PolicyError::Sizes { .. } => "min_size",
             PolicyError::Percent(_) => "max_delete",
             PolicyError::ReadBack => "read_back",
+            PolicyError::Ambiguous(_) => "filters",
         };
         // The sentence begins with the key itself.
         let told = error.told(&NAMES);
