@@ -183,3 +183,55 @@ fn patterns_that_programs_read_differently_delete_nothing() {
     let _ = sync_ok(&src, &scratch.path().join("new"), ["--exclude=a/b"]);
     assert!(scratch.path().join("new/c/a/b/z").exists(), "at the root");
 }
+
+/// Trees elsewhere in the syntax of other programs, and what the refusal says.
+const ELSEWHERE: [(&str, &str); 6] = [
+    ("far::module", "write \"far:PATH\""),
+    ("rsync://me@far/module", "write \"me@far:PATH\""),
+    ("sftp://far/x", "write \"far:/x\""),
+    ("file:///x", "write \"/x\""),
+    ("s3://bucket/x", "mount it and name the path"),
+    (":s3:bucket", "mount it and name the path"),
+];
+
+#[test]
+fn trees_in_syntax_of_other_programs_are_refused() {
+    let (scratch, src, dst) = stage();
+    plant(&src);
+    for (typed, words) in ELSEWHERE {
+        let at = Path::new(typed);
+        for (command, from, to) in [
+            ("sync", &*src, at),
+            ("sync", at, &*dst),
+            ("verify", &*src, at),
+            ("audit", at, &*dst),
+        ] {
+            let more: &[&str] = if command == "audit" {
+                &["--samples=1"]
+            } else {
+                &[]
+            };
+            let run = driftless().arg(command).arg(from).arg(to).args(more);
+            check_refused(scratch.path(), run, words);
+        }
+        let run = sync(&src, &dst).arg(format!("--link-dest={typed}"));
+        check_refused(scratch.path(), run, words);
+        let run = driftless().arg("sum").arg(typed);
+        check_refused(scratch.path(), run, words);
+        let job = scratch.path().join("job.toml");
+        put(&job, format!("source = {src:?}\nreplica = \"{typed}\"\n"));
+        let run = driftless().args(["mirror", "check"]).arg(&job);
+        check_refused(scratch.path(), run, words);
+    }
+}
+
+#[test]
+fn a_file_named_like_an_address_is_hashed() {
+    let (scratch, _, _) = stage();
+    let path = scratch.path().join("far::module");
+    put(&path, "content");
+    let name = path.file_name().expect("a name");
+    let run = driftless().arg("sum").arg(name);
+    let in_folder = ["env".as_ref(), "-C".as_ref(), scratch.path().as_os_str()];
+    let _ = run.through(in_folder).run().expect(0);
+}

@@ -19,7 +19,7 @@ pub use agent::takeover::end_earlier;
 pub use agent::{Service, serve};
 pub use ssh::deploy::bring;
 pub use ssh::spawn::{check_program, spawn_there};
-pub use ssh::target::{Target, TargetError};
+pub use ssh::target::{Target, TargetError, check_syntax};
 pub use ssh::{Deploy, Reach, ReachError, SSH_FAILED, SilenceLimit, SshHost, in_place_of};
 pub use wire::handshake::{Heard, Silence, find, greeted};
 pub use wire::{Limits, May, Root};

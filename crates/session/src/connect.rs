@@ -3,7 +3,7 @@
 
 use driftless_engine::Options;
 use driftless_model::Side;
-use driftless_remote::{May, Reach, ReachError, Root, SshHost, Target};
+use driftless_remote::{May, Reach, ReachError, Root, SshHost, Target, TargetError};
 use driftless_tree::{Endpoint, Host};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -95,12 +95,15 @@ fn refuse_host_in(link_dest: Option<&Path>) -> Result<(), ConnectError> {
     let Some(typed) = link_dest else {
         return Ok(());
     };
-    let Ok(Target {
-        host: Some(_),
-        path,
-    }) = Target::parse(typed.as_os_str())
-    else {
-        return Ok(());
+    let path = match Target::parse(typed.as_os_str()) {
+        Ok(Target {
+            host: Some(_),
+            path,
+        }) => path,
+        Err(error @ TargetError::Foreign { .. }) => {
+            return Err(ConnectError::Usage(format!("--link-dest {error}")));
+        }
+        _ => return Ok(()),
     };
     let (typed, path) = (driftless_model::quote(typed), driftless_model::quote(&path));
     Err(ConnectError::Usage(format!(

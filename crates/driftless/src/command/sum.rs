@@ -7,9 +7,11 @@ mod sources;
 use crate::args::{AlgorithmArg, SumArgs};
 use crate::exit::Exit;
 use crate::signals;
+use driftless_remote::check_syntax;
 use driftless_verify::{LEAF_BYTES_DEFAULT, SumOptions};
 use report::{Report, Tally, Task};
 use sources::Source;
+use std::path::Path;
 
 impl SumArgs {
     /// The leaf size of the hash trees that are wanted, if any are.
@@ -30,17 +32,34 @@ impl SumArgs {
     }
 
     /// What cannot be said with conflicts of options alone.
-    fn refuse_nonsense(&self) -> Result<(), &'static str> {
+    fn refuse_nonsense(&self) -> Result<(), String> {
+        self.paths
+            .iter()
+            .try_for_each(|path| refuse_foreign(path))?;
         let algorithm = self.algorithm.unwrap_or(AlgorithmArg::Blake3);
         match self {
             _ if self.manifest && self.paths.len() != 1 => {
-                Err("--manifest is made of one directory")
+                Err("--manifest is made of one directory".into())
             }
             _ if self.tree.is_some() && algorithm != AlgorithmArg::Blake3 => {
-                Err("hash trees (--tree) are made with blake3 only")
+                Err("hash trees (--tree) are made with blake3 only".into())
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Refuses the address of a tree elsewhere, unless a file has this name.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it is only found out what the user means"
+)]
+fn refuse_foreign(path: &Path) -> Result<(), String> {
+    match check_syntax(path.as_os_str()) {
+        Err(error) if path.symlink_metadata().is_err() => Err(format!(
+            "{error}; sums are made on the host of the files: ssh HOST driftless sum PATH"
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -21,6 +21,14 @@ pub enum TargetError {
         "\"{0}\": a host's name is letters, digits, dots, hyphens and underscores; write ./ before a local path with a colon"
     )]
     BadHost(String),
+    /// The syntax is that of another program.
+    #[error("\"{typed}\": {equivalent}; write ./ before a local path with a colon")]
+    Foreign {
+        /// The text, without control characters.
+        typed: String,
+        /// The name of the syntax, and what to write for it.
+        equivalent: String,
+    },
 }
 
 impl Target {
@@ -28,6 +36,7 @@ impl Target {
     /// rsync; brackets hold an IPv6 address.
     pub fn parse(typed: &OsStr) -> Result<Target, TargetError> {
         let bytes = typed.as_bytes();
+        check_syntax(typed)?;
         let local = || Target {
             host: None,
             path: typed.into(),
@@ -61,6 +70,94 @@ impl Target {
             path: PathBuf::from(OsString::from_vec(path.to_vec())),
         })
     }
+}
+
+/// Refuses the syntax that other programs have for a tree elsewhere: an address with a scheme, a
+/// module of an rsync daemon, a backend of rclone.
+///
+/// # Errors
+/// [`TargetError::Foreign`] names the equivalent.
+pub fn check_syntax(typed: &OsStr) -> Result<(), TargetError> {
+    let text = typed.to_string_lossy();
+    let equivalent = of_address(&text)
+        .or_else(|| of_module(&text))
+        .or_else(|| of_backend(&text));
+    equivalent.map_or(Ok(()), |equivalent| {
+        Err(TargetError::Foreign {
+            typed: driftless_model::escape(typed.as_bytes()),
+            equivalent,
+        })
+    })
+}
+
+/// Says what to write for `SCHEME://[USER@]HOST[:PORT]/PATH` (RFC 3986).
+fn of_address(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once("://")?;
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+        && scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    if !is_scheme {
+        return None;
+    }
+    let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (host, port),
+        _ => (place, ""),
+    };
+    let (host, path) = (
+        driftless_model::escape_text(host),
+        driftless_model::escape_text(path),
+    );
+    Some(match scheme.to_ascii_lowercase().as_str() {
+        "file" => format!("no address names a local path: write \"/{path}\""),
+        "rsync" => format!(
+            "driftless starts its agent through ssh and asks no rsync daemon: write \"{host}:PATH\", with the path of the module's directory"
+        ),
+        "ssh" | "scp" | "sftp" | "fish" if port.is_empty() => {
+            format!("a tree on another host has no scheme: write \"{host}:/{path}\"")
+        }
+        "ssh" | "scp" | "sftp" | "fish" => format!(
+            "a tree on another host has no scheme: write \"{host}:/{path}\", with --ssh \"ssh -p {port}\""
+        ),
+        scheme => format!(
+            "driftless reads no \"{scheme}\" addresses: mount it and name the path, or write \"HOST:/PATH\""
+        ),
+    })
+}
+
+/// Says what to write for `[USER@]HOST::MODULE/PATH` (rsync(1)).
+fn of_module(text: &str) -> Option<String> {
+    let after_brackets = match (text.find('['), text.find(']')) {
+        (Some(open), Some(close)) if open < close && !text[..open].contains(['/', ':']) => close,
+        _ => 0,
+    };
+    let at = after_brackets + text[after_brackets..].find(':')?;
+    let host = driftless_model::escape_text(&text[..at]);
+    let is_module = at > 0 && !host.contains('/') && text[at..].starts_with("::");
+    is_module.then(|| {
+        format!(
+            "driftless starts its agent through ssh and asks no rsync daemon: write \"{host}:PATH\", with the path of the module's directory"
+        )
+    })
+}
+
+/// Says what to write for `:BACKEND:PATH`, `:BACKEND,OPTIONS:PATH` and `REMOTE,OPTIONS:PATH` of rclone.
+fn of_backend(text: &str) -> Option<String> {
+    let before = |text: &str| text.split_once(':').map(|(name, _)| name.to_owned());
+    let is_word = |name: &str| {
+        let mut chars = name.chars();
+        chars.next().is_some_and(|c| c.is_ascii_alphanumeric())
+            && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+    };
+    let name = match text.strip_prefix(':') {
+        Some(rest) => before(rest)?,
+        None => before(text).filter(|name| name.contains(','))?,
+    };
+    let word = name.split(',').next().unwrap_or_default();
+    is_word(word).then(|| {
+        "driftless reads no remotes of rclone: mount it and name the path, or write \"HOST:/PATH\"".into()
+    })
 }
 
 /// A tilde is the home directory, where relative paths begin anyway: no shell reads the path there.
@@ -130,6 +227,42 @@ mod tests {
                 (host, Some(path)),
                 "{typed}"
             );
+        }
+    }
+
+    #[test]
+    fn syntax_of_other_programs_is_refused_with_the_equivalent() {
+        for (typed, equivalent) in [
+            ("far::module", "write \"far:PATH\""),
+            ("me@far::", "write \"me@far:PATH\""),
+            ("[::1]::module", "write \"[::1]:PATH\""),
+            ("rsync://me@far:873/module/x", "write \"me@far:PATH\""),
+            ("ssh://me@far/x/y", "write \"me@far:/x/y\""),
+            (
+                "sftp://far:2222/x",
+                "write \"far:/x\", with --ssh \"ssh -p 2222\"",
+            ),
+            ("file:///x/y", "write \"/x/y\""),
+            ("s3://bucket/x", "\"s3\" addresses: mount it"),
+            (":s3:bucket", "remotes of rclone"),
+            (":sftp,host=far:x", "remotes of rclone"),
+            ("far,shell=no:x", "remotes of rclone"),
+        ] {
+            let error = Target::parse(OsStr::new(typed))
+                .expect_err(typed)
+                .to_string();
+            assert!(error.contains(equivalent), "{typed}: {error}");
+        }
+        for typed in [
+            "./a::b",
+            "/a::b",
+            "a/b::c",
+            "./file://x",
+            "::b",
+            "far:a::b",
+            "./:a:b",
+        ] {
+            assert!(Target::parse(OsStr::new(typed)).is_ok(), "{typed}");
         }
     }
 

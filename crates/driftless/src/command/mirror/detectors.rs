@@ -166,7 +166,7 @@ fn refuse_unbuilt(job: &Job) -> Result<(), Failure> {
 /// Where a tree of this host is; none if it is another's.
 pub fn own_path(job: &Job, tree: &str) -> Result<Option<PathBuf>, Failure> {
     let target = Target::parse(tree.as_ref())
-        .map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", job.name)))?;
+        .map_err(|error| (Exit::Usage, format!("{}: {error}", job.name)))?;
     Ok(target.host.is_none().then_some(target.path))
 }
 
