@@ -61,6 +61,9 @@ pub fn check(path: &Path) -> Result<(), Deaf> {
     }
 }
 
+/// The UTF-8 byte order mark (RFC 3629, section 6).
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// How paths are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -118,6 +121,8 @@ pub struct List<R> {
     lines: Lines<R>,
     format: Format,
     root: Base,
+    /// The other name that the line before may mean.
+    other: Option<Change>,
 }
 
 impl<R: BufRead> List<R> {
@@ -127,7 +132,18 @@ impl<R: BufRead> List<R> {
             lines: Lines::new(reader, format.end()),
             format,
             root,
+            other: None,
         }
+    }
+
+    /// Returns the change at the name without the carriage return that ends a line. Programs of other
+    /// systems write one, and a name may have one, so both names are looked at.
+    fn without_return(&self, line: &[u8]) -> Option<Change> {
+        let name = match self.format {
+            Format::Lines(_) => line.strip_suffix(b"\r")?,
+            Format::Zero(_) | Format::Json => return None,
+        };
+        change(name, self.format, &self.root).ok()
     }
 }
 
@@ -135,10 +151,18 @@ impl<R: BufRead> Iterator for List<R> {
     type Item = Result<Change, BadLine>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if let Some(change) = self.other.take() {
+            return Some(Ok(change));
+        }
         let read = loop {
             match self.lines.next()? {
                 Ok(line) if line.bytes.is_empty() => (),
-                Ok(line) => break change(&line.bytes, self.format, &self.root),
+                Ok(line) => {
+                    let mark = (line.number == 1).then_some(MARK).unwrap_or_default();
+                    let bytes = line.bytes.strip_prefix(mark).unwrap_or(&line.bytes);
+                    self.other = self.without_return(bytes);
+                    break change(bytes, self.format, &self.root);
+                }
                 Err(fault) => break Err(PathFault::Line(fault)),
             }
         };
@@ -254,6 +278,21 @@ mod tests {
             read(b"a\nb\0\0/data/c\0", Format::Zero(Scope::Entry)),
             ["a\\nb Entry None", "c Entry None"]
         );
+    }
+
+    #[test]
+    fn lists_of_other_systems_name_both_readings() {
+        let text = b"\xef\xbb\xbfa\r\nb\n\r\n";
+        let found = read(text, Format::Lines(Scope::Entry));
+        let expected = [
+            "a\\r Entry None",
+            "a Entry None",
+            "b Entry None",
+            "\\r Entry None",
+        ];
+        assert_eq!(found, expected);
+        let found = read(b"\xef\xbb\xbfa\r\0", Format::Zero(Scope::Entry));
+        assert_eq!(found, ["a\\r Entry None"]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod broker;
 pub mod config;
 pub mod generate;
 pub mod job;
+mod lists;
 pub mod mirror;
 pub mod mounts;
 pub mod mover;

@@ -235,3 +235,15 @@ fn a_file_named_like_an_address_is_hashed() {
     let in_folder = ["env".as_ref(), "-C".as_ref(), scratch.path().as_os_str()];
     let _ = run.through(in_folder).run().expect(0);
 }
+
+#[test]
+fn a_list_on_another_host_is_refused() {
+    let (scratch, src, dst) = stage();
+    plant(&src);
+    for list in ["far:/list", "far::module/list", "rsync://far/list"] {
+        for option in ["--files-from", "--filter-from"] {
+            let run = sync(&src, &dst).arg(format!("{option}={list}"));
+            check_refused(scratch.path(), run, "lists are files of this host");
+        }
+    }
+}

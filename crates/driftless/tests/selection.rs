@@ -6,7 +6,7 @@ mod common;
 
 use common::mounted::Mounted;
 use common::{check_equal, names_below, put, stage, sync, sync_ok};
-use driftless_testkit::snapshot_hash;
+use driftless_testkit::{Outcome, snapshot_hash};
 use std::fs;
 use std::path::Path;
 
@@ -363,4 +363,87 @@ fn a_carriage_return_behind_a_backslash_belongs_to_the_rule() {
     put(&rules, "- plain\r\n- odd\\\r\n");
     let _ = sync_ok(&src, &dst, ["--filter-from", rules.to_str().expect("text")]);
     assert_eq!(names_below(&dst), ["kept"]);
+}
+
+/// Runs with a list of these bytes.
+fn listed(src: &Path, dst: &Path, list: &[u8], more: &[&str]) -> Outcome {
+    let path = src.with_file_name("list");
+    put(&path, list);
+    let run = sync(src, dst).arg("--files-from").arg(&path);
+    run.args(more).run()
+}
+
+#[test]
+fn lists_of_other_systems_are_understood() {
+    for list in [
+        &b"b.c\r\nsrc/a.c\r\n"[..],
+        b"\xef\xbb\xbfb.c\nsrc/a.c",
+        b"\xef\xbb\xbfb.c\r\n\r\nsrc/a.c\r\n",
+    ] {
+        let (_scratch, src, dst) = stage();
+        plant(&src);
+        let _ = listed(&src, &dst, list, &[]).expect(0);
+        assert_eq!(
+            names_below(&dst),
+            ["b.c", "src", "src/a.c"],
+            "{}",
+            list.escape_ascii()
+        );
+    }
+}
+
+#[test]
+fn listed_names_may_end_with_carriage_returns() {
+    let (_scratch, src, dst) = stage();
+    plant(&src);
+    put(&src.join("odd\r"), "content");
+    let _ = listed(&src, &dst, b"odd\r\nb.c\n", &[]).expect(0);
+    assert_eq!(names_below(&dst), ["b.c", "odd\\x0d"]);
+}
+
+#[test]
+fn absolute_listed_paths_below_the_source_are_taken() {
+    let (_scratch, src, dst) = stage();
+    plant(&src);
+    let list = format!("{}/src/a.c\n/tmp\n", src.display());
+    let outcome = listed(&src, &dst, list.as_bytes(), &[]).expect(2);
+    let words = "write paths relative to SRC";
+    assert!(
+        outcome.stderr_text().contains(words),
+        "{}",
+        outcome.describe()
+    );
+    assert!(!dst.exists());
+    let _ = listed(&src, &dst, list.replace("/tmp\n", "").as_bytes(), &[]).expect(0);
+    assert_eq!(names_below(&dst), ["src", "src/a.c"]);
+}
+
+#[test]
+fn a_list_of_another_kind_is_refused() {
+    let (_scratch, src, dst) = stage();
+    plant(&src);
+    for (list, more, words) in [
+        (&b"b.c\0src/a.c\0"[..], &[][..], "add --from0"),
+        (b"b.c\nsrc/a.c\n", &["--from0"], "leave --from0 out"),
+        (b"\xff\xfeb\0.\0c\0", &[], "save it as UTF-8"),
+    ] {
+        let outcome = listed(&src, &dst, list, more).expect(2);
+        assert!(
+            outcome.stderr_text().contains(words),
+            "{}",
+            outcome.describe()
+        );
+        assert!(!dst.exists());
+    }
+}
+
+#[test]
+fn a_rule_file_of_another_system_is_understood() {
+    let (scratch, src, dst) = stage();
+    plant(&src);
+    let rules = scratch.path().join("rules");
+    put(&rules, "\u{feff}- *.o\r\n- /tmp\n");
+    let _ = sync_ok(&src, &dst, [format!("--filter-from={}", rules.display())]);
+    let gone = ["a.o", "build/a.o", "build/x/deep.o", "src/build/d.o", "tmp"];
+    assert_eq!(names_below(&dst), all_but(&gone));
 }

@@ -913,3 +913,29 @@ fn carriage_returns_are_of_the_names_where_files_of_such_names_are_there() {
     stage.ok("driftless sum --check list");
     stage.ok("driftless sum b | sed 's/$/\\r/' > list && driftless sum --check list");
 }
+
+#[test]
+fn lists_of_openssl_and_of_other_systems_are_checked() {
+    let stage = Stage::new();
+    stage.put("a (b)= c", "content");
+    stage.put("d", "other");
+    for digest in ["sha256", "sha512", "md5"] {
+        stage.ok(&format!(
+            "openssl dgst -{digest} 'a (b)= c' d > list; driftless sum --check list"
+        ));
+        stage.ok("sed 's/^SHA2-/SHA/' list > older; driftless sum --check older");
+        stage.ok("(printf '\\357\\273\\277'; sed 's/$/\\r/' list) > marked; driftless sum --check marked");
+        stage.ok(&format!(
+            "openssl dgst -{digest} -r 'a (b)= c' d > list; driftless sum -a {digest} --check list"
+        ));
+    }
+    stage.put("d", "changed");
+    stage.run("driftless sum -a md5 --check list").expect(4);
+    let ran = stage.run("md5sum -z d | driftless sum --check -").expect(1);
+    assert!(ran.err.contains("without -z"), "{}", ran.err);
+    stage.ok("printf 'd\\r\\n' | driftless sum --from-stdin");
+    let ran = stage
+        .run("printf 'd\\0' | driftless sum --from-stdin")
+        .expect(1);
+    assert!(ran.err.contains("add --from0"), "{}", ran.err);
+}

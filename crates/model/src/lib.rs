@@ -16,6 +16,7 @@ mod fault;
 mod filter;
 mod keep;
 mod lag;
+mod list;
 mod moment;
 mod mountinfo;
 mod path;
@@ -36,6 +37,7 @@ pub use fault::{Class, Fault, LINE_LOST, Problem, Side};
 pub use filter::{Filter, FilterError, Rule};
 pub use keep::{CAPABILITY, Keep, PERMISSIONS, SETGID, SETUID, mode_within};
 pub use lag::{LAG_BUCKETS, Lag};
+pub use list::{ListError, ListForm};
 pub use moment::{date_and_time, moment, span};
 pub use mountinfo::unescape_mountinfo;
 pub use path::{

@@ -1,7 +1,7 @@
 //! Lists of sums: one line for each file, as `sha256sum`, `md5sum`, `b3sum` and `xxhsum` write and
 //! read them.
 //!
-//! A line is `HASH  NAME`, or `TAG (NAME) = HASH`. The programs differ in what they escape in a
+//! A line is `HASH  NAME`, `TAG (NAME) = HASH`, or `TAG(NAME)= HASH`, which OpenSSL writes. The programs differ in what they escape in a
 //! name, and each gets what it can read. The sum of a range has a form that they do not take for
 //! the sum of a file: `HASH@START-END  NAME`.
 
@@ -118,19 +118,39 @@ fn parse_range(text: &[u8]) -> Option<Range<u64>> {
     (range.start <= range.end).then_some(range)
 }
 
-/// `TAG (NAME) = HASH`.
+/// `TAG (NAME) = HASH`, and `TAG(NAME)= HASH` as `openssl dgst` writes it.
 fn tagged(line: &[u8]) -> Option<Line> {
-    let has_tag = |one: &Algorithm| line.starts_with(one.tag().as_bytes());
-    let algorithm = Algorithm::ALL.into_iter().find(has_tag)?;
-    let rest = line[algorithm.tag().len()..].strip_prefix(b" (")?;
-    let end = rest.windows(4).rposition(|part| part == b") = ")?;
-    let (name, digest) = (&rest[..end], Digest::from_hex(&rest[end + 4..])?);
+    let (algorithm, rest) = Algorithm::ALL.into_iter().find_map(|one| {
+        let tags = [Some(one.tag()), openssl_tag(one)];
+        let rest = |tag: &str| line.strip_prefix(tag.as_bytes());
+        Some((one, tags.into_iter().flatten().find_map(rest)?))
+    })?;
+    let (rest, between) = match rest.strip_prefix(b" (") {
+        Some(rest) => (rest, &b") = "[..]),
+        None => (rest.strip_prefix(b"(")?, &b")= "[..]),
+    };
+    let end = rest
+        .windows(between.len())
+        .rposition(|part| part == between)?;
+    let (name, digest) = (
+        &rest[..end],
+        Digest::from_hex(&rest[end + between.len()..])?,
+    );
     (!name.is_empty()).then(|| Line {
         digest,
         algorithm: Some(algorithm),
         range: None,
         name: name.to_vec(),
     })
+}
+
+/// The other name that OpenSSL 3 has for an algorithm (openssl-dgst(1)).
+fn openssl_tag(algorithm: Algorithm) -> Option<&'static str> {
+    match algorithm {
+        Algorithm::Sha256 => Some("SHA2-256"),
+        Algorithm::Sha512 => Some("SHA2-512"),
+        Algorithm::Blake3 | Algorithm::Md5 | Algorithm::Xxh3 => None,
+    }
 }
 
 #[cfg(test)]
@@ -191,6 +211,11 @@ mod tests {
             (tagged.algorithm, tagged.name.as_slice(), tagged.digest),
             (Some(Algorithm::Sha256), &b"a) = b"[..], digest)
         );
+        for tag in ["SHA256", "SHA2-256"] {
+            let read = name(format!("{tag}(a)= b)= {hex}"));
+            let told = (read.algorithm, read.name.as_slice());
+            assert_eq!(told, (Some(Algorithm::Sha256), &b"a)= b"[..]));
+        }
         assert_eq!(name(format!("\\BLAKE3 (a\\n) = {hex}")).name, b"a\n");
         assert_eq!((parse_line(b""), parse_line(b"# a")), (Ok(None), Ok(None)));
     }

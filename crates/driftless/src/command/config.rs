@@ -5,19 +5,15 @@ use crate::args::{
     CacheArg, ChooseArgs, DurabilityArg, GuardArgs, KeepArgs, LevelArg, ReadBackArg, RunArgs,
     SyncArgs, VerifyArgs,
 };
+use crate::command::lists;
 use crate::command::program::Program;
 use crate::output::files::rules_for_state;
 use crate::own;
 use clap::ArgMatches;
 use driftless_engine::{Carrier, Mode, Notes, Options};
-use driftless_model::{
-    Cache, Durability, Filter, Keep, Level, Policy, RelPath, Rule, Scope, Selection, Work, cause,
-    quote,
-};
+use driftless_model::{Cache, Durability, Filter, Keep, Level, Policy, RelPath, Rule};
 use driftless_remote::Target;
 use driftless_tree::plain_path;
-use std::fs::File;
-use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -180,7 +176,7 @@ fn common(
         selection: choose
             .files_from
             .as_deref()
-            .map(|path| selection(path, choose.from0))
+            .map(|path| lists::selection(path, choose.from0, roots[0]))
             .transpose()?,
         throttle: running.throttle.for_engine(),
         ..Options::default()
@@ -260,7 +256,8 @@ fn filter(args: &ChooseArgs, own: Vec<Rule>, matches: &ArgMatches) -> Result<Fil
         sources.extend(places(matches, name).zip(patterns.iter().map(rule)));
     }
     sources.extend(
-        places(matches, "filter_from").zip(args.filter_from.iter().map(|path| rules_of(path))),
+        places(matches, "filter_from")
+            .zip(args.filter_from.iter().map(|path| lists::rules_of(path))),
     );
     sources.sort_by_key(|(place, _)| *place);
     let rules: Result<Vec<Vec<Rule>>, String> =
@@ -274,59 +271,4 @@ fn filter(args: &ChooseArgs, own: Vec<Rule>, matches: &ArgMatches) -> Result<Fil
 
 fn places(matches: &ArgMatches, name: &str) -> impl Iterator<Item = usize> {
     matches.indices_of(name).into_iter().flatten()
-}
-
-fn rules_of(path: &Path) -> Result<Vec<Rule>, String> {
-    let text = read(path)?;
-    let text = String::from_utf8(text)
-        .map_err(|_| format!("{}: filter rules must be UTF-8", quote(path)))?;
-    let rule = |(number, line): (usize, &str)| match Rule::from_line(line) {
-        Ok(rule) => rule.map(Ok),
-        Err(error) => Some(Err(format!("{} line {}: {error}", quote(path), number + 1))),
-    };
-    text.split('\n')
-        .map(without_return)
-        .enumerate()
-        .filter_map(rule)
-        .collect()
-}
-
-/// A line without the carriage return that ends it in some files; one behind a backslash belongs to
-/// the pattern.
-fn without_return(line: &str) -> &str {
-    line.strip_suffix('\r')
-        .filter(|rest| !rest.ends_with('\\'))
-        .unwrap_or(line)
-}
-
-fn selection(path: &Path, nul: bool) -> Result<Arc<Selection>, String> {
-    let list = read(path)?;
-    let separator = if nul { 0 } else { b'\n' };
-    let mut works = Vec::new();
-    for line in list
-        .split(|byte| *byte == separator)
-        .filter(|line| !line.is_empty())
-    {
-        let path = RelPath::parse(line).map_err(|error| format!("{}: {error}", quote(path)))?;
-        works.push(Work {
-            path,
-            scope: Scope::Subtree,
-        });
-    }
-    Ok(Arc::new(Selection::of(&works)))
-}
-
-/// Reads a file that the user named; "-" is standard input. It is no part of a replicated tree.
-#[allow(clippy::disallowed_methods)]
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let fail = |error: io::Error| format!("{}: cannot read: {}", quote(path), cause(&error));
-    let mut bytes = Vec::new();
-    if path == Path::new("-") {
-        io::stdin().read_to_end(&mut bytes).map_err(fail)?;
-    } else {
-        File::open(path)
-            .and_then(|mut file| file.read_to_end(&mut bytes))
-            .map_err(fail)?;
-    }
-    Ok(bytes)
 }

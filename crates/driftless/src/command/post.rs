@@ -3,15 +3,16 @@
 
 use crate::args::PostArgs;
 use crate::command::job;
+use crate::command::lists::form_of;
 use crate::exit::Exit;
 use crate::output::mirror as say;
 use crate::own;
 use driftless_detect::post::{Line, SOCKET_SUFFIX, Sort};
-use driftless_model::{cause, quote};
-use std::ffi::OsString;
+use driftless_model::{ListError, cause, quote};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Paths that are told at once.
@@ -123,18 +124,23 @@ fn paths_of(
     from: &Path,
     is_null: bool,
 ) -> io::Result<Box<dyn Iterator<Item = io::Result<PathBuf>>>> {
-    let reader: Box<dyn BufRead> = if from == Path::new("-") {
+    let mut reader: Box<dyn BufRead> = if from == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
         Box::new(BufReader::new(File::open(from)?))
     };
     let end = if is_null { 0 } else { b'\n' };
-    let lines = reader
-        .split(end)
-        .filter(|line| !matches!(line, Ok(line) if line.is_empty()));
-    Ok(Box::new(lines.map(|line| {
-        line.map(|line| PathBuf::from(OsString::from_vec(line)))
-    })))
+    let path = |line: &[u8]| PathBuf::from(OsStr::from_bytes(line));
+    let refused = |error: ListError| {
+        let words = error.to_string().replace("--from0", "--null");
+        io::Error::new(io::ErrorKind::InvalidData, words)
+    };
+    let form = form_of(&mut reader, end, |line| Some(path(line))).map_err(refused)?;
+    let lines = (1..).zip(reader.split(end));
+    let paths = lines.map(move |(number, line)| line.map(|line| path(form.line(number, &line))));
+    Ok(Box::new(paths.filter(
+        |path| !matches!(path, Ok(path) if path.as_os_str().is_empty()),
+    )))
 }
 
 /// What is told, and to whom.

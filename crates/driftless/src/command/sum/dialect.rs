@@ -1,10 +1,10 @@
-//! What the beginning of a list of sums tells of all of it: how its lines end, and with which
-//! function it was made.
+//! What the beginning of a list of sums tells of all of it: with which function it was made.
 //!
 //! A hash of 64 digits may be of BLAKE3 or of SHA-256. Where nobody says which, a file or two of
 //! the list do: hashed with each function that has hashes of this length, they agree with one of
 //! them, or with none.
 
+use driftless_model::ListForm;
 use driftless_verify::{Algorithm, Digest, Hasher, Line, parse_line};
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,67 +17,21 @@ const TRIED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Files that are hashed to find out.
 const TRIED_FILES_MAX: usize = 4;
 
-/// How a list is written.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Dialect {
-    /// Lines end with a carriage return and a newline.
-    pub returns: bool,
-    /// The function of the hashes whose lines do not name theirs, if it is not the one that their
-    /// length is taken for.
-    pub algorithm: Option<Algorithm>,
+/// Finds out from the first bytes of a list of this form with which function it was made; the last
+/// line of them may be cut off. Returns `None` if it is the usual one.
+pub fn algorithm_of(form: ListForm, first: &[u8]) -> Option<Algorithm> {
+    let mut lines: Vec<&[u8]> = first.split(|byte| *byte == b'\n').collect();
+    lines.pop();
+    let listed = (1..)
+        .zip(lines)
+        .map(|(number, line)| form.line(number, line))
+        .filter_map(|line| parse_line(line).ok().flatten());
+    found_out(listed.filter(|line| line.algorithm.is_none() && line.range.is_none()))
 }
 
-impl Dialect {
-    /// What the first bytes of a list tell; the last line of them may be cut off. `stated`: the
-    /// user said which function it is.
-    pub fn of(first: &[u8], stated: bool) -> Self {
-        let mut lines: Vec<&[u8]> = first.split(|byte| *byte == b'\n').collect();
-        lines.pop();
-        let returns = !lines.is_empty()
-            && lines.iter().all(|line| line.ends_with(b"\r"))
-            && !are_of_names(&lines);
-        let listed = lines
-            .iter()
-            .map(|line| without_return(line, returns))
-            .filter_map(|line| parse_line(line).ok().flatten());
-        let unnamed = listed.filter(|line| line.algorithm.is_none() && line.range.is_none());
-        Dialect {
-            returns,
-            algorithm: if stated { None } else { found_out(unnamed) },
-        }
-    }
-
-    /// A line without the carriage return that ends it in such a list.
-    pub fn line<'l>(&self, line: &'l [u8]) -> &'l [u8] {
-        without_return(line, self.returns)
-    }
-}
-
-fn without_return(line: &[u8], returns: bool) -> &[u8] {
-    line.strip_suffix(b"\r").filter(|_| returns).unwrap_or(line)
-}
-
-/// Whether carriage returns belong to the names that the lines end with: the first such file that
-/// is there tells. Some programs write them as they are.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "a file that the user's list names, no part of a replicated tree"
-)]
-fn are_of_names(lines: &[&[u8]]) -> bool {
-    let is_there = |line: &[u8]| {
-        parse_line(line)
-            .ok()
-            .flatten()
-            .is_some_and(|line| path_of(line.name).symlink_metadata().is_ok())
-    };
-    let told = lines
-        .iter()
-        .take(TRIED_FILES_MAX)
-        .map(|line| (is_there(line), is_there(without_return(line, true))));
-    told.filter(|(with, without)| with != without)
-        .map(|(with, _)| with)
-        .next()
-        .unwrap_or(false)
+/// Returns the path that a line names, if it names one.
+pub fn named(line: &[u8]) -> Option<PathBuf> {
+    Some(path_of(parse_line(line).ok()??.name))
 }
 
 /// The function that the first listed files agree with; `None` if that is the usual one, or they
@@ -133,26 +87,4 @@ fn digest_of_file(path: &Path, algorithm: Algorithm) -> io::Result<Digest> {
 /// The path that a list names.
 pub fn path_of(name: Vec<u8>) -> PathBuf {
     OsString::from_vec(name).into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn returns_end_lines_only_where_they_end_all_of_them() {
-        let hex = "00".repeat(32);
-        for (text, expected) in [
-            (format!("{hex}  a\r\n{hex}  b\r\n{hex}"), true),
-            (format!("{hex}  a\r\n{hex}  b\n"), false),
-            (format!("{hex}  a\n"), false),
-            (hex.clone(), false),
-        ] {
-            assert_eq!(
-                Dialect::of(text.as_bytes(), true).returns,
-                expected,
-                "{text:?}"
-            );
-        }
-    }
 }

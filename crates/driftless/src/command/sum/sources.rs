@@ -1,10 +1,11 @@
 //! Where the targets come from: arguments, standard input, a list of sums, a file of hash trees.
 //! Read as they are needed.
 
-use super::dialect::{Dialect, path_of};
+use super::dialect::{algorithm_of, named, path_of};
 use crate::args::{SumArgs, range};
+use crate::command::lists::{form_of, not_read};
 use driftless_lock::Mutex;
-use driftless_model::{cause, quote};
+use driftless_model::{ListError, ListForm, cause, quote};
 use driftless_verify::{
     Algorithm, BadLine, BadTarget, Expected, Lines, Target, Targets, TreeReader, parse_line,
 };
@@ -37,9 +38,7 @@ impl Source {
             path => quote(path.unwrap_or(Path::new(""))),
         };
         let input = path
-            .map(|path| {
-                open(path).map_err(|error| format!("{name}: cannot open: {}", cause(&error)))
-            })
+            .map(|path| open(path).map_err(|error| not_read(path, "open", &error)))
             .transpose()?;
         Ok(Source {
             name,
@@ -81,7 +80,8 @@ impl Source {
     fn lines<'t>(
         &'t self,
         mut lines: Lines<Input>,
-        target: impl Fn(Vec<u8>) -> Result<Option<Target>, BadLine> + Send + 't,
+        form: ListForm,
+        target: impl Fn(&[u8]) -> Result<Option<Target>, BadLine> + Send + 't,
     ) -> Targets<'t> {
         let located =
             move |number: u64, why: &dyn Display| self.bad(format!("line {number}: {why}"));
@@ -92,7 +92,7 @@ impl Source {
                 }
                 match lines.read() {
                     Ok(None) => return None,
-                    Ok(Some(line)) => match target(line) {
+                    Ok(Some(line)) => match target(form.line(lines.number(), &line)) {
                         Ok(None) => {}
                         Ok(Some(target)) => return Some(Ok(target)),
                         Err(bad) => return Some(Err(located(lines.number(), &bad))),
@@ -109,6 +109,12 @@ impl Source {
         }))
     }
 
+    /// Returns no target, and says why the list cannot be read at all.
+    fn unreadable(&self, why: &str) -> Targets<'_> {
+        self.broken.store(true, Relaxed);
+        Box::new(std::iter::once(Err(self.bad(why.to_owned()))))
+    }
+
     fn bad(&self, why: String) -> BadTarget {
         BadTarget {
             list: self.name.clone(),
@@ -118,25 +124,35 @@ impl Source {
 
     /// Lines of a list of sums.
     fn listed(&self, mut input: Input, stated: Option<Algorithm>) -> Targets<'_> {
+        let form = match form_of(&mut input, b'\n', named) {
+            Ok(form) => form,
+            // Of what begins with NUL no line is a sum, which is told when it is read.
+            Err(ListError::EndsWithNul) if starts_with_nul(&mut input) => ListForm::default(),
+            Err(ListError::EndsWithNul) => {
+                return self.unreadable("lines end with NUL; make the list without -z (--zero)");
+            }
+            Err(error) => return self.unreadable(&error.to_string()),
+        };
         // What cannot be read is told when it is read again.
-        let dialect = input
-            .fill_buf()
-            .map(|first| Dialect::of(first, stated.is_some()))
-            .unwrap_or_default();
-        if let Some(algorithm) = dialect.algorithm {
+        let first = input.fill_buf().unwrap_or_default();
+        let found_out = if stated.is_some() {
+            None
+        } else {
+            algorithm_of(form, first)
+        };
+        if let Some(algorithm) = found_out {
             eprintln!(
                 "driftless: {}: the first sums that were tried are {}, so all are taken to be",
                 self.name,
                 algorithm.word()
             );
         }
-        self.lines(Lines::new(input), move |line| {
-            let Some(line) = parse_line(dialect.line(&line))? else {
+        self.lines(Lines::new(input), form, move |line| {
+            let Some(line) = parse_line(line)? else {
                 return Ok(None);
             };
             let bytes = line.digest.as_bytes().len();
-            let unnamed = dialect
-                .algorithm
+            let unnamed = found_out
                 .filter(|one| one.digest_bytes() == bytes)
                 .or(Algorithm::guess(bytes));
             let algorithm = line
@@ -159,12 +175,17 @@ impl Source {
     }
 
     /// Paths, or ranges and paths.
-    fn batch<'t>(&'t self, input: Input, end: u8, plain: Target) -> Targets<'t> {
-        self.lines(Lines::ending_with(end, input), move |line| {
+    fn batch<'t>(&'t self, mut input: Input, end: u8, plain: Target) -> Targets<'t> {
+        let named = |line: &[u8]| Some(path_of(split_range(line.to_vec()).1));
+        let form = match form_of(&mut input, end, named) {
+            Ok(form) => form,
+            Err(error) => return self.unreadable(&error.to_string()),
+        };
+        self.lines(Lines::ending_with(end, input), form, move |line| {
             if line.is_empty() {
                 return Ok(None);
             }
-            let (part, path) = split_range(line);
+            let (part, path) = split_range(line.to_vec());
             Ok(Some(Target {
                 path: path_of(path),
                 range: part.or(plain.range.clone()),
@@ -205,6 +226,10 @@ impl Source {
             }
         }))
     }
+}
+
+fn starts_with_nul(input: &mut Input) -> bool {
+    input.fill_buf().is_ok_and(|first| first.starts_with(&[0]))
 }
 
 /// The range before the first tab, if there is one.
