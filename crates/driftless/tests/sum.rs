@@ -939,3 +939,73 @@ fn lists_of_openssl_and_of_other_systems_are_checked() {
         .expect(1);
     assert!(ran.err.contains("add --from0"), "{}", ran.err);
 }
+
+#[test]
+fn paths_longer_than_a_call_takes_are_checked() {
+    let stage = Stage::new();
+    stage.ok("python3 -c \"
+import os
+for i in range(45): os.mkdir('n' * 200); os.chdir('n' * 200)
+open('leaf', 'w').write('x')\"");
+    stage.ok("driftless sum --tree trees nnn* > list && driftless sum --check list && driftless sum --check-tree trees");
+    stage
+        .run("sed 's/leaf$/none/' list | driftless sum --check -")
+        .expect(4);
+    stage
+        .run("printf '%04500d' 0 | driftless sum --from-stdin")
+        .expect(3);
+    stage.ok("find . -name leaf -execdir sh -c 'echo y > leaf' ';'");
+    stage.run("driftless sum --check list").expect(4);
+    stage.run("driftless sum --check-tree trees").expect(4);
+}
+
+#[test]
+fn what_a_listed_file_cannot_be_differs() {
+    let stage = Stage::new();
+    stage.put("f", random(3000, 1));
+    stage.ok("driftless sum --range 1000-2000 f > ranges; driftless sum --tree trees f > list");
+    for change in [
+        "truncate -s 1500 f",
+        "truncate -s 0 f",
+        "rm f; mkdir f",
+        "rmdir f; mkfifo f",
+    ] {
+        stage.ok(change);
+        for check in ["--check ranges", "--check list", "--check-tree trees"] {
+            let ran = stage
+                .run(&format!("driftless sum --json {check}"))
+                .expect(4);
+            let checked = ran.events("checked");
+            let result = checked[0]["result"].as_str();
+            assert_eq!(
+                (checked.len(), result),
+                (1, Some("differs")),
+                "{change}, {check}"
+            );
+            assert!(ran.events("problem").is_empty(), "{change}, {check}");
+        }
+    }
+    let ran = stage.run("driftless sum --check list").expect(4);
+    assert_eq!(ran.text(), "f: differs (it is a named pipe)\n");
+    assert!(
+        ran.err.contains("of 1 file: 1 different, 0 missing"),
+        "{}",
+        ran.err
+    );
+    stage.run("driftless sum --range 1000-2000 f").expect(3);
+}
+
+#[test]
+fn ranges_have_no_end_beyond_all_files() {
+    let stage = Stage::new();
+    stage.put("f", "content");
+    let ran = stage
+        .run("driftless sum --range 0-18446744073709551615 f")
+        .expect(2);
+    assert!(
+        ran.err.contains("write 0- for up to the end"),
+        "{}",
+        ran.err
+    );
+    stage.ok("driftless sum --range 0- f");
+}

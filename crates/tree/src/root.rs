@@ -11,7 +11,7 @@ use crate::local::handles::HandlePool;
 use crate::local::listing::is_removed;
 use crate::local::look::meta_of;
 use driftless_model::{Act, EntryName, Fault, Meta, RelPath, Side, cause_of, quote};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,9 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Bytes of the longest path of one call (limits.h, `PATH_MAX`, without the NUL at its end).
+const PATH_BYTES_MAX: usize = 4095;
 
 /// A root that cannot be used: the path, what was tried, and why it failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,11 +178,41 @@ fn locate_local(
 ) -> Result<Place<LocalDir>, RootError> {
     let fail = |act, errno| RootError::new(path, act, errno);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match fs::open(path, flags, Mode::empty()) {
+    match at(path, |above, rest| {
+        fs::openat(above, rest, flags, Mode::empty())
+    }) {
         Ok(fd) => root_dir(path, side, pool, fd).map(Place::Dir),
         Err(Errno::NOENT | Errno::NOTDIR) => locate_entry(path, side, pool),
         Err(errno) => Err(fail(Act::Open, errno)),
     }
+}
+
+/// Calls `act` with a path and the directory that it begins in. A path that is longer than the
+/// kernel takes at once (path_resolution(7), `PATH_MAX`) is walked in parts; symbolic links in it
+/// are followed, as they are in a short one.
+fn at<T>(
+    path: &Path,
+    act: impl FnOnce(BorrowedFd<'_>, &Path) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let (mut above, mut rest): (Option<OwnedFd>, &[u8]) = (None, path.as_os_str().as_bytes());
+    while rest.len() > PATH_BYTES_MAX {
+        let cut = rest[..PATH_BYTES_MAX]
+            .iter()
+            .rposition(|byte| *byte == b'/')
+            .ok_or(Errno::NAMETOOLONG)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let part = OsStr::from_bytes(&rest[..=cut]);
+        above = Some(fs::openat(begin(&above), part, flags, Mode::empty())?);
+        rest = &rest[cut..];
+        rest = &rest[rest.iter().take_while(|byte| **byte == b'/').count()..];
+    }
+    let rest = if rest.is_empty() { b"." } else { rest };
+    act(begin(&above), Path::new(OsStr::from_bytes(rest)))
+}
+
+/// Returns the directory that a relative path begins in.
+fn begin(above: &Option<OwnedFd>) -> BorrowedFd<'_> {
+    above.as_ref().map_or(fs::CWD, AsFd::as_fd)
 }
 
 /// A directory that was removed while something else held it, such as a mount of it at a second
@@ -217,7 +250,10 @@ fn locate_entry(
     } else {
         Act::Open
     };
-    let fd = fs::open(above, flags, Mode::empty()).map_err(|e| RootError::new(above, act, e))?;
+    let fd = at(above, |from, rest| {
+        fs::openat(from, rest, flags, Mode::empty())
+    })
+    .map_err(|e| RootError::new(above, act, e))?;
     let parent = LocalDir::root(pool, side, fd)
         .map_err(|e| RootError::from_errno(above, Act::Open, e.errno))?;
     let name =
@@ -245,14 +281,19 @@ fn locate_entry(
 /// or it leads to nothing.
 fn followed(path: &Path) -> PathBuf {
     let trimmed = trim_slashes(path);
-    match fs::readlink(trimmed, Vec::new()) {
+    match at(trimmed, |above, rest| {
+        fs::readlinkat(above, rest, Vec::new())
+    }) {
         Ok(_) => resolve(trimmed).unwrap_or_else(|| trimmed.to_owned()),
         Err(_) => trimmed.to_owned(),
     }
 }
 
 fn resolve(path: &Path) -> Option<PathBuf> {
-    let fd = fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let fd = at(path, |above, rest| {
+        fs::openat(above, rest, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+    })
+    .ok()?;
     let real = fs::readlink(
         crate::local::xattr::proc_path(rustix::fd::AsFd::as_fd(&fd), None),
         Vec::new(),

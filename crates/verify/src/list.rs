@@ -115,7 +115,8 @@ fn plain(line: &[u8]) -> Option<Line> {
 fn parse_range(text: &[u8]) -> Option<Range<u64>> {
     let (start, end) = std::str::from_utf8(text).ok()?.split_once('-')?;
     let range = start.parse().ok()?..end.parse().ok()?;
-    (range.start <= range.end).then_some(range)
+    // An end of `u64::MAX` would stand for the end of the file.
+    (range.start <= range.end && range.end < u64::MAX).then_some(range)
 }
 
 /// `TAG (NAME) = HASH`, and `TAG(NAME)= HASH` as `openssl dgst` writes it.
@@ -231,6 +232,7 @@ mod tests {
             (format!("{hex}@5-3  a"), BadLine::Form),
             (format!("{hex}@5  a"), BadLine::Form),
             (format!("{hex}@18446744073709551616-3  a"), BadLine::Form),
+            (format!("{hex}@0-18446744073709551615  a"), BadLine::Form),
             ("  a".into(), BadLine::Form),
             ("zz  a".into(), BadLine::Form),
             ("0000  a".into(), BadLine::Length),

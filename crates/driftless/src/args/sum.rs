@@ -91,10 +91,16 @@ pub fn range(text: &str) -> Result<Range<u64>, String> {
         .split_once('-')
         .ok_or("START-END is expected, such as 0-4096")?;
     let start = crate::units::bytes(start)?;
-    let end = if end.is_empty() {
-        u64::MAX
-    } else {
-        crate::units::bytes(end)?
+    let end = match end {
+        "" => u64::MAX,
+        end => match crate::units::bytes(end)? {
+            u64::MAX => {
+                return Err(format!(
+                    "no file is so long; write {start}- for up to the end"
+                ));
+            }
+            end => end,
+        },
     };
     if start > end {
         Err("the end lies before the start".into())
@@ -124,7 +130,15 @@ mod tests {
         ] {
             assert_eq!(range(text), Ok(expected), "{text}");
         }
-        for bad in ["", "5", "-5", "5-4", "a-b", "1-2-3"] {
+        for bad in [
+            "",
+            "5",
+            "-5",
+            "5-4",
+            "a-b",
+            "1-2-3",
+            "0-18446744073709551615",
+        ] {
             assert!(range(bad).is_err(), "{bad}");
         }
         assert!(

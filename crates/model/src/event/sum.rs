@@ -30,7 +30,7 @@ pub enum SumEvent {
         path: PathText,
         /// What came of it.
         result: Checked,
-        /// The hash that it has; none if it is missing.
+        /// The hash that it has; none if there is nothing to hash.
         #[serde(skip_serializing_if = "Option::is_none")]
         hash: Option<String>,
         /// The hash that it should have.

@@ -68,7 +68,7 @@ impl HashFile {
                 return Err(Box::new(Found {
                     target: Some(target.clone()),
                     path,
-                    what: What::Problem(cause),
+                    what: What::without_sum(target, cause),
                 }));
             }
         };

@@ -28,7 +28,7 @@ pub struct Target {
     pub algorithm: Algorithm,
     /// Hash trees with leaves of this many bytes are wanted, too; for BLAKE3 only.
     pub leaf_bytes: Option<u64>,
-    /// What it should be; a directory is a problem then.
+    /// What it should be; anything but a regular file differs from it.
     pub expected: Option<Expected>,
 }
 
@@ -63,6 +63,9 @@ pub enum What {
     Entry(Box<Entry>, Option<Digest>),
     /// The target is not there.
     Missing,
+    /// The target differs from what is expected without a hash, for this reason: it is of another
+    /// kind, or has no such bytes.
+    Differs(String),
     /// It could not be hashed or listed, for this reason.
     Problem(String),
 }
@@ -76,6 +79,18 @@ pub struct Sum {
     pub range: Range<u64>,
     /// The hash tree, if it was asked for.
     pub tree: Option<Box<HashTree>>,
+}
+
+impl What {
+    /// Returns what is found of a target that has no sum for this reason: a difference where one is
+    /// expected, else a problem.
+    pub(super) fn without_sum(target: &Target, why: String) -> What {
+        if target.expected.is_some() {
+            What::Differs(why)
+        } else {
+            What::Problem(why)
+        }
+    }
 }
 
 impl Found {

@@ -108,9 +108,11 @@ impl<'a, 'r> Hands<'a, 'r> {
         };
         match spot {
             Place::Missing { .. } => Met::what(&target, path, What::Missing),
-            Place::Dir(_) if target.expected.is_some() => {
-                Met::what(&target, path, What::Problem("it is a directory".into()))
-            }
+            Place::Dir(_) if target.expected.is_some() => Met::what(
+                &target,
+                path,
+                What::without_sum(&target, "it is a directory".into()),
+            ),
             Place::Dir(dir) => {
                 let path = if self.sums.options.manifest {
                     Vec::new()
@@ -139,11 +141,10 @@ impl<'a, 'r> Hands<'a, 'r> {
             Place::Entry { meta, .. } if meta.kind == Kind::Symlink => {
                 Met::what(&target, path, What::Missing)
             }
-            Place::Entry { meta, .. } => Met::what(
-                &target,
-                path,
-                What::Problem(format!("it is {}", meta.kind.phrase())),
-            ),
+            Place::Entry { meta, .. } => {
+                let why = format!("it is {}", meta.kind.phrase());
+                Met::what(&target, path, What::without_sum(&target, why))
+            }
         }
     }
 

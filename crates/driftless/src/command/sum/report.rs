@@ -47,6 +47,8 @@ pub struct Tally {
     pub bytes: u64,
     /// Files that are not as they should be.
     pub different: u64,
+    /// Of these, paths where no regular file is, or one without the bytes that are listed.
+    pub unhashed: u64,
     /// Files that are listed and not there.
     pub missing: u64,
     /// Paths that could not be read, lines that are none.
@@ -172,7 +174,8 @@ impl<'r> Report<'r> {
             eprintln!("driftless: not finished");
         }
         if tally.different + tally.missing > 0 {
-            let files = show_counted(tally.files + tally.missing, "file", "files");
+            let listed = tally.files + tally.unhashed + tally.missing;
+            let files = show_counted(listed, "file", "files");
             eprintln!(
                 "driftless: of {files}: {} different, {} missing",
                 show_count(tally.different),
@@ -262,6 +265,27 @@ impl<'r> Report<'r> {
         state.write(line.as_bytes());
     }
 
+    /// Tells of a path that differs without a hash.
+    fn unlike(&self, state: &mut State, path: &[u8], (expected, why): (&Expected, &str)) {
+        state.tally.different += 1;
+        state.tally.unhashed += 1;
+        let expected = match expected {
+            Expected::Digest(digest) => *digest,
+            Expected::Tree(tree) => tree.root(),
+        };
+        if self.json {
+            state.write_json(&SumEvent::Checked {
+                path: bytes_text(path),
+                result: Checked::Differs,
+                hash: None,
+                expected: Some(expected.to_string()),
+                ranges: None,
+            });
+        } else {
+            state.write(format!("{}: differs ({why})\n", escape(path)).as_bytes());
+        }
+    }
+
     fn missing(&self, state: &mut State, path: &[u8]) {
         if self.task != Task::Check {
             return self.problem(state, path, "no such file or directory");
@@ -342,8 +366,12 @@ impl SumMonitor for Report<'_> {
                 self.entry(state, path, entry, content.as_ref());
             }
             (What::Missing, _) => self.missing(state, path),
+            (What::Differs(why), Some(target)) => {
+                let expected = target.expected.as_ref().expect("only such targets differ");
+                self.unlike(state, path, (expected, why));
+            }
             (What::Problem(cause), _) => self.problem(state, path, cause),
-            (What::Sum(_), None) => unreachable!("what was hashed is a target"),
+            (What::Sum(_) | What::Differs(_), None) => unreachable!("what was hashed is a target"),
         }
         if state.tally.failed.is_some() {
             self.stop.store(true, Relaxed);
