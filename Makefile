@@ -125,3 +125,4 @@ bench:
 
 docs:
 	cargo run -q -p driftless -- generate reference > docs/cli.md
+	cargo run -q -p driftless -- generate other-tools > docs/other-tools.md

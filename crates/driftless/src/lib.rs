@@ -17,6 +17,7 @@ macro_rules! eprintln {
 mod args;
 mod command;
 mod exit;
+mod foreign;
 mod output;
 mod own;
 mod service;
@@ -55,12 +56,27 @@ pub fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
-    let matches = Cli::command().get_matches();
+    let matches = Cli::command()
+        .try_get_matches()
+        .unwrap_or_else(|error| refuse(&error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     end_on_bugs();
     signals::outlive_file_limits();
     signals::hear_questions();
     command::run(&cli.command, &matches).into()
+}
+
+/// Ends the process for arguments that cannot be read, or because they ask for help.
+fn refuse(error: &clap::Error) -> ! {
+    match foreign::refusal(error) {
+        Some(equivalent) => {
+            equivalent
+                .lines()
+                .for_each(|line| eprintln!("driftless: {line}"));
+            std::process::exit(Exit::Usage.code().into())
+        }
+        None => error.exit(),
+    }
 }
 
 /// A panic in any thread ends the process, with the exit code of a bug: threads that wait for each

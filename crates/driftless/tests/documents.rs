@@ -198,6 +198,15 @@ fn the_reference_is_what_the_binary_generates() {
     );
 }
 
+#[test]
+fn the_page_of_other_programs_is_generated() {
+    assert_eq!(
+        read("docs/other-tools.md"),
+        generated("other-tools"),
+        "docs/other-tools.md is out of date: run `make docs`"
+    );
+}
+
 /// All long options of sync, from its help.
 fn options() -> Vec<String> {
     let output = Command::new(BINARY)

@@ -247,3 +247,182 @@ fn a_list_on_another_host_is_refused() {
         }
     }
 }
+
+/// A row of `foreign.tsv`.
+struct Row {
+    tool: &'static str,
+    word: &'static str,
+    /// Spellings of an option, without what stands for its value.
+    options: Vec<&'static str>,
+    here: &'static str,
+    equivalent: &'static str,
+}
+
+fn rows() -> Vec<Row> {
+    let row = |line: &'static str| {
+        let cells: Vec<&str> = line.split('\t').collect();
+        assert_eq!(cells.len(), 5, "five cells: {line}");
+        let options = cells[1].split(", ").filter(|word| word.starts_with('-'));
+        Row {
+            tool: cells[0],
+            word: cells[1],
+            options: options
+                .filter_map(|word| word.split(['=', ' ']).next())
+                .collect(),
+            here: cells[2],
+            equivalent: cells[3],
+        }
+    };
+    let rows: Vec<Row> = include_str!("foreign.tsv")
+        .lines()
+        .skip(1)
+        .map(row)
+        .collect();
+    assert!(rows.len() > 200, "{} rows", rows.len());
+    rows
+}
+
+#[test]
+fn options_of_other_programs_are_refused_with_the_equivalent() {
+    let (scratch, src, dst) = stage();
+    plant(&src);
+    put(&dst.join("only"), "only here");
+    let of_jobs = ["lsyncd", "sr3"];
+    let refused = |row: &&Row| row.here == "refused" && !of_jobs.contains(&row.tool);
+    for row in rows().iter().filter(refused) {
+        assert!(!row.options.is_empty(), "an option: {}", row.equivalent);
+        for option in &row.options {
+            let run = driftless().arg("sync").arg(option).arg(&src).arg(&dst);
+            let words = format!("{}'s {option}: {}", row.tool, row.equivalent);
+            check_refused(scratch.path(), run, &words);
+        }
+    }
+}
+
+#[test]
+fn keys_of_other_programs_are_refused_with_the_equivalent() {
+    let (scratch, src, dst) = stage();
+    let job = scratch.path().join("job.toml");
+    let of_jobs = ["lsyncd", "sr3"];
+    let rows = rows();
+    let refused = |row: &&Row| row.here == "refused" && of_jobs.contains(&row.tool);
+    let mut tried = 0;
+    for row in rows.iter().filter(refused) {
+        let text = format!("source = {src:?}\nreplica = {dst:?}\n{} = 1\n", row.word);
+        put(&job, text);
+        let run = driftless().args(["mirror", "check"]).arg(&job);
+        check_refused(scratch.path(), run, row.equivalent);
+        tried += 1;
+    }
+    assert!(tried > 8, "{tried} keys");
+}
+
+#[test]
+fn options_that_are_not_refused_are_understood() {
+    let help = driftless().args(["sync", "--help"]).run().expect(0);
+    let help = help.stdout_text();
+    for row in rows()
+        .iter()
+        .filter(|row| row.tool == "rsync" && row.here != "refused")
+    {
+        for option in &row.options {
+            let known = [" ", ",", "\n", "["].map(|end| format!("{option}{end}"));
+            let is_known = known.iter().any(|word| help.contains(word));
+            assert!(is_known || ["-V", "--version"].contains(option), "{option}");
+        }
+    }
+}
+
+#[test]
+fn every_option_of_rsync_has_a_row() {
+    let help = Command::new("rsync").arg("--help").output().expect("rsync");
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    let rows = rows();
+    let has_row = |option: &str| {
+        rows.iter()
+            .any(|row| row.tool == "rsync" && row.options.contains(&option))
+    };
+    let mut all = 0;
+    for line in help.lines().filter(|line| line.starts_with('-')) {
+        let names = line.split("  ").next().unwrap_or(line);
+        for name in names
+            .split(", ")
+            .filter_map(|name| name.split(['=', ' ']).next())
+        {
+            // It stands for others, and is no option; help is the same everywhere.
+            if !["--no-OPTION", "--help"].contains(&name) {
+                assert!(has_row(name), "{name} has no row: {line}");
+                all += 1;
+            }
+        }
+    }
+    assert!(all > 120, "{all} options in the help of rsync");
+}
+
+/// Lists the entries below a root with kind and mode, and files with their sums.
+fn described(root: &Path) -> Vec<String> {
+    let listing = "find . -printf '%P %y %m\n'; find . -type f -exec sha256sum {} +";
+    let output = Command::new("sh")
+        .args(["-c", listing])
+        .current_dir(root)
+        .output()
+        .expect("find");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn same_options_do_what_rsync_does() {
+    let mut tried = 0;
+    for row in rows()
+        .iter()
+        .filter(|row| row.tool == "rsync" && row.here == "same")
+    {
+        let Some(option) = row.options.last() else {
+            continue;
+        };
+        let words: Vec<String> = match *option {
+            "--version" => continue,
+            "--max-size" | "--min-size" => vec![format!("{option}=3k")],
+            "--modify-window" => vec![format!("{option}=2")],
+            "--exclude" | "--include" => vec![format!("{option}=*.o"), "--exclude=a".into()],
+            "--delete-excluded" => {
+                vec!["--delete".into(), (*option).into(), "--exclude=*.o".into()]
+            }
+            option => vec![option.into()],
+        };
+        let (scratch, src, dst) = stage();
+        plant(&src);
+        put(&src.join("large"), [1; 5000]);
+        for (kind, name) in [("p", "fifo"), ("c", "device")] {
+            let mut node = Command::new("mknod");
+            node.arg(src.join(name)).arg(kind);
+            if kind == "c" {
+                node.args(["1", "3"]);
+            }
+            assert!(node.status().expect("mknod").success());
+        }
+        let peer = scratch.path().join("peer");
+        for replica in [&dst, &peer] {
+            put(&replica.join("old.o"), "old");
+            put(&replica.join("b"), "other");
+        }
+        rsync(
+            &src,
+            &peer,
+            &words.iter().map(String::as_str).collect::<Vec<_>>(),
+        );
+        let _ = driftless()
+            .arg("sync")
+            .args(&words)
+            .arg(&src)
+            .arg(&dst)
+            .run()
+            .expect(0);
+        assert_eq!(described(&dst), described(&peer), "{words:?}");
+        tried += 1;
+    }
+    assert!(tried >= 15, "{tried} options");
+}

@@ -24,4 +24,6 @@ pub enum Document {
     Fish,
     /// Command-line reference in Markdown
     Reference,
+    /// Words of other programs in Markdown
+    OtherTools,
 }

@@ -3,6 +3,7 @@
 
 use crate::args::{Cli, Document};
 use crate::exit::Exit;
+use crate::foreign;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 use clap_complete::{Shell, generate};
 use std::io::{self, Write};
@@ -36,6 +37,7 @@ fn write(what: Document, out: &mut impl Write) -> io::Result<()> {
         Document::Zsh => complete(Shell::Zsh, &mut cli, out),
         Document::Fish => complete(Shell::Fish, &mut cli, out),
         Document::Reference => reference(&cli, out),
+        Document::OtherTools => foreign::page(out),
     }
 }
 

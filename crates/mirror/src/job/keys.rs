@@ -99,7 +99,7 @@ pub(super) const JOB: Keys = Keys {
 };
 
 /// What `sync` or other programs call something, and how it is written in a job.
-const ELSEWHERE: [(&str, &str); 24] = [
+const ELSEWHERE: [(&str, &str); 38] = [
     ("include", "filters = [\"+ PATTERN\"]"),
     ("exclude", "filters = [\"- PATTERN\"]"),
     ("filter", "filters = [\"- PATTERN\"]"),
@@ -124,6 +124,23 @@ const ELSEWHERE: [(&str, &str); 24] = [
     ("schedule", "every in [walk] or [cycle]"),
     ("settle_time", "settle in [live]"),
     ("prometheus", "listen in [metrics]"),
+    ("exclude_from", "filters = [\"- PATTERN\"]"),
+    ("excludeFrom", "filters = [\"- PATTERN\"]"),
+    ("maxProcesses", "jobs in [limits]"),
+    ("targetdir", "replica = \"HOST:PATH\""),
+    ("host", "replica = \"HOST:PATH\""),
+    ("delay", "settle in [live]"),
+    ("statusFile", "nothing; ask with driftless mirror status"),
+    ("accept", "filters = [\"+ PATTERN\"]"),
+    ("reject", "filters = [\"- PATTERN\"]"),
+    (
+        "instances",
+        "nothing; start driftless mirror join on each host",
+    ),
+    ("post_broker", "the table [publish]"),
+    ("post_exchange", "the table [publish]"),
+    ("post_baseUrl", "base_url in [publish]"),
+    ("subtopic", "subtopics in [announcements]"),
 ];
 
 fn elsewhere(name: &str) -> Option<String> {
