@@ -50,11 +50,17 @@ impl Narrowing {
         let source = visit.source.first_meta();
         // Of one that cannot be read any more its end will tell.
         let xattrs = visit.source.xattrs(&self.keep).unwrap_or_default();
-        let mut wanted = xattrs.mode_of_copy(source.mode);
+        let changes_acl = acl(&xattrs) != acl(there);
+        // The source's ACL is set at the end. Until then nobody has what it denies.
+        let mut wanted = if changes_acl {
+            xattrs.mode_without_any_acl(source.mode)
+        } else {
+            xattrs.mode_of_copy(source.mode)
+        };
         if self.owner.1 != source.gid {
             wanted = mode_for_other_group(wanted);
         }
-        let narrowed = narrower(before.mode, wanted).filter(|_| acl(&xattrs) != acl(there));
+        let narrowed = narrower(before.mode, wanted).filter(|_| changes_acl);
         let mut mode = narrowed.unwrap_or_else(|| mode_within(before.mode, wanted));
         let owner = (before.uid, before.gid);
         if (mode, self.owner) == (before.mode, owner) {
