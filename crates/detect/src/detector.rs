@@ -12,7 +12,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, read, write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Tells of changes while they happen.
 pub trait Detector: Send {
@@ -79,6 +79,9 @@ pub struct Heard {
     pub position: Option<u64>,
     /// What is known of the queue that it hears, where there is one.
     pub queue: Option<Queue>,
+    /// When nothing was heard: the moment before which everything has been told, if that is not the
+    /// moment of the call.
+    pub until: Option<Instant>,
 }
 
 /// A queue, of which others may hear a part.
@@ -216,6 +219,7 @@ impl Deaf {
 #[derive(Debug)]
 pub struct Waker {
     event: OwnedFd,
+    asked: AtomicU64,
     is_stopping: AtomicBool,
 }
 
@@ -228,6 +232,7 @@ impl Waker {
         let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         Ok(Arc::new(Waker {
             event,
+            asked: AtomicU64::new(0),
             is_stopping: AtomicBool::new(false),
         }))
     }
@@ -235,6 +240,18 @@ impl Waker {
     /// Has the detector look whether there is anything to hear.
     pub fn wake(&self) {
         let _it_is_awake_already_if_that_fails = write(&self.event, &1u64.to_ne_bytes());
+    }
+
+    /// Wakes the detector for a user who waits for everything that happened before: it also asks
+    /// those who tell it.
+    pub fn ask(&self) {
+        self.asked.fetch_add(1, Relaxed);
+        self.wake();
+    }
+
+    /// Returns how often it was asked.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Relaxed)
     }
 
     /// Has the detector give up what it is at: nobody listens any more.

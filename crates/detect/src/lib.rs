@@ -4,6 +4,7 @@
 //! missed something ([`Gap`](driftless_model::Gap)). What is done about it is decided elsewhere.
 #![deny(missing_docs)]
 
+pub mod agents;
 mod base;
 pub mod changelog;
 mod detector;

@@ -220,3 +220,89 @@ fn programs_that_no_library_covers_are_named_and_what_they_write_arrives() {
     mirror.check_equal("by the kernel");
     assert!(mirror.replica.join("f1.0").exists() && mirror.replica.join("f2.0").exists());
 }
+
+/// What the mirror is asked covers what a program has written down and no agent has read.
+fn write_down(source: &Path, agent: &Agent, name: &str, content: &str) {
+    fs::write(source.join(name), content).expect("a file");
+    agent.shim().write('w', &[&source.join(name)]);
+}
+
+#[test]
+fn barrier_covers_what_a_program_has_announced() {
+    let (_folder, source) = place();
+    let (mirror, agent, _shim) = at_work(&source);
+    for number in 0..20 {
+        let name = format!("f{number}");
+        let mut shell = covered(Command::new("sh"), &agent.map());
+        shell.current_dir(&source);
+        shell.args(["-c", &format!("echo {number} > {name}")]);
+        assert!(shell.status().expect("it starts").success());
+        mirror.barrier();
+        let copy = fs::read_to_string(mirror.replica.join(&name));
+        assert_eq!(copy.expect("it is there"), format!("{number}\n"));
+    }
+}
+
+#[test]
+fn barrier_covers_what_waits_in_the_spool() {
+    let (_folder, source) = place();
+    let (mirror, agent, _shim) = at_work(&source);
+    for number in 0..5 {
+        let name = format!("f{number}");
+        write_down(&source, &agent, &name, "1");
+        mirror.barrier();
+        assert!(mirror.replica.join(&name).exists(), "{name}");
+    }
+}
+
+#[test]
+fn sync_now_waits_for_content_that_only_programs_announce() {
+    let (_folder, source) = place();
+    let (mirror, agent, _shim) = at_work(&source);
+    write_down(&source, &agent, "file", "first");
+    mirror.barrier();
+    let made = fs::metadata(source.join("file")).and_then(|meta| meta.modified());
+    // No comparison of sizes and times finds that.
+    write_down(&source, &agent, "file", "other");
+    let file = fs::File::options().write(true).open(source.join("file"));
+    let set = file.and_then(|file| file.set_modified(made.expect("a time")));
+    set.expect("set");
+    let _done = mirror.command("sync-now").arg("--wait").run().expect(0);
+    let copy = fs::read_to_string(mirror.replica.join("file"));
+    assert_eq!(copy.expect("it is there"), "other");
+}
+
+#[test]
+fn failover_counts_what_waits_in_the_spool() {
+    let (_folder, source) = place();
+    let (mut mirror, agent, _shim) = at_work(&source);
+    fs::write(mirror.replica.join("kept"), "1").expect("a file");
+    let _done = mirror.command("pause").run().expect(0);
+    write_down(&source, &agent, "lost", "1");
+    let over = mirror.command("failover").args(["--yes", "--json"]);
+    let told: serde_json::Value =
+        serde_json::from_str(&over.run().expect(0).stdout_text()).expect("an object");
+    assert_eq!(told["left_paths"], serde_json::json!(["lost"]), "{told}");
+    let _its_end = mirror.ended();
+}
+
+#[test]
+fn frozen_agent_is_neither_equal_nor_within_its_time() {
+    let (_folder, source) = place();
+    let keys = format!("{POSTS}rpo = \"1s\"\n[live]\nsettle = \"1s\"\n");
+    let mirror = Mirror::of(&source, &keys);
+    let agent = Agent::beside(&mirror, "");
+    agent.wait_until_told();
+    mirror.barrier();
+    let _in_time = mirror.command("status").arg("--check").run().expect(0);
+    agent.freeze(true);
+    write_down(&source, &agent, "file", "1");
+    let late = mirror.command("status").arg("--check").run();
+    let waited = mirror.command("barrier").arg("--timeout=1s").run();
+    let is_there = mirror.replica.join("file").exists();
+    agent.freeze(false);
+    assert!(!is_there);
+    let _late = (late.expect(6), waited.expect(6));
+    mirror.barrier();
+    assert!(mirror.replica.join("file").exists());
+}

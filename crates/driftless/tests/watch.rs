@@ -128,7 +128,13 @@ fn a_killed_agent_has_lost_nothing_of_what_it_was_told() {
     assert!(!shim.try_send(&Shim::message('w', &[&source.join("written down")])));
     shim.write('w', &[&source.join("written down")]);
     mirror.start();
-    mirror.barrier();
+    let late = mirror
+        .command("barrier")
+        .arg("--timeout=8s")
+        .run()
+        .expect(6);
+    let words = "waiting: changes are not heard of, and only comparisons find them: agent \"node\"";
+    assert!(late.stderr_text().contains(words), "{}", late.describe());
     agent.start();
     // What was in the socket when it was killed is not known.
     agent.wait_for("a gap", |status| {

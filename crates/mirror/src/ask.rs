@@ -37,6 +37,12 @@ pub enum Ask {
         /// Or when so much time has passed.
         timeout: Option<Duration>,
     },
+    /// Answer when everything that happened before has been heard of, whether or not it is on the
+    /// replica.
+    Hear {
+        /// Or when so much time has passed.
+        timeout: Duration,
+    },
     /// End, as after a signal.
     End,
     /// Try at once what has failed.
@@ -53,6 +59,7 @@ impl Ask {
     pub fn limit(&self) -> Option<Duration> {
         match self {
             Ask::Barrier { timeout } => timeout.map(|timeout| timeout.saturating_add(ON_TIME)),
+            Ask::Hear { timeout } => Some(timeout.saturating_add(ON_TIME)),
             Ask::SyncNow { wait: true, .. } | Ask::Pause => None,
             _ => Some(AT_ONCE),
         }

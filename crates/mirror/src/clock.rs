@@ -6,8 +6,18 @@ use std::time::{Duration, Instant, SystemTime};
 /// What time it is, since 1970: as it was when the mirror began, and what has passed since. A clock
 /// that is set meanwhile makes no lag.
 pub fn now() -> Duration {
+    at(Instant::now())
+}
+
+/// Returns a moment of this process as [`now`] would have returned it then.
+pub fn at(moment: Instant) -> Duration {
     static BEGAN: LazyLock<(Duration, Instant)> = LazyLock::new(|| (by_clock(), Instant::now()));
-    BEGAN.0 + BEGAN.1.elapsed()
+    let (began, since) = *BEGAN;
+    // The first moment that is asked for may be earlier than the beginning.
+    match moment.checked_duration_since(since) {
+        Some(passed) => began + passed,
+        None => began.saturating_sub(since.duration_since(moment)),
+    }
 }
 
 /// What the clock says, since 1970: it may have been set since the mirror began. Files have their

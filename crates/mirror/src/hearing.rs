@@ -116,10 +116,10 @@ impl Hearing {
         Ok(())
     }
 
-    /// Has all detectors tell what they have not told yet.
+    /// Has all detectors tell what they have not told yet, and ask those who tell them.
     pub fn wake(&self) {
         for ear in &self.ears {
-            ear.shared.waker.wake();
+            ear.shared.waker.ask();
         }
     }
 

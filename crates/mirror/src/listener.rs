@@ -3,7 +3,7 @@
 //! It goes on after a detector was deaf for a while, and says so to the replicas. What all of them
 //! are done with, it lets the detector let go of.
 
-use crate::clock::now;
+use crate::clock::{at, now};
 use crate::hearing::Shared;
 use crate::message::{Inboxes, Message};
 use driftless_detect::{Deaf, Detector};
@@ -100,7 +100,7 @@ impl Listener {
             self.inboxes.send(|| Message::Queue(queue));
         }
         if heard.is_nothing() {
-            let moment = before;
+            let moment = heard.until.map_or(before, at);
             let is_heard = self.inboxes.send(|| Message::HeardUntil { from, moment });
             self.detector.wait()?;
             return Ok(is_heard);

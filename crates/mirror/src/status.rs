@@ -291,6 +291,13 @@ impl Status {
         self.is_unknown || self.behind() > self.rpo
     }
 
+    /// Returns whether the replica may be further behind than it may be, as far as the mirror knows
+    /// that does not hear of all changes.
+    pub fn may_be_behind(&self) -> bool {
+        let behind = self.equal_until.map(|equal| self.now.saturating_sub(equal));
+        behind.is_none_or(|behind| behind > self.rpo)
+    }
+
     /// A detector told of so many changes, and could not use so much of what it was told.
     pub fn heard(&mut self, events: usize, unread: u64) {
         self.events += events as u64;

@@ -15,6 +15,8 @@ pub struct Wait {
     pub until: Option<Duration>,
     /// How much others are to be told, once all of that is on the replica.
     told: Option<u64>,
+    /// The answer does not wait for the replica.
+    hears_only: bool,
     deadline: Option<Duration>,
 }
 
@@ -26,8 +28,22 @@ impl Wait {
             since: now,
             until: None,
             told: None,
+            hears_only: false,
             deadline: timeout.map(|timeout| now.saturating_add(timeout)),
         }
+    }
+
+    /// Waits until everything that happened before `now` has been heard of, for so long at most.
+    pub fn for_word(reply: Reply, now: Duration, timeout: Duration) -> Wait {
+        Wait {
+            hears_only: true,
+            ..Wait::for_all(reply, now, Some(timeout))
+        }
+    }
+
+    /// Returns whether everything has been heard of, and nothing more is waited for.
+    pub fn has_heard(&self) -> bool {
+        self.hears_only && self.until.is_some()
     }
 
     /// Whether others have been told what was to be told when all was on the replica.

@@ -34,6 +34,8 @@ pub struct Shims {
     looked: Option<Instant>,
     budgets: Budgets,
     left: Left,
+    /// What was written is looked at with the next messages; what is left as well, if that is true.
+    is_asked: Option<bool>,
     is_ending: bool,
     began: Instant,
 }
@@ -52,6 +54,8 @@ pub struct Told {
     /// Of these, how many were not heard, since their user says too much; their trees are among
     /// those in which something was missed.
     pub dropped: u64,
+    /// Everything is among these that was sent before the call.
+    pub is_all: bool,
 }
 
 impl Told {
@@ -76,6 +80,7 @@ impl Shims {
             looked: None,
             budgets: Budgets::default(),
             left: Left::default(),
+            is_asked: None,
             is_ending: false,
             began: Instant::now(),
         })
@@ -101,13 +106,22 @@ impl Shims {
         while told.messages < MESSAGES_AT_ONCE {
             match receive(&self.opened.socket, &mut self.buffer) {
                 Ok((length, sender)) => self.take_in(length, sender, now, &mut told),
-                Err(Errno::AGAIN) => break,
+                Err(Errno::AGAIN) => {
+                    told.is_all = true;
+                    break;
+                }
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
         }
-        if self.looked.is_none_or(|last| last.elapsed() >= LOOK_EVERY) {
-            for message in self.left.due(now) {
+        let asked = self.is_asked.take();
+        let is_due = self.looked.is_none_or(|last| last.elapsed() >= LOOK_EVERY);
+        if is_due || asked.is_some() {
+            let due = match asked {
+                Some(true) => self.left.all(now),
+                _ => self.left.due(now),
+            };
+            for message in due {
                 add(&self.trees, &message, true, &mut told);
             }
             self.look(&mut told);
@@ -138,6 +152,12 @@ impl Shims {
     fn is_heard(&mut self, user: Option<u32>, now: Duration) -> bool {
         let own = rustix::process::geteuid().as_raw();
         user.is_some_and(|user| user == 0 || user == own || self.budgets.allow(user, now))
+    }
+
+    /// Has what was written looked at with the next messages, whenever that was done last; with
+    /// `takes_left`, what programs have left open is told as well.
+    pub fn look_now(&mut self, takes_left: bool) {
+        self.is_asked = Some(takes_left);
     }
 
     /// Nobody is listened to any more: what is said from now on is written. What was said before is

@@ -65,10 +65,20 @@ impl Left {
 
     /// What is to be told now: of processes that have ended, and of those that go on for long.
     pub(crate) fn due(&mut self, now: Duration) -> Vec<Vec<u8>> {
+        self.older(now, TOLD_EVERY)
+    }
+
+    /// Returns everything that is left; processes that go on are still waited for.
+    pub(crate) fn all(&mut self, now: Duration) -> Vec<Vec<u8>> {
+        self.older(now, Duration::ZERO)
+    }
+
+    /// Returns what was left by processes that have ended, and what was not told for so long.
+    fn older(&mut self, now: Duration, age: Duration) -> Vec<Vec<u8>> {
         let mut due = Vec::new();
         self.0.retain(|_, process| {
             let has_ended = process.has_ended();
-            if has_ended || now >= process.told + TOLD_EVERY {
+            if has_ended || now >= process.told + age {
                 process.told = now;
                 due.extend(process.messages.iter().cloned());
             }
@@ -108,6 +118,7 @@ mod tests {
         assert!(left.due(at(59)).is_empty());
         assert_eq!(left.due(at(60)), [b"one", b"two"]);
         assert!(left.due(at(119)).is_empty());
+        assert_eq!(left.all(at(119)), [b"one", b"two"]);
         drop(child.stdin.take());
         child.wait().unwrap();
         assert!(!left.keep(process, b"three", at(119)), "it has ended");

@@ -8,6 +8,7 @@ use crate::hear::{Heard, Watched, hear_posts, hear_shims};
 use crate::own::Own;
 use crate::pace::GapPace;
 use crate::publish::{Announcer, Announcing};
+use crate::rounds::{Asked, Deliverer, Outlet, Reached};
 use crate::scout::{AGENT, look_for_mirrors};
 use crate::status::{Counts, Status};
 use driftless_detect::fanotify::Unwatched;
@@ -82,6 +83,8 @@ pub struct Agent {
     own: Own,
     inbox: Receiver<Heard>,
     wakers: Vec<Arc<Waker>>,
+    asked: Arc<Asked>,
+    reached: Reached,
     shims: Option<JoinHandle<Shims>>,
     others: Vec<JoinHandle<()>>,
     announcer: Option<JoinHandle<()>>,
@@ -146,6 +149,8 @@ impl Agent {
             own: Own::of(&config.trees, &own),
             inbox,
             wakers: Vec::new(),
+            asked: Arc::default(),
+            reached: Reached::default(),
             shims: None,
             others: Vec::new(),
             announcer: None,
@@ -180,23 +185,27 @@ impl Agent {
             begun.map_err(|why| BeginError::Unwatched(path.clone(), why))
         });
         for watched in watched.collect::<Result<Vec<_>, _>>()? {
-            self.wakers.push(watched.waker());
-            let outbox = outbox.clone();
+            let mut outlet = self.outlet(watched.waker(), outbox);
             let thread = Builder::new().name("fanotify".into());
             self.others
-                .push(thread.spawn(move || watched.hear(&outbox))?);
+                .push(thread.spawn(move || watched.hear(&mut outlet))?);
         }
         if hears_shims {
             let waker = Waker::new().map_err(io::Error::from)?;
             let shims = Shims::listen(&config.shim, &config.trees)?;
-            self.wakers.push(waker.clone());
-            let outbox = outbox.clone();
+            let mut outlet = self.outlet(waker.clone(), outbox);
             let trees = config.trees.len();
-            let hear = move || hear_shims(shims, trees, &waker, &outbox);
+            let hear = move || hear_shims(shims, trees, &waker, &mut outlet);
             self.shims = Some(Builder::new().name("shims".into()).spawn(hear)?);
         }
         self.coverage = (hears_shims && watches).then(Coverage::default);
         Ok(())
+    }
+
+    /// Returns the outlet of one more thread that hears, which this wakes.
+    fn outlet(&mut self, waker: Arc<Waker>, outbox: &SyncSender<Heard>) -> Outlet {
+        self.wakers.push(waker);
+        Outlet::of(outbox.clone(), self.asked.clone(), self.reached.add())
     }
 
     /// Begins to hear what users post, at a socket for each tree.
@@ -209,9 +218,8 @@ impl Agent {
         let name = format!("{AGENT}{}", config.name);
         for (tree, (path, socket)) in config.trees.iter().zip(sockets).enumerate() {
             let posts = Posts::listen(socket, &name, path)?;
-            self.wakers.push(posts.waker());
-            let outbox = outbox.clone();
-            let hear = move || hear_posts(posts, tree, &outbox);
+            let mut outlet = self.outlet(posts.waker(), outbox);
+            let hear = move || hear_posts(posts, tree, &mut outlet);
             let thread = Builder::new().name("posts".into()).spawn(hear)?;
             self.others.push(thread);
         }
@@ -262,6 +270,15 @@ impl Agent {
         }
     }
 
+    /// Returns what delivers to mirrors all that was said.
+    pub fn deliverer(&self) -> Deliverer {
+        Deliverer {
+            book: self.book.clone(),
+            asked: self.asked.clone(),
+            wakers: self.wakers.clone(),
+        }
+    }
+
     /// Works until it is to stop.
     pub fn run(mut self) {
         while !self.stop.load(Relaxed) {
@@ -274,6 +291,7 @@ impl Agent {
             self.tell_gaps();
             self.look_at_coverage();
             self.save();
+            self.keep_rounds();
         }
         self.end();
     }
@@ -292,6 +310,9 @@ impl Agent {
     }
 
     fn take_in(&mut self, mut heard: Heard) {
+        if let Some(reached) = heard.reached {
+            self.reached.note(reached);
+        }
         let is_others = |tree: usize, seen: &Seen| !self.own.has(tree, &seen.change.path);
         heard.seen.retain(|(tree, seen)| is_others(*tree, seen));
         let clock = self.began.elapsed();
@@ -369,6 +390,16 @@ impl Agent {
         let why = done.as_ref().err().map(ToString::to_string);
         self.book.count(|counts| counts.unsaved = why);
         done.is_ok()
+    }
+
+    /// Notes which rounds are kept. A gap that is held back is told first.
+    fn keep_rounds(&mut self) {
+        if self.gaps.iter().any(GapPace::is_waiting) {
+            return;
+        }
+        if let Some(round) = self.reached.take() {
+            self.book.keep_round(round);
+        }
     }
 
     /// Hears what was said before, and keeps it: the next agent has missed nothing then.

@@ -7,10 +7,11 @@
 
 mod publisher;
 
-use crate::posts::{Post, concerns, post};
+use crate::posts::{Post, post};
 use crate::queue::{Queue, Word};
 use crate::status::{self, Counts, GapStatus, MirrorStatus, TreeStatus};
 use driftless_detect::Seen;
+use driftless_detect::agents::concerns;
 use driftless_detect::post::Sort;
 use driftless_lock::{Condvar, Mutex};
 use driftless_state::StateError;
@@ -29,6 +30,8 @@ const WORDS_AT_ONCE: usize = 4096;
 pub struct Book {
     inner: Mutex<Inner>,
     changed: Condvar,
+    /// A mirror has taken something, or a round was kept.
+    taken: Condvar,
 }
 
 #[derive(Debug)]
@@ -43,6 +46,8 @@ struct Inner {
     /// Words up to this number may have been handed on.
     handed: u64,
     counts: Counts,
+    /// The last round that all threads have reported, and the number of the last word then.
+    round: (u64, u64),
     is_over: bool,
 }
 
@@ -101,11 +106,13 @@ impl Book {
             durable: last,
             handed: 0,
             counts: Counts::default(),
+            round: (0, 0),
             is_over: false,
         };
         Ok(Book {
             inner: Mutex::new(inner),
             changed: Condvar::default(),
+            taken: Condvar::default(),
         })
     }
 
@@ -238,6 +245,44 @@ impl Book {
             (known.taken, known.away) = (until, None);
         }
         inner.forget_taken();
+        self.taken.notify_all();
+    }
+
+    /// Notes that everything that was said before a round was added, and handed on.
+    pub fn keep_round(&self, round: u64) {
+        let mut inner = self.inner.lock();
+        inner.round = (round, inner.last);
+        self.taken.notify_all();
+    }
+
+    /// Waits for so long until a mirror has taken everything that was said before a round; returns
+    /// whether it has. A mirror that is not known yet is found soon.
+    pub fn is_delivered(&self, socket: &Path, round: u64, wait: Duration) -> bool {
+        let until = Instant::now() + wait;
+        let mut inner = self.inner.lock();
+        // Words of later rounds need not be waited for.
+        let mut last = None;
+        loop {
+            if inner.round.0 >= round {
+                let last = *last.get_or_insert(inner.round.1);
+                let known = inner.mirrors.get(socket);
+                if known.is_some_and(|known| known.taken >= last) {
+                    return true;
+                }
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || inner.is_over {
+                return false;
+            }
+            inner = self.taken.wait_for(inner, left);
+        }
+    }
+
+    /// Returns which thread hears nothing, and why, if one does.
+    pub fn why_undelivered(&self) -> Option<String> {
+        let inner = self.inner.lock();
+        let deaf = inner.counts.deaf.iter().next();
+        deaf.map(|(thread, why)| format!("{thread}: {why}"))
     }
 
     /// A mirror does not answer; returns for how long.
@@ -265,6 +310,7 @@ impl Book {
     pub fn end(&self) {
         self.inner.lock().is_over = true;
         self.changed.notify_all();
+        self.taken.notify_all();
     }
 
     /// How it stands.

@@ -1,6 +1,7 @@
 //! The threads that hear: one for all shims, one for each tree that the kernel tells of, and one for
 //! each tree that users post about.
 
+use crate::rounds::Outlet;
 use driftless_detect::fanotify::{Unwatched, Watch, Writer};
 use driftless_detect::post::Posts;
 use driftless_detect::{Deaf, Detector, Seen, Waker};
@@ -10,7 +11,6 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 /// Who cannot hear tries again after so long.
@@ -47,15 +47,12 @@ pub struct Heard {
     pub written: Vec<(usize, RelPath, String)>,
     /// Who hears nothing, and why; none if it hears again.
     pub deaf: Option<(String, Option<String>)>,
+    /// The number of a thread that has heard everything from before a round, and of the round.
+    pub reached: Option<(usize, u64)>,
 }
 
 /// Hears shims of so many trees until `waker` says that it is over, and all that was said before was heard.
-pub fn hear_shims(
-    mut shims: Shims,
-    trees: usize,
-    waker: &Waker,
-    outbox: &SyncSender<Heard>,
-) -> Shims {
+pub fn hear_shims(mut shims: Shims, trees: usize, waker: &Waker, outlet: &mut Outlet) -> Shims {
     let mut is_ending = false;
     let mut was_failing = false;
     let mut last: Option<Instant> = None;
@@ -64,12 +61,18 @@ pub fn hear_shims(
             shims.end();
             is_ending = true;
         }
+        let asked = outlet.asked();
+        if let Some((_, is_awaited)) = asked {
+            shims.look_now(is_awaited);
+        }
         let heard = shims.hear();
         let is_failing = heard.is_err();
         let is_nothing = heard.as_ref().is_ok_and(|told| told.messages == 0);
         let has_news = heard.as_ref().is_ok_and(|told| !told.is_nothing());
         let is_told = has_news || is_failing || was_failing;
-        let is_over = is_told && outbox.send(heard_of(heard, trees)).is_err();
+        let is_all = heard.as_ref().is_ok_and(|told| told.is_all);
+        let is_over =
+            is_told && !outlet.send(heard_of(heard, trees)) || is_all && !outlet.report(asked);
         if is_over || is_ending && (is_nothing || is_failing) {
             return shims;
         }
@@ -151,33 +154,40 @@ impl Watched {
     }
 
     /// Hears until the waker says that it is over, or nothing more is told for good.
-    pub fn hear(mut self, outbox: &SyncSender<Heard>) {
+    pub fn hear(mut self, outlet: &mut Outlet) {
         let waker = self.waker();
         while !waker.is_stopping() {
-            let heard = match self.hear_once() {
+            let asked = outlet.asked();
+            let (heard, is_all) = match self.hear_once() {
                 Ok(heard) => heard,
-                Err(deaf) => {
-                    tracing::error!("{deaf}: what the kernel would tell is not heard any more");
-                    let heard = Heard {
-                        missed: vec![self.tree],
-                        deaf: Some(("fanotify".into(), Some(deaf.to_string()))),
-                        ..Heard::default()
-                    };
-                    let _nobody_may_listen = outbox.send(heard);
-                    return;
-                }
+                Err(deaf) => return self.end(&deaf, outlet),
             };
-            if outbox.send(heard).is_err() {
+            let is_nothing = heard.events == 0;
+            if !outlet.send(heard) || !outlet.report(asked.filter(|_| is_all)) {
                 return;
+            }
+            if is_nothing && let Err(deaf) = Detector::wait(&mut self.watch) {
+                return self.end(&deaf, outlet);
             }
         }
     }
 
-    fn hear_once(&mut self) -> Result<Heard, Deaf> {
+    /// Says that the kernel is not heard any more.
+    fn end(&self, deaf: &Deaf, outlet: &Outlet) {
+        tracing::error!("{deaf}: what the kernel would tell is not heard any more");
+        let heard = Heard {
+            missed: vec![self.tree],
+            deaf: Some(("fanotify".into(), Some(deaf.to_string()))),
+            ..Heard::default()
+        };
+        let _the_agent_may_have_ended = outlet.send(heard);
+    }
+
+    /// Hears what there is; the second value says that everything from before the call is in it.
+    fn hear_once(&mut self) -> Result<(Heard, bool), Deaf> {
         let told = Detector::hear(&mut self.watch)?;
         if told.is_nothing() {
-            Detector::wait(&mut self.watch)?;
-            return Ok(Heard::default());
+            return Ok((Heard::default(), true));
         }
         let tree = self.tree;
         let own = std::process::id().cast_signed();
@@ -185,20 +195,22 @@ impl Watched {
         let written = writers
             .filter(|writer| writer.process != own)
             .map(|Writer { path, process }| (tree, path, program(process)));
-        Ok(Heard {
+        let heard = Heard {
             written: written.collect(),
             seen: told.seen.into_iter().map(|seen| (tree, seen)).collect(),
             missed: told.missed.map(|_| tree).into_iter().collect(),
             events: told.events as u64,
             ..Heard::default()
-        })
+        };
+        Ok((heard, told.is_all))
     }
 }
 
 /// Hears what users post of the tree of this number, until the waker of `posts` says that it is over.
-pub fn hear_posts(mut posts: Posts, tree: usize, outbox: &SyncSender<Heard>) {
+pub fn hear_posts(mut posts: Posts, tree: usize, outlet: &mut Outlet) {
     let waker = posts.waker();
     loop {
+        let asked = outlet.asked();
         let told = match posts.hear() {
             Ok(told) => told,
             Err(deaf) => {
@@ -208,12 +220,12 @@ pub fn hear_posts(mut posts: Posts, tree: usize, outbox: &SyncSender<Heard>) {
                     deaf: Some(("posts".into(), Some(deaf.to_string()))),
                     ..Heard::default()
                 };
-                let _nobody_may_listen = outbox.send(heard);
+                let _nobody_may_listen = outlet.send(heard);
                 return;
             }
         };
         if told.is_nothing() {
-            if waker.is_stopping() || posts.wait().is_err() {
+            if !outlet.report(asked) || waker.is_stopping() || posts.wait().is_err() {
                 return;
             }
             continue;
@@ -223,7 +235,7 @@ pub fn hear_posts(mut posts: Posts, tree: usize, outbox: &SyncSender<Heard>) {
             seen: told.seen.into_iter().map(|seen| (tree, seen)).collect(),
             ..Heard::default()
         };
-        if outbox.send(heard).is_err() {
+        if !outlet.send(heard) {
             return;
         }
     }

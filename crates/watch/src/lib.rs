@@ -20,9 +20,11 @@ mod pace;
 mod posts;
 mod publish;
 mod queue;
+mod rounds;
 mod scout;
 pub mod status;
 mod tell;
 
 pub use agent::{Agent, BeginError, Pulse, Setup};
 pub use publish::Announcing;
+pub use rounds::Deliverer;

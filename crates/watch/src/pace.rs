@@ -30,6 +30,11 @@ impl GapPace {
         !std::mem::replace(&mut self.is_waiting, true)
     }
 
+    /// Returns whether something was missed that is not told yet.
+    pub fn is_waiting(&self) -> bool {
+        self.is_waiting
+    }
+
     /// Whether that is to be told now; it is taken to be.
     pub fn take(&mut self, now: Duration) -> bool {
         let is_free = self.free <= now + GAP_EVERY * (GAPS_AT_ONCE - 1);

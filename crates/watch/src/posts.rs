@@ -1,6 +1,7 @@
 //! How a word of a tree is posted to a mirror, whose source may be the tree, in it or around it.
 
 use crate::queue::Word;
+use driftless_detect::agents::{is_within, trimmed};
 use driftless_detect::post::{PATH_BYTES_MAX, Sort};
 use driftless_model::RelPath;
 
@@ -13,24 +14,6 @@ pub struct Post {
     pub path: Vec<u8>,
     /// Where it stood before.
     pub from: Option<Vec<u8>>,
-}
-
-/// Whether `path` is at `above`, or below it. Both are absolute, without a slash at the end.
-fn is_within(path: &[u8], above: &[u8]) -> bool {
-    let rest = path.strip_prefix(above);
-    rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-}
-
-/// Whether what changes in a tree may concern a source.
-pub fn concerns(tree: &[u8], source: &[u8]) -> bool {
-    let (tree, source) = (trimmed(tree), trimmed(source));
-    is_within(tree, source) || is_within(source, tree)
-}
-
-/// Without slashes at the end: nothing is left of the root.
-pub fn trimmed(path: &[u8]) -> &[u8] {
-    let last = path.iter().rposition(|byte| *byte != b'/');
-    &path[..last.map_or(0, |last| last + 1)]
 }
 
 /// What a mirror of `source` is told of a word; nothing if it does not concern it.
@@ -183,20 +166,5 @@ mod tests {
         assert!(path.len() < PATH_BYTES_MAX && format!("/data/{long}").starts_with(&path));
         let moved = word(Sort::Moved, long.as_bytes(), Some(b"short"));
         assert_eq!(told(&moved, b"/data"), of(Sort::Replaced, "/data"));
-    }
-
-    #[test]
-    fn a_tree_concerns_what_is_in_it_and_what_it_is_in() {
-        for (tree, source, is_so) in [
-            ("/a", "/a", true),
-            ("/a", "/a/b", true),
-            ("/a/b", "/a", true),
-            ("/", "/a", true),
-            ("/a", "/", true),
-            ("/a", "/ab", false),
-            ("/a/b", "/a/c", false),
-        ] {
-            assert_eq!(concerns(tree.as_bytes(), source.as_bytes()), is_so);
-        }
     }
 }

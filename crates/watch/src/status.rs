@@ -1,15 +1,20 @@
-//! How an agent stands, and how it is asked: whoever connects to its socket is sent it, in JSON.
+//! How an agent stands, and how it is asked: at a socket, a line of JSON for a [`Question`]; what
+//! answers it is JSON, too.
 //!
 //! Only the user whose agent it is and root may ask; the kernel says who does (unix(7),
 //! `SO_PEERCRED`).
 
+use crate::rounds::Deliverer;
+use driftless_detect::agents::{Delivery, Question};
 use driftless_model::cause;
 use driftless_state::StateError;
 use driftless_state::watch::{TreeRow, WatchView};
 use rustix::net::sockopt::socket_peercred;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -18,6 +23,8 @@ use std::time::Duration;
 
 /// Bytes of an answer.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
+/// Bytes of a question.
+const QUESTION_BYTES_MAX: u64 = 64 << 10;
 /// Who does not take or give an answer within this is not waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -162,7 +169,7 @@ impl Status {
     }
 }
 
-/// Answers at a socket how an agent stands. What stands at `path` goes: whoever calls this holds
+/// Answers at a socket how an agent stands, and delivers to mirrors. What stands at `path` goes: whoever calls this holds
 /// the agent's name.
 ///
 /// # Errors
@@ -171,7 +178,11 @@ impl Status {
     clippy::disallowed_methods,
     reason = "our own socket, no part of a replicated tree"
 )]
-pub fn serve(path: &Path, status: impl Fn() -> Status + Send + 'static) -> io::Result<()> {
+pub fn serve(
+    path: &Path,
+    status: impl Fn() -> Status + Send + Clone + 'static,
+    deliverer: Deliverer,
+) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -180,22 +191,47 @@ pub fn serve(path: &Path, status: impl Fn() -> Status + Send + 'static) -> io::R
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     let serve = move || {
         for stream in listener.incoming().flatten() {
-            if let Err(error) = answer(&stream, &status) {
-                tracing::debug!("status: {}", cause(&error));
-            }
+            let (status, deliverer) = (status.clone(), deliverer.clone());
+            let answer = move || {
+                if let Err(error) = answer(&stream, status, &deliverer) {
+                    tracing::debug!("status: {}", cause(&error));
+                }
+            };
+            let _without_a_thread_nobody_answers =
+                Builder::new().name("status".into()).spawn(answer);
         }
     };
     Builder::new().name("status".into()).spawn(serve).map(drop)
 }
 
-fn answer(stream: &UnixStream, status: impl Fn() -> Status) -> io::Result<()> {
+fn answer(
+    stream: &UnixStream,
+    status: impl Fn() -> Status,
+    deliverer: &Deliverer,
+) -> io::Result<()> {
     let who = socket_peercred(stream)?;
     if !who.uid.is_root() && who.uid != rustix::process::geteuid() {
         return Ok(());
     }
     stream.set_write_timeout(Some(PATIENCE))?;
-    let text = serde_json::to_vec(&status())?;
-    (&mut &*stream).write_all(&text)
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = Vec::new();
+    let mut bounded = BufReader::new(stream).take(QUESTION_BYTES_MAX);
+    bounded.read_until(b'\n', &mut line)?;
+    match serde_json::from_slice(&line)? {
+        Question::Status => {
+            let text = serde_json::to_vec(&status())?;
+            (&mut &*stream).write_all(&text)
+        }
+        Question::Deliver { mirror, is_awaited } => {
+            let tell = |delivery: &Delivery| {
+                let mut text = serde_json::to_vec(delivery)?;
+                text.push(b'\n');
+                (&mut &*stream).write_all(&text)
+            };
+            deliverer.deliver(Path::new(OsStr::from_bytes(&mirror)), is_awaited, tell)
+        }
+    }
 }
 
 /// Asks the agent that answers at `path`.
@@ -205,6 +241,10 @@ fn answer(stream: &UnixStream, status: impl Fn() -> Status) -> io::Result<()> {
 pub fn ask(path: &Path) -> io::Result<Status> {
     let stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut question = serde_json::to_vec(&Question::Status)?;
+    question.push(b'\n');
+    (&stream).write_all(&question)?;
     let mut text = Vec::new();
     (&stream).take(ANSWER_BYTES_MAX).read_to_end(&mut text)?;
     Ok(serde_json::from_slice(&text)?)

@@ -7,6 +7,7 @@
 //! and of the mirror's own user, and all below a directory counts as many.
 
 use super::{GREETING, POST_BYTES_MAX, read};
+use crate::agents::Courier;
 use crate::base::Base;
 use crate::detector::{Deaf, Detector, Heard, Seen, Waker};
 use driftless_model::quote;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 64;
@@ -42,6 +43,8 @@ pub struct Posts {
     socket: PathBuf,
     batches: Receiver<Batch>,
     waker: Arc<Waker>,
+    /// Asks the agents of this host to post what they have heard, for a mirror.
+    courier: Option<Courier>,
 }
 
 #[derive(Debug, Default)]
@@ -96,7 +99,27 @@ impl Posts {
             socket: socket.to_owned(),
             batches,
             waker,
+            courier: None,
         })
+    }
+
+    /// Has agents of this host that hear what concerns `source` post what they have heard before
+    /// anything is taken to be told.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn asking_agents(mut self, source: &Path) -> Result<Posts, Deaf> {
+        let source = std::os::unix::ffi::OsStrExt::as_bytes(source.as_os_str()).to_vec();
+        let courier = Courier::start(self.socket.clone(), source, self.waker.clone());
+        let courier = courier.map_err(|error| Deaf::for_now(driftless_model::cause(&error)))?;
+        self.courier = Some(courier);
+        Ok(self)
+    }
+
+    /// Returns the moment before which agents have posted everything, where they are asked.
+    fn until(&self) -> Result<Option<Instant>, Deaf> {
+        let delivered = |courier: &Courier| courier.delivered(self.waker.asked());
+        self.courier.as_ref().map(delivered).transpose()
     }
 }
 
@@ -233,6 +256,8 @@ impl Detector for Posts {
     }
 
     fn hear(&mut self) -> Result<Heard, Deaf> {
+        // First: what agents posted before that is in the queue.
+        let until = self.until();
         match self.batches.try_recv() {
             Ok(batch) => Ok(Heard {
                 events: batch.weight,
@@ -240,7 +265,10 @@ impl Detector for Posts {
                 seen: batch.seen,
                 ..Heard::default()
             }),
-            Err(TryRecvError::Empty) => Ok(Heard::default()),
+            Err(TryRecvError::Empty) => Ok(Heard {
+                until: until?,
+                ..Heard::default()
+            }),
             Err(TryRecvError::Disconnected) => Err(Deaf {
                 what: format!("{}: nobody listens there any more", quote(&self.socket)),
                 is_final: true,

@@ -23,7 +23,7 @@ use crate::command::job;
 use crate::exit::Exit;
 use crate::output::mirror as say;
 use crate::units::show_counted;
-use asking::{ask, ask_or_not_running};
+use asking::{ask, ask_or_not_running, hear};
 use driftless_mirror::ask::{Answer, Ask, Troubles};
 use driftless_mirror::status::Status;
 use std::os::unix::ffi::OsStrExt;
@@ -46,10 +46,12 @@ pub fn run(args: &MirrorArgs) -> Exit {
         MirrorCommand::Resume(args) => ask_done(args, &Ask::Resume),
         MirrorCommand::SyncNow { job, wait, all } => {
             let (wait, all) = (*wait, *all);
-            ask_done(job, &Ask::SyncNow { wait, all })
+            let done = ask_done(job, &Ask::SyncNow { wait, all });
+            done.inspect(|_| say_what_is_covered(job, wait))
         }
         MirrorCommand::Barrier { job, timeout } => {
-            ask_done(job, &Ask::Barrier { timeout: *timeout })
+            let done = ask_done(job, &Ask::Barrier { timeout: *timeout });
+            done.inspect(|_| say_what_is_covered(job, true))
         }
         MirrorCommand::Problems { job, json } => problems(job, *json),
         MirrorCommand::Foreign { job, json } => foreign(job, *json),
@@ -135,6 +137,16 @@ fn ask_done(args: &JobArgs, question: &Ask) -> Result<Exit, Failure> {
         Answer::Status(_) | Answer::Problems(_) | Answer::Foreign(_) => Ok(Exit::Equal),
     }
 }
+/// Says what a barrier of a job cannot cover: agents of other hosts are not asked.
+fn say_what_is_covered(args: &JobArgs, was_waited: bool) {
+    let job = job::read(&args.job).ok().filter(|_| was_waited);
+    if job.is_some_and(|job| job.announcements.is_some()) {
+        say::complaint(
+            "covered: what this host's agents and the broker had; not covered: what agents of other hosts had not announced yet (publisher.waiting and spool_bytes of driftless watch CONFIG --status --json there)",
+        );
+    }
+}
+
 
 /// What is tried again, in words.
 fn retried(paths: u64, away: u64) -> String {
@@ -156,6 +168,7 @@ fn status(args: &JobArgs, json: bool, check: bool) -> Result<Exit, Failure> {
     if !active.is_empty() {
         active.iter().for_each(|job| say::active(job, json));
         return Ok(Exit::Equal);
+    let has_heard = !check || hear(&job::name(&args.job)?)?;
     }
     let replicas = match ask_or_not_running(args, &Ask::Status)? {
         Some(Answer::Status(replicas)) => replicas,
@@ -165,7 +178,8 @@ fn status(args: &JobArgs, json: bool, check: bool) -> Result<Exit, Failure> {
     let named = args.job.display().to_string();
     let tell = |status| say::status(status, &named, json);
     replicas.iter().for_each(tell);
-    Ok(match check && replicas.iter().any(Status::is_behind) {
+    let is_behind = |one: &Status| one.is_behind() || !has_heard && one.may_be_behind();
+    Ok(match check && replicas.iter().any(is_behind) {
         true => Exit::Behind,
         false => Exit::Equal,
     })

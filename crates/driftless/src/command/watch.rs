@@ -8,6 +8,7 @@ use crate::command::{job, post, record};
 use crate::exit::Exit;
 use crate::output::{diagnostics, mirror as say, watch as show};
 use crate::{own, service, signals};
+use driftless_detect::agents::{Registration, register, unregister};
 use driftless_model::{cause, quote};
 use driftless_spool::{Depth, SpoolError};
 use driftless_state::watch::WatchState;
@@ -62,8 +63,9 @@ fn watch(args: &WatchArgs) -> Result<Exit, Failure> {
     };
     let agent = Agent::begin(setup).map_err(|error| not_begun(&config, &error))?;
     let status = agent.status(&config);
-    let served = status::serve(&socket(&config)?, status.clone());
+    let served = status::serve(&socket(&config)?, status.clone(), agent.deliverer());
     served.map_err(|error| failure(&config, cause(&error)))?;
+    register_with_mirrors(&config)?;
     serve_metrics(&config, status.clone())?;
     let pulse = agent.pulse();
     let service = service::begin(Served { status, pulse }, signals.stop.clone());
@@ -71,6 +73,10 @@ fn watch(args: &WatchArgs) -> Result<Exit, Failure> {
     agent.run();
     if let Some(thread) = service {
         let _its_panic_was_told = thread.join();
+    }
+    // What programs say until the next agent waits in the spool, and is not delivered.
+    if !config.has(Detect::Shim) {
+        forget_registration(&config);
     }
     tracing::info!("{}: stopped", config.name);
     Ok(match signals.number() {
@@ -210,6 +216,35 @@ fn socket(config: &Config) -> Result<PathBuf, Failure> {
     own::socket_path(path, "XDG_STATE_HOME").map_err(|why| failure(config, why))
 }
 
+/// Has mirrors that listen in this user's folder ask the agent to deliver. Where there is no such
+/// folder, no mirror of this user listens.
+fn register_with_mirrors(config: &Config) -> Result<(), Failure> {
+    let agent = Registration {
+        name: config.name.clone(),
+        socket: socket(config)?,
+        trees: config.trees.clone(),
+    };
+    let registered = own::runtime_folder()
+        .and_then(|folder| register(&folder, &agent).map_err(|error| cause(&error)));
+    if let Err(why) = registered {
+        tracing::warn!(
+            "{}: cannot register with mirrors, so a barrier does not wait for this agent: {why}",
+            config.name
+        );
+    }
+    Ok(())
+}
+
+/// Has mirrors wait for the agent no more.
+fn forget_registration(config: &Config) {
+    let Ok(folder) = own::runtime_place() else {
+        return;
+    };
+    if let Err(error) = unregister(&folder, &config.name) {
+        tracing::warn!("{}: cannot unregister: {}", config.name, cause(&error));
+    }
+}
+
 /// Where the posts of users are heard, if that is asked for: a socket for each tree.
 fn posts(config: &Config) -> Result<Vec<PathBuf>, Failure> {
     if !config.has(Detect::Posts) {
@@ -229,6 +264,7 @@ fn end(args: &WatchArgs) -> Result<Exit, Failure> {
     let _held = hold(&config)?;
     let ended = config.shim.end();
     ended.map_err(|error| unheard(&config, &error))?;
+    forget_registration(&config);
     Ok(Exit::Equal)
 }
 

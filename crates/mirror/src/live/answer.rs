@@ -66,6 +66,10 @@ impl Live {
                 }
                 Answer::Done
             }
+            Ask::Hear { timeout } => {
+                self.hear_all(now, Wait::for_word(asked.reply, now, timeout));
+                return;
+            }
             Ask::Barrier { timeout } => {
                 self.begin_barrier(now, Wait::for_all(asked.reply, now, timeout));
                 return;
@@ -120,6 +124,15 @@ impl Live {
         self.dirty.hurry(now);
     }
 
+    /// Waits until all detectors have told what happened before.
+    fn hear_all(&mut self, now: Duration, mut wait: Wait) {
+        if self.hearing.is_none() {
+            wait.until = Some(now);
+        }
+        self.waits.add(wait);
+        self.hearing.wake();
+    }
+
     /// What has changed is looked for: in a new snapshot, or by comparing all.
     fn look_now(&mut self, now: Duration) {
         if let Some(cycle) = &mut self.cycle {
@@ -131,18 +144,22 @@ impl Live {
     }
 
     /// Somebody waits for what is looked for now.
-    fn begin_wait(&mut self, now: Duration, wait: Wait) {
-        self.waits.add(wait);
-        if self.has_company(now) {
-            // Members are asked, too.
+    fn begin_wait(&mut self, now: Duration, mut wait: Wait) {
+        let is_deaf = self.hearing.why_deaf().is_some();
+        if self.has_company(now) || !self.hearing.is_none() && !is_deaf {
+            // Content may have been written that no comparison finds; members are asked, too.
             self.hearing.wake();
         } else if !self.reads_snapshots() {
-            self.waits.heard_until(now, now);
+            wait.until = Some(now);
         }
+        self.waits.add(wait);
     }
 
     pub(super) fn answer_waits(&mut self) {
         let now = now();
+        for wait in self.waits.take_done(|wait| wait.has_heard()) {
+            wait.reply.give(Answer::Done);
+        }
         let dirty = &self.dirty;
         let is_doubtful = self.doubt.is_some();
         let (crier, pool) = (self.crier.as_ref(), self.pool.as_ref());

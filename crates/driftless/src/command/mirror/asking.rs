@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 const BEGINNING: Duration = Duration::from_secs(20);
 /// A mirror that was started a moment ago has the job by then; so has one that begins anew.
 const STARTED: Duration = Duration::from_secs(1);
+/// Time for sources of changes to tell what they have, where the user does not say for how long.
+const HEARING: Duration = Duration::from_secs(5);
 /// How often it is tried meanwhile.
 const TRY_EVERY: Duration = Duration::from_millis(50);
 
@@ -45,6 +47,18 @@ pub fn ask_or_not_running(args: &JobArgs, question: &Ask) -> Result<Option<Answe
         }
         sleep(TRY_EVERY);
     }
+}
+
+/// Has a mirror that runs hear everything that happened before, within a few seconds; false if it
+/// has not by then. One that does not run hears nothing.
+pub fn hear(name: &str) -> Result<bool, Failure> {
+    let question = Ask::Hear { timeout: HEARING };
+    let answer = control::ask(&job::socket(name)?, &question);
+    let is_late = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
+    Ok(match answer {
+        Ok(answer) => !matches!(answer, Answer::Late { .. }),
+        Err(error) => !is_late(&error),
+    })
 }
 
 /// What is asked of whom.

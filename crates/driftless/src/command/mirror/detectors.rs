@@ -94,6 +94,7 @@ fn posts(job: &Job) -> Result<Option<Box<dyn Detector>>, Failure> {
     let source = source_of(job, Detect::Announcements)?;
     let socket = post::socket_of(&job.name).map_err(|why| refusal(job, why))?;
     let posts = Posts::listen(&socket, &job.name, &source);
+    let posts = posts.and_then(|posts| posts.asking_agents(&source));
     let posts = posts.map_err(|deaf| refusal(job, deaf))?;
     Ok(Some(Box::new(posts)))
 }

@@ -4,6 +4,7 @@
 //! state of the mirror. The state says that it begins before anything is changed, so that one that
 //! was cut off is gone on with, and to the same end.
 
+use super::asking::hear;
 use super::detectors::{of_replica, own_path};
 use super::keep_equal::reach;
 use super::shared::{Shared, Standing};
@@ -59,6 +60,14 @@ pub fn fail_over(args: &FailoverArgs, rehearses: bool) -> Result<Exit, Failure> 
     let job = job::with_one(&job::read(&args.job.job)?, args.replica.as_deref())?;
     let signals = signals::watch();
     let reach = reach(&job, &signals);
+    // What its sources of changes have not told yet is lost as well.
+    let has_heard = hear(&job.name)?;
+    if !has_heard {
+        say::complaint(&format!(
+            "{}: its mirror does not hear of all changes; what it has not heard of is not counted below (driftless mirror status)",
+            job.name
+        ));
+    }
     let mut options = replica_alone(&job);
     let _connections = connected(&job, &mut options, &reach)?;
     let mut failover = Failover {

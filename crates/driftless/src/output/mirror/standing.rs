@@ -175,6 +175,7 @@ pub fn in_the_way(status: &Status, named: &str) -> Option<String> {
     } else {
         let problems = || (status.problems > 0).then(|| not_equal(named));
         away.or_else(|| no_snapshot(status))
+            .or_else(|| deaf(status))
             .or_else(problems)
             .or_else(|| mute(status))
             .or_else(|| shared(status))
@@ -262,6 +263,13 @@ fn out_of_reach(why: &str) -> String {
     format!("out of reach: {why}; it is tried again by itself")
 }
 
+fn deaf(status: &Status) -> Option<String> {
+    let why = status.deaf.as_ref()?;
+    Some(format!(
+        "changes are not heard of, and only comparisons find them: {why}"
+    ))
+}
+
 fn no_snapshot(status: &Status) -> Option<String> {
     let why = status.cycle.as_ref()?.failed.as_ref()?;
     Some(format!("no snapshot: {why}; it is tried again by itself"))
@@ -279,11 +287,7 @@ fn wrong(status: &Status, job: &str) -> Vec<String> {
         all.push(format!("{note} {job}"));
     }
     all.extend(status.away.as_deref().map(out_of_reach));
-    if let Some(why) = &status.deaf {
-        all.push(format!(
-            "changes are not heard of, and only comparisons find them: {why}"
-        ));
-    }
+    all.extend(deaf(status));
     all.extend(mute(status));
     if let Some(why) = &status.forgets {
         all.push(format!("nothing is kept for later: {why}"));
