@@ -412,8 +412,14 @@ fn a_rehearsal_changes_nothing_and_what_makes_no_sense_is_refused() {
         (&"latest".into(), &"following".into())
     );
     assert!(told["equal_until"].as_f64() > Some(0.0), "{told}");
+    assert_eq!(
+        (&told["has_been_equal"], &told["is_left_all"], &told["left"]),
+        (&true.into(), &true.into(), &0.into())
+    );
     let said = asked(&mirror, &["promote", "--dry-run"], 0).stdout_text();
     assert!(said.contains("becomes"), "{said}");
+    let other = asked(&mirror, &["failover", "--dry-run"], 0).stdout_text();
+    assert_eq!(other, said);
     asked(&mirror, &["failover"], 2);
     let said = asked(&mirror, &["failover", "--to=common", "--yes"], 13).stderr_text();
     assert!(said.contains("no snapshot in common"), "{said}");
@@ -894,4 +900,44 @@ fn a_failover_to_a_snapshot_needs_one_that_is_what_it_was_and_the_state() {
     }
     let _over = asked(&mirror, &["failover", "--yes"], 0);
     assert!(mirror.replica.join("dir/1").exists());
+}
+
+#[test]
+fn rehearsal_says_first_that_a_replica_was_never_equal() {
+    let (near, far) = (
+        Scratch::new(FsKind::Tmpfs, SIZE_MIB),
+        Scratch::new(FsKind::Tmpfs, SIZE_MIB),
+    );
+    let (source, replica) = (near.dir("source"), far.dir("replica"));
+    for number in 0..40 {
+        fs::write(source.join(number.to_string()), vec![7; 64 << 10]).expect("a file");
+    }
+    // It takes far longer than the test.
+    let keys = "detect = [\"walk\"]\n[limits]\nbytes_per_second = \"64k\"\n";
+    let mut mirror = Mirror::between(&source, &replica, keys);
+    let began = Instant::now();
+    while names(&replica).iter().all(|name| name.starts_with('.')) {
+        assert!(began.elapsed() < LIMIT, "nothing is copied");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    mirror.kill();
+    for name in ["promote", "failover"] {
+        let said = asked(&mirror, &[name, "--dry-run"], 0).stdout_text();
+        let first = said.lines().next().expect("a line");
+        assert!(first.contains("HAS NEVER BEEN EQUAL"), "{said}");
+        let unknown = "an unknown number, at least ";
+        assert!(first.contains(unknown), "{said}");
+        let lost = said.lines().find(|line| line.starts_with("  lost "));
+        assert!(lost.expect("a line").contains(unknown), "{said}");
+        let told = done(&mirror, &[name, "--dry-run", "--json"]);
+        assert_eq!(
+            (&told["has_been_equal"], &told["is_left_all"], &told["done"]),
+            (&false.into(), &false.into(), &false.into())
+        );
+    }
+    let over = done(&mirror, &["promote", "--yes", "--json"]);
+    assert_eq!(
+        (&over["done"], &over["role"]),
+        (&true.into(), &"failed over".into())
+    );
 }

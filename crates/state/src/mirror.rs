@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use rows::{
-    About, BacklogRow, CommonRow, Cursor, DirtyRow, GapRow, HourRow, INTERRUPTED, JobRow,
+    About, BacklogRow, COMPLETE, CommonRow, Cursor, DirtyRow, GapRow, HourRow, INTERRUPTED, JobRow,
     ProblemRow, Role, RoleRow, RunCounts, RunKind, RunRow,
 };
 pub use save::{BACKLOG_KEPT_MAX, EqualUntil, HOURS_KEPT_MAX, PROBLEMS_KEPT_MAX, Saved};

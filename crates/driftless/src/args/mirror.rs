@@ -43,6 +43,9 @@ pub struct FailoverArgs {
     /// To what the replica has now, or to the newest snapshot that both have in common
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     pub to: FailoverTo,
+    /// Say what would be done and lost; nothing is changed
+    #[arg(long)]
+    pub dry_run: bool,
     /// Do not ask
     #[arg(long)]
     pub yes: bool,
@@ -166,14 +169,8 @@ pub enum MirrorCommand {
     Failover(FailoverArgs),
     /// Bring back to the source what has changed on the replica since
     Failback(FailbackArgs),
-    /// The same as failover; with --dry-run a rehearsal of it
-    Promote {
-        #[command(flatten)]
-        over: FailoverArgs,
-        /// Say what would be done and lost; nothing is changed
-        #[arg(long)]
-        dry_run: bool,
-    },
+    /// Another name of failover
+    Promote(FailoverArgs),
     /// List what was deleted from the replica and is kept there, bring it back, or remove it for
     /// good
     Trash {

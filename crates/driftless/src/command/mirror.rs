@@ -55,8 +55,7 @@ pub fn run(args: &MirrorArgs) -> Exit {
         }
         MirrorCommand::Problems { job, json } => problems(job, *json),
         MirrorCommand::Foreign { job, json } => foreign(job, *json),
-        MirrorCommand::Failover(args) => over::fail_over(args, false),
-        MirrorCommand::Promote { over, dry_run } => over::fail_over(over, *dry_run),
+        MirrorCommand::Failover(args) | MirrorCommand::Promote(args) => over::fail_over(args),
         MirrorCommand::Failback(args) => back::fail_back(args),
         MirrorCommand::Trash { job, command } => trash::run(job, command.as_ref()),
         MirrorCommand::ImportSr3(args) => import_sr3::run(args),
@@ -137,6 +136,7 @@ fn ask_done(args: &JobArgs, question: &Ask) -> Result<Exit, Failure> {
         Answer::Status(_) | Answer::Problems(_) | Answer::Foreign(_) => Ok(Exit::Equal),
     }
 }
+
 /// Says what a barrier of a job cannot cover: agents of other hosts are not asked.
 fn say_what_is_covered(args: &JobArgs, was_waited: bool) {
     let job = job::read(&args.job).ok().filter(|_| was_waited);
@@ -146,7 +146,6 @@ fn say_what_is_covered(args: &JobArgs, was_waited: bool) {
         );
     }
 }
-
 
 /// What is tried again, in words.
 fn retried(paths: u64, away: u64) -> String {
@@ -168,8 +167,8 @@ fn status(args: &JobArgs, json: bool, check: bool) -> Result<Exit, Failure> {
     if !active.is_empty() {
         active.iter().for_each(|job| say::active(job, json));
         return Ok(Exit::Equal);
-    let has_heard = !check || hear(&job::name(&args.job)?)?;
     }
+    let has_heard = !check || hear(&job::name(&args.job)?)?;
     let replicas = match ask_or_not_running(args, &Ask::Status)? {
         Some(Answer::Status(replicas)) => replicas,
         Some(_) => return Err((Exit::Bug, "the mirror gave another answer".into())),

@@ -21,7 +21,7 @@ use crate::trash::Trash;
 use crossbeam_channel::{Sender, unbounded};
 use driftless_engine::Counts;
 use driftless_model::{Change, RelPath};
-use driftless_state::mirror::{RunCounts, RunKind};
+use driftless_state::mirror::{COMPLETE, RunCounts, RunKind};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -421,7 +421,7 @@ impl Live {
         let cycle = self.cycle.as_mut().expect("it has come to its end");
         let name = cycle.snapshot.clone().expect("it is finished");
         self.memory
-            .end_run(RunKind::Cycle, now, &cycle.counts, "complete");
+            .end_run(RunKind::Cycle, now, &cycle.counts, COMPLETE);
         let is_known = cycle.is_beside || {
             cycle.on_replica = on_replica.as_ref().map(|one| one.name.clone());
             cycle.common = Some(name.clone());

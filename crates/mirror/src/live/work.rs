@@ -12,7 +12,7 @@ use crate::worded;
 use driftless_engine::Counts;
 use driftless_model::{Change, RelPath, Scope};
 use driftless_remote::Target;
-use driftless_state::mirror::{INTERRUPTED, RunCounts, RunKind};
+use driftless_state::mirror::{COMPLETE, INTERRUPTED, RunCounts, RunKind};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -287,7 +287,7 @@ impl Live {
             foreign: foreign.len() as u64,
             ..counts_of(&outcome.counts)
         };
-        self.memory.end_run(RunKind::Walk, now, &counts, "complete");
+        self.memory.end_run(RunKind::Walk, now, &counts, COMPLETE);
     }
 
     /// What somebody else has changed on the replica, and a walk has put right.

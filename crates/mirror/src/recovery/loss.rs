@@ -3,9 +3,9 @@
 
 use crate::clock::is_past;
 use crate::memory::{ON_REPLICA, SNAPSHOTS, identities_of, snapshot_read};
-use driftless_model::{Problem, RelPath, Stamp};
+use driftless_model::{Problem, RelPath, Scope, Stamp};
 use driftless_state::StateError;
-use driftless_state::mirror::{MirrorView, RoleRow};
+use driftless_state::mirror::{COMPLETE, MirrorView, RUNS_KEPT_MAX, RoleRow};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,8 +22,13 @@ pub struct Loss {
     pub replica: Option<u128>,
     /// Every change of the source until then is on the replica; `None` if no such moment is known.
     pub equal_until: Option<Duration>,
+    /// A comparison of all has come to its end, or both trees were equal at a moment. Until then,
+    /// the replica may lack any part of the source.
+    pub has_been_equal: bool,
     /// Paths that have changed on the source and are not on the replica.
     pub left: Vec<RelPath>,
+    /// Number of these paths that stand for an unknown number of entries below them.
+    pub whole: usize,
     /// Paths that could not be made equal.
     pub problems: Vec<Problem>,
     /// Snapshots that both have, by their names on the replica, the newest first.
@@ -54,6 +59,7 @@ impl Loss {
         let shared = rows.iter().map(|row| (row.replica.clone(), row.made));
         let shared = read.iter().cloned().chain(shared);
         let shared = shared.filter(|(_, made)| is_past(*made)).collect();
+        let whole = left.iter().filter(|row| row.scope != Scope::Entry).count();
         let has_newest = rows.first().is_some_and(|row| row.is_newest);
         let common = rows.into_iter().filter(|_| has_newest);
         Ok(Loss {
@@ -61,13 +67,31 @@ impl Loss {
             replica: job.mark,
             shared,
             read: read.map(|(name, _)| name),
+            has_been_equal: job.equal_until.is_some() || has_compared(state)?,
             equal_until: job.equal_until.filter(|until| is_past(*until)),
+            whole,
             left: left.into_iter().map(|row| row.path).collect(),
             problems: problems.into_iter().map(|row| row.problem).collect(),
             common: common.map(|row| row.replica).collect(),
             identities: identities_of(state.cursor(ON_REPLICA)?),
         })
     }
+}
+
+impl Loss {
+    /// Returns whether [`left`](Loss::left) names everything that the mirror knows to be missing.
+    pub fn is_counted(&self) -> bool {
+        self.has_been_equal && self.whole == 0
+    }
+}
+
+/// Returns whether a comparison of all, or a cycle, has come to its end.
+fn has_compared(state: &MirrorView) -> Result<bool, StateError> {
+    let runs = state.runs(RUNS_KEPT_MAX)?;
+    let is_complete = |end: &str| end == COMPLETE;
+    Ok(runs
+        .iter()
+        .any(|run| run.end.as_deref().is_some_and(is_complete)))
 }
 
 /// An entry that would be overwritten or removed though it may be newer than what replaces it.

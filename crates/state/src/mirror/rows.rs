@@ -200,6 +200,8 @@ pub struct RunRow {
 
 /// How a run ended whose process did not live to say so.
 pub const INTERRUPTED: &str = "interrupted";
+/// How a run ended that has looked at everything.
+pub const COMPLETE: &str = "complete";
 
 /// What was done in an hour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -55,7 +55,7 @@ struct Failover<'a> {
 }
 
 /// Says what would be lost, and makes the replica the active side unless it is a rehearsal.
-pub fn fail_over(args: &FailoverArgs, rehearses: bool) -> Result<Exit, Failure> {
+pub fn fail_over(args: &FailoverArgs) -> Result<Exit, Failure> {
     own::give_up_umask();
     let job = job::with_one(&job::read(&args.job.job)?, args.replica.as_deref())?;
     let signals = signals::watch();
@@ -80,7 +80,7 @@ pub fn fail_over(args: &FailoverArgs, rehearses: bool) -> Result<Exit, Failure> 
         stop: &signals.stop,
     };
     if failover.loss.role.role == Role::FailedOver {
-        return failover.stay_over(args, rehearses);
+        return failover.stay_over(args);
     }
     refuse_second(args, &job)?;
     if !failover.is_known {
@@ -89,10 +89,10 @@ pub fn fail_over(args: &FailoverArgs, rehearses: bool) -> Result<Exit, Failure> 
         busy.map_err(|error| failed(&job, &error))?;
     }
     let told = failover.planned(args.to)?;
-    if rehearses || !args.json && !args.yes {
+    if args.dry_run || !args.json && !args.yes {
         over(&told, args.json);
     }
-    if rehearses {
+    if args.dry_run {
         return Ok(Exit::Equal);
     }
     agree(
@@ -255,7 +255,7 @@ impl Failover<'_> {
 
     /// The replica is the active side already, and is writable. It has work of its own, so it goes
     /// back to no snapshot.
-    fn stay_over(&self, args: &FailoverArgs, rehearses: bool) -> Result<Exit, Failure> {
+    fn stay_over(&self, args: &FailoverArgs) -> Result<Exit, Failure> {
         let is_latest = self.loss.role.to.as_deref() == Some(LATEST);
         if is_latest && args.to == FailoverTo::Common {
             let why = format!(
@@ -265,11 +265,11 @@ impl Failover<'_> {
             return Err((Exit::Refused, why));
         }
         let told = self.told(LATEST)?;
-        if let Some(provider) = self.provider.as_ref().filter(|_| !rehearses) {
+        if let Some(provider) = self.provider.as_ref().filter(|_| !args.dry_run) {
             let opened = provider.set_read_only(false);
             opened.map_err(|error| not_done(self.job, &error))?;
         }
-        if !rehearses {
+        if !args.dry_run {
             self.declare();
         }
         over(&told, args.json);

@@ -88,6 +88,13 @@ pub fn over(over: &Over, json: bool) {
         ));
         return;
     }
+    if was_never_equal(over) {
+        line(&format!(
+            "{}: THE REPLICA HAS NEVER BEEN EQUAL: no comparison of all came to its end, so it lacks {}",
+            over.job,
+            missing(over)
+        ));
+    }
     line(&format!(
         "{}: {} -> {}",
         over.job, over.source, over.replica
@@ -97,17 +104,11 @@ pub fn over(over: &Over, json: bool) {
         return line(&format!("  failed over already, since {}", told(since)));
     }
     doubts(over);
-    match over.loss.equal_until {
-        Some(until) => line(&format!(
-            "  has      everything that happened until {}",
-            told(until)
-        )),
-        None => line("  has      nobody knows until when it was equal"),
-    }
+    line(&format!("  has      {}", has(over)));
     let left = over.loss.left.len();
     line(&format!(
         "  lost     {} had changed since, as far as was heard",
-        show_counted(left as u64, "path", "paths")
+        missing(over)
     ));
     list(&paths(over.loss.left.iter()), left);
     let count = over.loss.problems.len();
@@ -147,6 +148,31 @@ pub fn over(over: &Over, json: bool) {
     }
 }
 
+/// Returns whether the state knows that no comparison has come to its end.
+fn was_never_equal(over: &Over) -> bool {
+    let follows = matches!(over.loss.role.role, Role::Following | Role::FailingOver);
+    over.is_known && follows && !over.loss.has_been_equal
+}
+
+/// Returns until when the replica has everything.
+fn has(over: &Over) -> String {
+    match over.loss.equal_until {
+        Some(until) => format!("everything that happened until {}", told(until)),
+        None if was_never_equal(over) => "a part of the source: it has never been equal".into(),
+        None => "nobody knows until when it was equal".into(),
+    }
+}
+
+/// Returns how many paths the replica lacks. A directory that is left with all below it, and a
+/// comparison that did not come to its end, make that unknown.
+fn missing(over: &Over) -> String {
+    let left = show_counted(over.loss.left.len() as u64, "path", "paths");
+    match over.is_known && over.loss.is_counted() {
+        true => left,
+        false => format!("an unknown number, at least {left}"),
+    }
+}
+
 /// Prints why more may have been done than is known.
 fn doubts(over: &Over) {
     if !over.is_known {
@@ -172,7 +198,9 @@ fn json_of_over(over: &Over) -> serde_json::Value {
         "is_known": over.is_known,
         "is_running": over.is_running,
         "equal_until": over.loss.equal_until.map(seconds),
+        "has_been_equal": over.is_known.then_some(over.loss.has_been_equal),
         "left": over.loss.left.len(),
+        "is_left_all": over.is_known && over.loss.is_counted(),
         "left_paths": paths(over.loss.left.iter()),
         "problems": over.loss.problems.len(),
         "problem_paths": paths(over.loss.problems.iter().map(|one| &one.path)),
