@@ -95,8 +95,8 @@ impl Look {
     }
 }
 
-/// The moment from which on times of change count.
-fn begin_of(since: Stamp) -> Stamp {
+/// Returns the moment from which on times of change count, in a gap since a moment.
+pub fn begin_of(since: Stamp) -> Stamp {
     Stamp {
         sec: since.sec.saturating_sub(SLACK_SECONDS),
         ..since

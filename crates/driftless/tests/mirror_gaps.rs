@@ -126,6 +126,19 @@ fn check_narrowed(status: &Value, seen_max: u64) {
     assert!(number(status, "narrowed_seen") <= seen_max, "{status}");
 }
 
+/// Puts a file in the place of another one: it has the same size and modification time.
+fn replace_unseen(path: &Path) {
+    let made = fs::metadata(path).and_then(|meta| meta.modified());
+    let before = fs::read(path).expect("a file");
+    let beside = path.with_extension("beside");
+    fs::write(&beside, before.to_ascii_uppercase()).expect("a file");
+    let file = fs::File::options().write(true).open(&beside);
+    let set = file.and_then(|file| file.set_modified(made.expect("a time")));
+    set.expect("set");
+    fs::rename(beside, path).expect("renamed");
+    assert_ne!(fs::read(path).expect("a file"), before);
+}
+
 /// Everything that has a place in one directory of many, and a rename of another.
 fn churn(source: &Path) {
     for name in &ODD[1..] {
@@ -133,6 +146,7 @@ fn churn(source: &Path) {
     }
     fs::rename(odd(source, ODD[0]), odd(source, b" \\new\x80")).expect("renamed");
     fs::write(source.join("top1/d1/f3"), b"changed").expect("a file");
+    replace_unseen(&source.join("top1/d1/f6"));
     fs::remove_file(source.join("top1/d1/f4")).expect("removed");
     fs::create_dir_all(source.join("top1/d1/new/deep")).expect("a directory");
     fs::write(source.join("top1/d1/new/deep/f"), b"new").expect("a file");
@@ -188,18 +202,25 @@ fn all_is_compared_where_times_cannot_be_trusted() {
         let counts = ["walks", "narrowed"].map(|name| number(status, name));
         assert_eq!(counts, [1, 0], "{status}");
     };
-    for statement in [
+    for (number, statement) in [
         // Another boot, a clock that has been set back, and nothing at all.
         "UPDATE cursors SET position = CAST(replace(CAST(position AS TEXT), '\"boot\":\"', '\"boot\":\"x') AS BLOB)",
         "UPDATE cursors SET position = CAST(replace(CAST(position AS TEXT), '\"began\":', '\"began\":9') AS BLOB)",
         "DELETE FROM cursors",
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         calm.wait_until_kept();
         calm.mirror.kill();
         calm.sql(statement);
+        let replaced = format!("top0/d4/f{number}");
+        replace_unseen(&calm.mirror.source.join(&replaced));
         calm.mirror.start();
         calm.mirror.barrier();
         is_whole(&calm.mirror.status());
+        let copy = fs::read(calm.mirror.replica.join(replaced));
+        assert_eq!(copy.expect("it is there"), b"CONTENT");
     }
     calm.wait_until_kept();
     // The job takes other things than before.

@@ -53,6 +53,11 @@ pub trait Monitor: Sync {
     fn seeks(&self, _inode: (u64, u64)) -> bool {
         false
     }
+    /// Returns whether the content of a file, the source's, may differ although sizes and times agree:
+    /// it was changed at a time of which the caller has not heard everything.
+    fn is_unheard(&self, _source: &Meta) -> bool {
+        false
+    }
     /// Everything is looked at once more: what was told of entries so far is found again, or over.
     fn look_again(&self) {}
     /// What is known of where a file, the source's, differs from the one that its replica has; to

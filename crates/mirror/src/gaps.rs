@@ -55,6 +55,8 @@ pub struct Gaps {
     /// What was heard of until then is done or saved by now.
     settled: Option<(Duration, Heard)>,
     kept: Duration,
+    /// From when on changes may not have been heard of that no comparison of all has looked at.
+    unheard: Option<Stamp>,
 }
 
 impl Gaps {
@@ -70,6 +72,7 @@ impl Gaps {
             heard: None,
             settled: None,
             kept: Duration::ZERO,
+            unheard: None,
         }
     }
 
@@ -97,6 +100,17 @@ impl Gaps {
         let kept: Kept = serde_json::from_slice(kept).ok()?;
         self.ground = self.look().filter(|ground| *ground == kept.ground);
         self.ground.as_ref().and_then(|_| kept.heard.still())
+    }
+
+    /// Notes that changes since a moment may not have been heard of: the next comparison of all looks
+    /// at the content of what was changed since.
+    pub fn miss_since(&mut self, since: Option<Stamp>) {
+        self.unheard = self.unheard.into_iter().chain(since).min();
+    }
+
+    /// Returns that moment for the comparison that begins now; one that is not done gives it back.
+    pub fn take_missed(&mut self) -> Option<Stamp> {
+        self.unheard.take()
     }
 
     /// The trees are equal, where they are.
@@ -148,6 +162,14 @@ impl Heard {
     fn still(&self) -> Option<Stamp> {
         let now = Clock::now().ok()?;
         now.follows(&self.clock).then_some(self.until)
+    }
+}
+
+/// Returns a moment as files have it.
+pub fn stamp_of(moment: Duration) -> Stamp {
+    Stamp {
+        sec: moment.as_secs().cast_signed(),
+        nsec: moment.subsec_nanos(),
     }
 }
 

@@ -6,7 +6,9 @@ use crate::sought::Sought;
 use driftless_detect::snapshot::btrfs::changed_ranges;
 use driftless_engine::{Differing, Monitor, Progress};
 use driftless_lock::Mutex;
-use driftless_model::{Act, Action, Class, Kind, Meta, Problem, Receipt, RelPath, Side, Work};
+use driftless_model::{
+    Act, Action, Class, Kind, Meta, Problem, Receipt, RelPath, Side, Stamp, Work,
+};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,6 +39,8 @@ pub struct Made {
 #[derive(Default)]
 pub(crate) struct Gathered {
     pub(crate) is_of_snapshot: bool,
+    /// Not everything that changed the source since then was heard of.
+    pub(crate) unheard_since: Option<Stamp>,
     /// The snapshot that the replica was equal to, and the one that is read.
     pub(crate) between: Option<(PathBuf, PathBuf)>,
     pub(crate) problems: Mutex<Vec<Problem>>,
@@ -82,6 +86,7 @@ impl Gathered {
     pub(crate) fn of_another_look(&self) -> Gathered {
         Gathered {
             is_of_snapshot: self.is_of_snapshot,
+            unheard_since: self.unheard_since,
             between: self.between.clone(),
             sought: self.sought.clone(),
             ..Gathered::default()
@@ -170,6 +175,11 @@ impl Monitor for Gathered {
 
     fn seeks(&self, inode: (u64, u64)) -> bool {
         self.sought.seeks(inode)
+    }
+
+    fn is_unheard(&self, source: &Meta) -> bool {
+        self.unheard_since
+            .is_some_and(|since| source.ctime >= since)
     }
 
     // What a mirror meets was written to since it was copied, as a rule.

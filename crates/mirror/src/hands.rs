@@ -102,6 +102,8 @@ pub struct Work {
     /// Both trees were equal then, but for what is told of: what differs although the source was not
     /// changed since was changed on the replica.
     pub equal_at: Option<Duration>,
+    /// Not everything that changed the source since then was heard of.
+    pub unheard_since: Option<model::Stamp>,
     /// Nobody else changed the replica when it was begun.
     pub is_alone: bool,
 }
@@ -110,6 +112,8 @@ pub struct Work {
 pub struct Outcome {
     /// What it was.
     pub taken: Taken,
+    /// Not everything that changed the source since then was heard of.
+    pub unheard_since: Option<model::Stamp>,
     /// Nobody else changed the replica when it was begun.
     pub is_alone: bool,
     /// Where it was carried out, until it is written out.
@@ -427,24 +431,17 @@ impl Hands {
             taken,
             delete_limit,
             equal_at,
+            unheard_since,
             is_alone,
         } = work;
         let policy = Policy {
             delete_limit,
             ..self.policy.clone()
         };
-        let gathered = Gathered {
-            is_of_snapshot: self.snapshot.read().is_some(),
-            between: self
-                .equal_to
-                .read()
-                .clone()
-                .zip(self.snapshot.read().clone()),
-            sought: self.sought.clone(),
-            ..Gathered::default()
-        };
+        let gathered = self.gathers(taken.gap().or(unheard_since));
         let mut outcome = Outcome {
             taken,
+            unheard_since,
             is_alone,
             on: None,
             was_carried_out: false,

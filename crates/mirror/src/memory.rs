@@ -12,8 +12,8 @@ use driftless_engine::Counts;
 use driftless_model::{Lag, RelPath, Scope};
 use driftless_state::StateError;
 use driftless_state::mirror::{
-    About, BacklogRow, CommonRow, Cursor, DirtyRow, EqualUntil, HourRow, MirrorState, ProblemRow,
-    RunCounts, RunKind, RunRow, Saved,
+    About, BacklogRow, COMPLETE, CommonRow, Cursor, DirtyRow, EqualUntil, HourRow, MirrorState,
+    ProblemRow, RunCounts, RunKind, RunRow, Saved,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -27,8 +27,7 @@ const SAVE_SHARE: u32 = 20;
 pub(crate) const SNAPSHOTS: &str = "snapshots";
 /// What tells the snapshot that was read last from others of its name, as the state calls it.
 const IDENTITY: &str = "snapshots.identity";
-/// What tells the replica's snapshots from others of their names, as the state calls it: a line of
-/// each, its name, a blank and the identity.
+/// What tells those of the replica, as the state calls it: a line each, name, blank and identity.
 pub(crate) const ON_REPLICA: &str = "snapshots.replica";
 /// The rules by which it is compared, as the state calls them.
 const RULES: &str = "snapshots.rules";
@@ -242,8 +241,9 @@ impl Memory {
     /// # Errors
     /// The state cannot be read.
     pub fn last_walk(&self) -> Result<Option<RunRow>, StateError> {
+        let complete = (RunKind::Walk, Some(COMPLETE));
         let mut runs = self.state.runs(RUNS_LOOKED_AT)?.into_iter();
-        Ok(runs.find(|run| run.kind == RunKind::Walk && run.ended.is_some()))
+        Ok(runs.find(|run| (run.kind, run.end.as_deref()) == complete))
     }
 
     /// Until when all was heard of, as it was kept.

@@ -21,6 +21,9 @@ pub struct Rules {
     /// right content: an earlier run was not made durable. By the clock of the replica's file
     /// system.
     pub suspect_since: Option<Stamp>,
+    /// The source's entry was changed since the replica was known to be equal, and no detector has
+    /// told how: size and time say nothing of its content.
+    pub is_unheard: bool,
 }
 
 impl Rules {
@@ -151,7 +154,7 @@ fn decide_file(source: &Entry, replica: &Entry, rules: &Rules, what: What) -> St
     if source.meta.size > 0 && what.has(What::MTIME) {
         return Step::Anew(what);
     }
-    if source.meta.size > 0 && rules.suspects(&replica.meta) {
+    if source.meta.size > 0 && (rules.is_unheard || rules.suspects(&replica.meta)) {
         return Step::CompareContent(what);
     }
     in_place(source, replica, rules, what)

@@ -15,7 +15,7 @@ use crate::trees::looks::there;
 use crate::trees::mounts::UNMOUNTED;
 use driftless_model::{Action, Class, Difference, Entry, Kind, Meta, Side, What, Xattrs, escape};
 use driftless_mover::{Compared, Moved, Opened, Patch, Trouble, kind_changed};
-use driftless_reconcile::{Step, after_content, decide, values};
+use driftless_reconcile::{Rules, Step, after_content, decide, values};
 use driftless_tree::{Dir, DirMutRef, is_temp_name};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -289,12 +289,11 @@ impl Worker<'_> {
         let attainable =
             self.run
                 .attainable_entry(&pair.source, &pair.replica, visit.replica.as_ref());
-        let step = decide(
-            &attainable,
-            &pair.replica,
-            &self.run.rules_in(visit),
-            same_target,
-        );
+        let rules = Rules {
+            is_unheard: self.run.monitor.is_unheard(&pair.source.meta),
+            ..self.run.rules_in(visit)
+        };
+        let step = decide(&attainable, &pair.replica, &rules, same_target);
         self.run.takes_over(step, &pair.source, &pair.replica)
     }
 

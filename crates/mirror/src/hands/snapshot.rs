@@ -1,11 +1,27 @@
 //! Which snapshot is read in the source's place, and which one the replica was equal to.
 
 use super::Hands;
+use crate::gathered::Gathered;
+use driftless_detect::gap::begin_of;
+use driftless_model::Stamp;
 use rustix::fs::stat;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
 impl Hands {
+    /// Returns what takes in the engine's reports of a piece of work, where not everything was heard
+    /// of since a moment.
+    pub(super) fn gathers(&self, unheard_since: Option<Stamp>) -> Gathered {
+        let (older, newer) = (self.equal_to.read().clone(), self.snapshot.read().clone());
+        Gathered {
+            is_of_snapshot: newer.is_some(),
+            unheard_since: unheard_since.map(begin_of),
+            between: older.zip(newer),
+            sought: self.sought.clone(),
+            ..Gathered::default()
+        }
+    }
+
     /// From now on a snapshot is read in the source's place. Nothing may be in work.
     pub fn read_from(&self, snapshot: &Path) {
         *self.snapshot.write() = Some(snapshot.to_owned());

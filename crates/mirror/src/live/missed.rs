@@ -2,7 +2,9 @@
 //! what is to be compared, or compares all where they cannot.
 
 use super::{BeginError, Live, YOUNG};
+use crate::clock::is_past;
 use crate::dirty::Taken;
+use crate::gaps::stamp_of;
 use crate::hands::{Ended, Outcome};
 use std::time::Duration;
 
@@ -24,10 +26,24 @@ impl Live {
             _ => {
                 // What was kept speaks of another ground, and is not to be met again.
                 self.memory.keep_heard(Vec::new(), now);
+                let checkpoint = self.checkpoint()?;
+                self.gaps.miss_since(checkpoint.map(stamp_of));
                 self.walk(now);
             }
         }
         Ok(())
+    }
+
+    /// Returns the last moment before which every change was on the replica or was looked at, as an
+    /// earlier life has kept it.
+    fn checkpoint(&self) -> Result<Option<Duration>, BeginError> {
+        let walked = self.memory.last_walk()?.map(|run| run.begun);
+        let equal = self.walked.equal;
+        Ok(equal
+            .into_iter()
+            .chain(walked)
+            .filter(|at| is_past(*at))
+            .max())
     }
 
     /// The kernel has told too little.
@@ -35,7 +51,11 @@ impl Live {
         self.status.gaps += 1;
         match self.gaps.since_heard() {
             Some(since) if self.walked.ended.is_some() => self.dirty.add_gap(now, since),
-            _ => self.walk(now),
+            since => {
+                let since = since.unwrap_or_else(|| stamp_of(self.in_doubt_since(now)));
+                self.gaps.miss_since(Some(since));
+                self.walk(now);
+            }
         }
     }
 
@@ -57,6 +77,7 @@ impl Live {
     }
 
     fn widen(&mut self, now: Duration, taken: Taken) {
+        self.gaps.miss_since(taken.gap());
         self.dirty.give_back(now, taken);
         self.walk(now);
     }

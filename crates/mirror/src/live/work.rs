@@ -143,6 +143,10 @@ impl Live {
                     self.memory.begin_run(RunKind::Walk, now);
                     self.walked.begun = now;
                 }
+                let unheard_since = match taken.is_walk() {
+                    true => self.gaps.take_missed(),
+                    false => None,
+                };
                 *self.busy.get_mut(&lane).expect("all lanes are known") += 1;
                 let is_alone = self.begins_alone();
                 let delete_limit = self.deletes.limit(now, taken.is_walk(), &self.walked);
@@ -151,6 +155,7 @@ impl Live {
                     taken,
                     delete_limit,
                     equal_at: equal.filter(|_| lane == Lane::Walk),
+                    unheard_since,
                     is_alone,
                 };
                 let sent = self.lanes[&lane].send(work);
@@ -223,6 +228,7 @@ impl Live {
             self.go_away(now, why.clone());
         }
         if outcome.end != Ended::Done {
+            self.gaps.miss_since(outcome.unheard_since);
             if outcome.taken.is_walk() {
                 let counts = counts_of(&outcome.counts);
                 self.memory
