@@ -155,7 +155,8 @@ fn of_backend(text: &str) -> Option<String> {
         None => before(text).filter(|name| name.contains(','))?,
     };
     let word = name.split(',').next().unwrap_or_default();
-    is_word(word).then(|| {
+    // Behind a slash a colon belongs to a local path.
+    (is_word(word) && !name.contains('/')).then(|| {
         "driftless reads no remotes of rclone: mount it and name the path, or write \"HOST:/PATH\"".into()
     })
 }
@@ -261,6 +262,8 @@ mod tests {
             "::b",
             "far:a::b",
             "./:a:b",
+            "a,b/c:d",
+            ":a/b:c",
         ] {
             assert!(Target::parse(OsStr::new(typed)).is_ok(), "{typed}");
         }
