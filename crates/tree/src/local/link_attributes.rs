@@ -8,7 +8,7 @@
 
 use crate::Done;
 use crate::local::LocalDir;
-use crate::local::attributes::Attributes;
+use crate::local::wanted::Attributes;
 use crate::local::look::look_at;
 use crate::local::times::keep_times;
 use crate::mounts::sets_by_inode;
