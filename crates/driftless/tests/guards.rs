@@ -11,9 +11,11 @@ use common::{
     sync, sync_ok, verify,
 };
 use driftless_testkit::{Driftless, FsKind, Scratch, snapshot_hash};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const NONE: [&str; 0] = [];
 
@@ -513,6 +515,7 @@ fn a_new_disk_is_no_unlike_tree() {
     let _ = sync_ok(&src, disk.path(), ["--delete"]);
     // The same directory on both sides says nothing about what else there is.
     fs::remove_file(disk.path().join("new")).expect("remove");
+    forget_mark(disk.path());
     for path in [
         src.join("lost+found/x"),
         disk.path().join("lost+found/x"),
@@ -524,6 +527,109 @@ fn a_new_disk_is_no_unlike_tree() {
         sync(&src, disk.path()).arg("--delete"),
         13,
         &src,
+        &["--delete-unlike"],
+    );
+}
+
+/// Removes the mark, so that nothing is known of what filled the replica.
+fn forget_mark(replica: &Path) {
+    for name in ["trusted.driftless.mark", "user.driftless.mark"] {
+        let args = ["-x", name].map(OsStr::new);
+        let _one_of_them_is_there = Command::new("setfattr").args(args).arg(replica).output();
+    }
+}
+
+/// Renames everything at the top of a tree.
+fn turn_over(tree: &Path) {
+    for entry in fs::read_dir(tree).expect("listed") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy();
+        fs::rename(&path, tree.join(format!("new-{name}"))).expect("renamed");
+    }
+}
+
+#[test]
+fn a_source_whose_names_all_changed_is_known() {
+    let (_scratch, src, dst) = stage();
+    put(&src.join("run-25/out"), "content");
+    put(&src.join("file"), "content");
+    // It is no matter whether the first run deletes: it leaves nothing else there.
+    let _ = sync_ok(&src, &dst, NONE);
+    for options in [&["--delete"][..], &["--delete", "--exclude=*.tmp"]] {
+        turn_over(&src);
+        let _ = sync_ok(&src, &dst, ["--delete", "--dry-run"]);
+        let _ = sync_ok(&src, &dst, options);
+        check_equal(&src, &dst, "all names are new");
+    }
+    turn_over(&src);
+    let run = on_trees("verify", &src, &dst).args(["--repair", "--delete"]);
+    let _ = run.run().expect(0);
+    check_equal(&src, &dst, "repaired");
+}
+
+#[test]
+fn a_single_file_may_be_renamed() {
+    let (_scratch, src, dst) = stage();
+    put(&src.join("one"), "content");
+    let _ = sync_ok(&src, &dst, ["--delete"]);
+    turn_over(&src);
+    let _ = sync_ok(&src, &dst, ["--delete"]);
+    assert_eq!(names_below(&dst), ["new-one"]);
+}
+
+#[test]
+fn stray_file_at_empty_mount_point_deletes_nothing() {
+    let (_scratch, src, dst) = stage();
+    let mounted = Mounted::tmpfs(&src);
+    put(&src.join("data/file"), "content");
+    let _ = sync_ok(&src, &dst, ["--delete"]);
+    drop(mounted);
+    put(&src.join("stray"), "content");
+    check_refused(
+        sync(&src, &dst).arg("--delete"),
+        13,
+        &dst,
+        &["--delete-unlike"],
+    );
+    assert_eq!(names_below(&dst), ["data", "data/file"]);
+}
+
+#[test]
+fn a_replica_of_another_source_is_refused() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("home/file"), "content");
+    let _ = sync_ok(&src, &dst, ["--delete"]);
+    let other = scratch.dir("other");
+    put(&other.join("project"), "content");
+    let refused = || {
+        let outcome = sync(&other, &dst).arg("--delete").run().expect(13);
+        assert_eq!(names_below(&dst), ["home", "home/file"]);
+        outcome.stderr_text()
+    };
+    // Another replica within a replica is never meant, unless it is there.
+    assert!(!refused().contains("was this meant"), "{}", refused());
+    put(&dst.join("other"), "no directory");
+    let told = sync(&other, &dst).arg("--delete").run().expect(13);
+    assert!(!told.stderr_text().contains("was this meant"));
+    fs::remove_file(dst.join("other")).expect("removed");
+    fs::create_dir(dst.join("other")).expect("a directory");
+    let told = sync(&other, &dst).arg("--delete").run().expect(13);
+    assert!(told.stderr_text().contains("was this meant"));
+}
+
+#[test]
+fn a_copy_beside_other_entries_makes_no_replica() {
+    let (_scratch, src, dst) = stage();
+    put(&src.join("a"), "content");
+    put(&dst.join("precious"), "content");
+    // By mistake, which is cleaned up by hand.
+    let _ = sync_ok(&src, &dst, NONE);
+    let _ = sync_ok(&src, &dst, ["--delete", "--exclude=*"]);
+    fs::remove_file(dst.join("a")).expect("removed");
+    check_refused(
+        sync(&src, &dst).arg("--delete"),
+        13,
+        &dst,
         &["--delete-unlike"],
     );
 }

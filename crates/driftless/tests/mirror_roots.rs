@@ -42,6 +42,37 @@ fn check_heard(mirror: &Mirror, context: &str) {
 }
 
 #[test]
+fn a_mirror_knows_a_source_whose_names_all_changed() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    let mount = Mounted::tmpfs(&source);
+    fs::create_dir(source.join("run-25")).expect("a directory");
+    fs::write(source.join("run-25/out"), "content").expect("a file");
+    let mut mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    // A kill leaves the mark as it was during the work.
+    mirror.kill();
+    fs::rename(source.join("run-25"), source.join("run-26")).expect("renamed");
+    fs::write(source.join("run-26/new"), "content").expect("a file");
+    mirror.start();
+    mirror.check_equal("all names at the top are new");
+    mirror.stop();
+    // What lies at the empty mount point is another tree.
+    drop(mount);
+    fs::write(source.join("stray"), "content").expect("a file");
+    mirror.start();
+    let began = Instant::now();
+    while !mirror.status()["away"].is_string() {
+        assert!(began.elapsed() < LIMIT, "{}", mirror.status());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let reached = mirror.command("barrier").arg("--timeout=1s").run();
+    assert_ne!(reached.code(), 0, "{}", reached.describe());
+    assert!(mirror.replica.join("run-26/new").exists());
+    assert!(!mirror.replica.join("stray").exists());
+}
+
+#[test]
 fn two_mirrors_do_not_work_against_each_other() {
     let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
     let source = scratch.dir("src");

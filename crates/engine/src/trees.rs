@@ -6,6 +6,7 @@ pub mod alone;
 pub mod changes;
 pub mod earlier_copy;
 pub mod error;
+pub mod filling;
 pub mod folding;
 pub mod held;
 pub mod locks;

@@ -17,7 +17,7 @@ const VERSION: &str = "driftless mark 1";
 /// Lines of what is not durable, at most; each takes up to 137 bytes.
 const UNSETTLED_MAX: usize = 8;
 /// Bytes of lines that are not understood and are kept, at most.
-const OTHER_BYTES_MAX: usize = 512;
+const OTHER_BYTES_MAX: usize = 448;
 
 /// Bytes of a mark that is read; more than any version has written is none.
 const BYTES_MAX: usize = 4096;
@@ -84,6 +84,9 @@ pub struct Mark {
     /// The trees that lead to it, the nearest first, where a mirror fills it: at most
     /// [`UPSTREAM_MAX`].
     pub upstream: Vec<u128>,
+    /// The birthmark of the source from which the replica was filled: that of the last run that
+    /// found no other name at the top of the replica.
+    pub filled: Option<u128>,
     /// What may not be durable.
     pub unsettled: Vec<Unsettled>,
     /// Lines that are not understood.
@@ -103,6 +106,9 @@ pub struct Ending {
     pub is_complete: bool,
     /// And nothing else is on the replica.
     pub is_all: bool,
+    /// The birthmark of the source, if the run looked at all of it, and the replica has no other
+    /// name at the top. Single entries may have failed.
+    pub filled: Option<u128>,
     /// What else is there, and was not compared, is as old as what nobody doubts.
     pub is_clear: bool,
 }
@@ -139,6 +145,7 @@ impl Mark {
             movers: None,
             active: None,
             upstream: Vec::new(),
+            filled: None,
             unsettled: Vec::new(),
             other: Vec::new(),
         }
@@ -156,6 +163,7 @@ impl Mark {
             let trees = self.upstream.iter().map(|tree| format!(" {tree:032x}"));
             text.push_str(&format!("upstream{}\n", trees.collect::<String>()));
         }
+        text.extend(self.filled.map(|source| format!("filled {source:032x}\n")));
         for line in &self.unsettled {
             let word = if line.is_left { "left" } else { "since" };
             let Unsettled {
@@ -199,6 +207,7 @@ impl Mark {
                 ["movers", run] => mark.movers = Some(u128::from_str_radix(run, 16).ok()?),
                 ["active", since] => mark.active = Some(since.parse().ok()?),
                 ["upstream", rest @ ..] => mark.upstream = upstream(rest)?,
+                ["filled", source] => mark.filled = Some(u128::from_str_radix(source, 16).ok()?),
                 [word @ ("since" | "left"), rest @ ..] => {
                     mark.unsettled.push(unsettled(*word == "left", rest)?)
                 }
@@ -262,6 +271,7 @@ impl Mark {
     pub fn take_over(&mut self, other: Mark) {
         self.movers = self.movers.or(other.movers);
         self.active = self.active.or(other.active);
+        self.filled = self.filled.or(other.filled);
         if self.upstream.is_empty() {
             self.upstream = other.upstream;
         }

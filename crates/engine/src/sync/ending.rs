@@ -4,6 +4,7 @@ use crate::options::Options;
 use crate::sync::run::Run;
 use crate::tally::Counts;
 use crate::trees::error::RunError;
+use crate::trees::filling::filled_by;
 use driftless_model::{Class, Durability, RelPath};
 use driftless_reconcile::{Ending, lacks_change_time};
 use std::collections::BTreeSet;
@@ -110,6 +111,10 @@ pub fn ending(
         && *end == End::Complete
         && counts.only_on_replica == 0
         && counts.skipped() == 0;
+    let has_ended = *end == End::Complete && run.options.applies();
+    let changes = run.changes.as_ref().filter(|_| has_ended);
+    let known = changes.map(|changes| changes.filled());
+    let filled = known.and_then(|known| filled_by(run.options, &run.roots, known));
     // An entry that vanished from the source still stands on the replica, unless deletes remove it.
     let is_clear = counts.kept_in_doubt == 0
         && !hides_changes(run, counts)
@@ -120,6 +125,7 @@ pub fn ending(
         is_left: is_flushed && leaves,
         is_complete,
         is_all,
+        filled,
         is_clear,
     }
 }

@@ -217,6 +217,9 @@ impl Trees {
         self.refuse_unlent()?;
         if let Some(changes) = run.changes.as_ref().filter(|_| selection.whole) {
             let whole = ending(&run, changes.scope(), (&summary.end, &summary.counts));
+            if options.applies() {
+                changes.tell_filled(whole.filled);
+            }
             *self.compared.lock() = Some(whole).filter(|whole| whole.is_complete);
         }
         Ok(summary)
@@ -355,6 +358,7 @@ impl Trees {
             is_left: false,
             is_complete: compared.is_some(),
             is_all: compared.is_some_and(|whole| whole.is_all),
+            filled: None,
             is_clear: compared.is_some_and(|whole| whole.is_clear),
         };
         done.end(&self.options, &ending, monitor);

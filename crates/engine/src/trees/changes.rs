@@ -6,6 +6,7 @@
 //! changes nothing writes nothing.
 
 mod lending;
+mod told;
 
 use crate::clock::{Clock, MachineClock};
 use crate::monitor::Monitor;
@@ -178,29 +179,6 @@ impl Changes {
     /// Which replica this is: as the mark says, or will say.
     pub fn identity(&self) -> u128 {
         self.found.identity
-    }
-
-    /// Has the mark say which trees lead to the replica, if it does not. Where it cannot, whoever
-    /// closes a ring is not told.
-    pub fn tell_upstream(&self, upstream: &[u128]) {
-        let is_told = match &self.begun.lock().mark {
-            Some(mark) => mark.upstream == upstream,
-            None => self.found.upstream == upstream,
-        };
-        if is_told || self.name.is_some() || self.is_unmarked.load(Relaxed) {
-            return;
-        }
-        // Why it is refused is told with the first change.
-        if self.begin(&MachineClock).is_err() {
-            return;
-        }
-        match &mut self.begun.lock().mark {
-            Some(mark) => {
-                mark.upstream = upstream.to_vec();
-                let _the_next_life_tries_again = self.root.set_mark(&mark.encode(), true);
-            }
-            None => self.is_unmarked.store(true, Relaxed),
-        }
     }
 
     /// What the mark says now, if this run has made it so.
@@ -499,6 +477,11 @@ impl Changes {
         }
         if let Some(told) = &begun.mark {
             mark.upstream.clone_from(&told.upstream);
+            mark.filled = told.filled;
+        }
+        // A run that changes nothing makes no mark.
+        if begun.own.is_some() || self.found.run != 0 {
+            mark.filled = ending.filled.or(mark.filled);
         }
         if mark != self.found {
             let _it_says_more_than_it_must_if_that_fails = self.settle(&mut begun, &mark);

@@ -2,16 +2,14 @@
 
 use crate::options::Options;
 use crate::trees::error::RunError;
+use crate::trees::filling::{is_replica, says_something, was_filled_from};
 use crate::trees::folding::seen;
 use crate::trees::replica::Replica;
 use driftless_model::{Kind, RelPath, Side};
 use driftless_reconcile::{NameIndex, Refusal};
-use driftless_tree::{Dir, DirMutRef, DirRef, Names, descend, is_temp_name, windows};
+use driftless_tree::{Dir, DirMutRef, DirRef, Names, descend, windows};
 use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
-
-/// A directory that file systems make in their own roots (mke2fs(8)): it says nothing about a tree.
-const OF_FILE_SYSTEM: &CStr = c"lost+found";
 
 /// Refuses a run if anything that must be there on both sides is not.
 pub fn require(options: &Options, source: &DirRef, replica: &Replica) -> Result<(), RunError> {
@@ -95,8 +93,9 @@ enum Likeness {
 }
 
 /// Two trees that are meant for each other have a name in common at the top, if only for a file
-/// system that takes no heed of case. Of a source with more names than are held at a time, the
-/// replica is looked through again for each window, unless they are alike.
+/// system that takes no heed of case, or the mark of the replica names the source. Of a source with
+/// more names than are held at a time, the replica is looked through again for each window, unless
+/// they are alike.
 fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirMutRef) -> Result<(), Refusal> {
     let is_whole = options
         .selection
@@ -113,9 +112,12 @@ fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirMutRef) -> Res
             return Ok(());
         }
     }
+    if was_filled_from(options, source, replica) {
+        return Ok(());
+    }
     Err(Refusal::Unlike {
         replica: options.replica.to_string(),
-        meant: meant(options, source),
+        meant: meant(options, source, replica),
     })
 }
 
@@ -153,10 +155,6 @@ fn likeness(
     Ok(found)
 }
 
-fn says_something(name: &CStr) -> bool {
-    name != OF_FILE_SYSTEM && !is_temp_name(name)
-}
-
 /// Whether an entry at the top of the replica would be deleted if the source lacks it.
 fn may_go(options: &Options, replica: &DirMutRef, name: &CStr, kind: Option<Kind>) -> bool {
     if options.policy.delete_excluded || !options.policy.filter.has_rules() {
@@ -167,9 +165,10 @@ fn may_go(options: &Options, replica: &DirMutRef, name: &CStr, kind: Option<Kind
     options.policy.filter.takes(name.to_bytes(), is_dir())
 }
 
-/// The replica that was probably meant, as the user would type it: somebody who comes from rsync
-/// takes the source's name for granted.
-fn meant(options: &Options, source: &DirRef) -> Option<Vec<u8>> {
+/// Returns the replica that was probably meant, as the user would type it: a user who comes from
+/// rsync takes the source's name for granted. Returns `None` if that name is no directory, or if it
+/// is not there and the given directory is a replica itself, in which no other belongs.
+fn meant(options: &Options, source: &DirRef, replica: &DirMutRef) -> Option<Vec<u8>> {
     let typed = options
         .source
         .path
@@ -184,10 +183,14 @@ fn meant(options: &Options, source: &DirRef) -> Option<Vec<u8>> {
             .as_ref()
             .map(|name| name.as_bytes().to_vec())
     })?;
-    Some(
+    let can_be = match replica.look(&CString::new(&name[..]).ok()?) {
+        Ok(there) => there.kind == Kind::Dir,
+        Err(fault) => fault.is_absent() && !is_replica(options, replica),
+    };
+    can_be.then(|| {
         options
             .replica
             .at(options.replica.path.join(OsStr::from_bytes(&name)))
-            .to_bytes(),
-    )
+            .to_bytes()
+    })
 }

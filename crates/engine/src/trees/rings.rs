@@ -10,7 +10,7 @@ use crate::trees::error::RunError;
 use driftless_model::Side;
 use driftless_pool::descriptors;
 use driftless_reconcile::{Mark, ring, upstream_by};
-use driftless_tree::{DirMutRef, DirRef, HandlePool, Place};
+use driftless_tree::{DirMutRef, DirRef, Done, HandlePool, Place};
 
 /// The tree that is asked what leads to it: the source, or what the source is a snapshot of.
 pub struct Origin(DirRef);
@@ -29,6 +29,11 @@ impl Origin {
             Ok(Place::Dir(dir)) => Some(Origin(dir)),
             _ => None,
         }
+    }
+
+    /// The birthmark of its root.
+    pub fn birthmark(&self) -> Done<Option<u128>> {
+        self.0.birthmark()
     }
 
     /// What leads to a replica that is filled from it; `None` if that cannot be seen now.

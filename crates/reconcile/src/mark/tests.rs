@@ -13,6 +13,7 @@ const DONE: Ending = Ending {
     is_left: false,
     is_complete: true,
     is_all: false,
+    filled: None,
     is_clear: true,
 };
 
@@ -81,6 +82,7 @@ fn a_mark_is_read_as_it_was_written_and_keeps_what_it_does_not_understand() {
         },
     ]);
     mark.movers = Some(12);
+    mark.filled = Some(u128::MAX);
     mark.other.push("lease 17 of a later version".into());
     assert_eq!(Mark::decode(&mark.encode()), Some(mark));
     for bad in [
@@ -105,6 +107,8 @@ fn a_mark_fits_into_an_attribute_of_any_file_system() {
         .concat(),
     )
     .expect("a mark");
+    (mark.movers, mark.active) = (Some(u128::MAX), Some(i64::MIN));
+    (mark.upstream, mark.filled) = (vec![u128::MAX; UPSTREAM_MAX], Some(u128::MAX));
     for run in 0..100 {
         mark.begin(Unsettled {
             since: Stamp {
