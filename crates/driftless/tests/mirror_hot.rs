@@ -10,7 +10,7 @@ use driftless_testkit::{FsKind, Scratch};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -135,6 +135,59 @@ fn a_directory_that_changes_all_the_time_holds_up_nothing_else() {
         changed < rounds / 2,
         "{changed} entries for {rounds} rounds"
     );
+}
+
+/// Writes files and renames them in place in each of these directories until it is to stop, and
+/// now and then renames a directory.
+fn keep_renaming(dirs: &[PathBuf], stop: &AtomicBool) {
+    for round in 0_usize.. {
+        if stop.load(Relaxed) {
+            return;
+        }
+        let dir = &dirs[round % dirs.len()];
+        fs::write(dir.join(".new"), round.to_string()).expect("a file");
+        fs::rename(dir.join(".new"), dir.join("result")).expect("renamed");
+        if round % 100 == 0 && dir.join("one").exists() {
+            fs::rename(dir.join("one"), dir.join("other")).expect("renamed");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn renames_during_a_comparison_do_not_repeat_it() {
+    // Comparisons that are asked for, and changes that are waited for after each.
+    const ASKED: u64 = 3;
+    const QUIET: usize = 4;
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let source = scratch.dir("src");
+    let dirs: Vec<PathBuf> = (0..50).map(|dir| source.join(format!("d{dir}"))).collect();
+    for dir in &dirs {
+        fs::create_dir_all(dir.join("one/below")).expect("directories");
+        for file in 0..60 {
+            fs::write(dir.join(format!("f{file}")), b"content").expect("a file");
+        }
+    }
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    let walks = || mirror.status()["walks"].as_u64().expect("a number");
+    let before = walks();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _also_when_it_fails = Stopped(&stop);
+        let _renaming = scope.spawn(|| keep_renaming(&dirs, &stop));
+        for asked in 0..ASKED {
+            let sync = mirror.command("sync-now").arg("--wait").run();
+            let _done = sync.expect(0);
+            for number in 0..QUIET {
+                fs::write(source.join(format!("q{asked}-{number}")), b"content").expect("a file");
+                mirror.barrier();
+            }
+        }
+    });
+    let count = walks() - before;
+    assert!((ASKED..=2 * ASKED).contains(&count), "{count} comparisons");
+    mirror.check_equal("after the renames");
 }
 
 #[test]
