@@ -512,3 +512,77 @@ fn a_deployed_agent_serves_again_after_its_line_was_lost() {
     check_equal(&stage.src, &stage.dst, &outcome.describe());
     assert_eq!(stage.sent(), 1);
 }
+
+/// Returns a command that connects to a host with this login shell. The shell runs here, in the home
+/// of the stage.
+fn login(stage: &Stage, shell: &str) -> PathBuf {
+    let path = stage.scratch.path().join("login");
+    let home = stage.home.display();
+    let text = format!(
+        "#!/bin/sh\n[ \"$1\" = -- ] || exit 2\nunset XDG_CACHE_HOME\nHOME='{home}'\nexport HOME\n\
+         exec {shell} -c \"$3\"\n"
+    );
+    script(&path, &text);
+    path
+}
+
+/// Returns a push to a host with this login shell, where no agent is.
+fn push_to_shell(stage: &Stage, shell: &str, arguments: &[&str]) -> Driftless {
+    Driftless::new(program())
+        .args(["sync", "--ssh"])
+        .arg(login(stage, shell))
+        .args(["--agent-path", "/nonexistent/driftless"])
+        .args(arguments)
+        .arg(&stage.src)
+        .arg(format!("far:{}", stage.dst.display()))
+}
+
+#[test]
+fn agents_are_brought_along_whatever_the_login_shell() {
+    for shell in ["dash", "tcsh", "tcsh -f", "fish", "rude"] {
+        let stage = Stage::new();
+        put(&stage.home.join(".tcshrc"), "echo welcome\n");
+        // As some shells say it, with an exit code that says nothing.
+        let rude = stage.scratch.path().join("rude");
+        script(
+            &rude,
+            "#!/bin/sh\nsh -c \"$2\" 2> \"$0.err\"; code=$?\n\
+             [ $code != 127 ] || { echo 'rc: cannot find `/nonexistent/driftless'\\' >&2; exit 1; }\n\
+             cat \"$0.err\" >&2; exit $code\n",
+        );
+        let shell = if shell == "rude" {
+            rude.to_str().expect("text")
+        } else {
+            shell
+        };
+        let outcome = push_to_shell(&stage, shell, &[]).run().expect(1);
+        let words = "there is no \"/nonexistent/driftless\" there";
+        assert!(
+            outcome.stderr_text().contains(words),
+            "{shell}\n{}",
+            outcome.describe()
+        );
+        let outcome = push_to_shell(&stage, shell, &["--deploy"]).run().expect(0);
+        check_equal(&stage.src, &stage.dst, &outcome.describe());
+    }
+}
+
+#[test]
+fn a_login_shell_that_starts_nothing_is_named() {
+    let stage = Stage::new();
+    let sftp = stage.scratch.path().join("sftp-only");
+    script(
+        &sftp,
+        "#!/bin/sh\necho 'This service allows sftp connections only.'; exit 1\n",
+    );
+    let sftp = sftp.to_str().expect("text");
+    for shell in ["rbash", "/usr/sbin/nologin", "git-shell", sftp] {
+        for arguments in [&[][..], &["--deploy"]] {
+            let outcome = push_to_shell(&stage, shell, arguments).run().expect(1);
+            let told = outcome.stderr_text();
+            let words = "the login shell there is restricted";
+            assert!(told.contains(words), "{shell}\n{}", outcome.describe());
+            assert!(!stage.dst.exists());
+        }
+    }
+}

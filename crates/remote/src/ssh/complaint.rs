@@ -30,6 +30,53 @@ const FOR_GOOD: [&str; 7] = [
     "Bad configuration option",
 ];
 
+/// Exit code of a shell that does not find a command (POSIX, "Exit Status for Commands").
+const NOT_FOUND: i32 = 127;
+
+/// Exit code of csh(1), rc(1) and sudo(8) where they do not find a command. It has other reasons,
+/// too, so that words have to say which.
+const FAILED: i32 = 1;
+
+/// Words for a command that is not found: csh(1) and sudo(8), rc(1), env(1) and execvp(3).
+const MISSING: [&str; 4] = [
+    "command not found",
+    "cannot find",
+    "no such file or directory",
+    "unknown command",
+];
+
+/// Words of a login shell that starts no agent: bash(1), ksh(1) and zsh(1) where they are
+/// restricted, nologin(8), git-shell(1), sshd_config(5) with `ForceCommand internal-sftp`, rssh(1)
+/// and rrsync(1).
+const RESTRICTED: [&str; 7] = [
+    "restricted",
+    "account is currently not available",
+    "account is not available",
+    "unrecognized command",
+    "allows sftp connections only",
+    "not permitted to use ssh",
+    "ssh_original_command does not",
+];
+
+/// Whether the shell there has not found the program: by its exit code, or where that has other
+/// meanings by a line that names the program.
+pub fn is_missing(code: Option<i32>, agent: &[String], complaint: &Complaint) -> bool {
+    let said = complaint.lock();
+    let text = String::from_utf8_lossy(&said.0).to_lowercase();
+    let names = |line: &str| agent.iter().any(|word| line.contains(&word.to_lowercase()));
+    let says = |line: &str| MISSING.iter().any(|words| line.contains(words));
+    code == Some(NOT_FOUND)
+        || code == Some(FAILED) && text.lines().any(|line| names(line) && says(line))
+}
+
+/// Whether the login shell there says that it starts no such command.
+pub fn is_restricted(code: Option<i32>, complaint: &Complaint, heard: &str) -> bool {
+    let said = complaint.lock();
+    let text = (String::from_utf8_lossy(&said.0) + heard).to_lowercase();
+    code.is_some_and(|code| code != 0 && code != SSH_FAILED)
+        && RESTRICTED.iter().any(|words| text.contains(words))
+}
+
 /// The end of what was said on standard error, and whether all of it is here.
 pub type Complaint = Arc<Mutex<(Vec<u8>, bool)>>;
 
@@ -117,6 +164,56 @@ mod tests {
                 expected,
                 "{code:?} {}",
                 one_line(said)
+            );
+        }
+    }
+
+    #[test]
+    fn missing_programs_are_known_by_their_shells_words() {
+        let agent = ["sudo".to_owned(), "/opt/driftless".to_owned()];
+        for (code, said, is_it) in [
+            (127, "", true),
+            (1, "/opt/driftless: Command not found.\n", true),
+            (1, "motd\nrc: cannot find `/opt/driftless'\n", true),
+            (1, "sudo: /opt/driftless: command not found\n", true),
+            (1, "/opt/driftless: the disk is on fire\n", false),
+            (1, "other: Command not found.\n", false),
+            (255, "/opt/driftless: Command not found.\n", false),
+        ] {
+            let complaint = Complaint::new(Mutex::new((said.into(), true)));
+            assert_eq!(
+                is_missing(Some(code), &agent, &complaint),
+                is_it,
+                "{code} {said}"
+            );
+        }
+    }
+
+    #[test]
+    fn shells_say_in_their_words_that_they_are_restricted() {
+        for (code, said, heard, is_it) in [
+            (
+                1,
+                "rbash: line 1: /x: restricted: cannot specify `/'\n",
+                "",
+                true,
+            ),
+            (1, "", "This account is currently not available.", true),
+            (1, "", "This service allows sftp connections only.", true),
+            (
+                128,
+                "fatal: unrecognized command 'driftless agent'\n",
+                "",
+                true,
+            ),
+            (1, "the disk is on fire\n", "", false),
+            (255, "restricted\n", "", false),
+        ] {
+            let complaint = Complaint::new(Mutex::new((said.into(), true)));
+            assert_eq!(
+                is_restricted(Some(code), &complaint, heard),
+                is_it,
+                "{said}{heard}"
             );
         }
     }

@@ -70,6 +70,16 @@ pub enum ReachError {
         /// What was said about it.
         complaint: String,
     },
+    /// The login shell starts no agent.
+    #[error(
+        "{host}: the login shell there is restricted and starts no agent: give this login another shell, or a key whose command is \"driftless agent\"{complaint}"
+    )]
+    Restricted {
+        /// The host.
+        host: String,
+        /// What was said about it.
+        complaint: String,
+    },
     /// The agent speaks another protocol.
     #[error("{host}: the agent there is driftless {version}, which speaks protocol {protocol}; this is {own}, which speaks {PROTOCOL}: install the same version on both, or use --deploy", own = env!("CARGO_PKG_VERSION"))]
     OtherVersion {

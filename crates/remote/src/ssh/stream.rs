@@ -3,7 +3,9 @@
 
 use crate::client::{Client, ending::Ending};
 use crate::ssh::child::{TICK, ask_to_end, end, part, start};
-use crate::ssh::complaint::{Complaint, is_for_good, listen, unsaid, words};
+use crate::ssh::complaint::{
+    Complaint, is_for_good, is_missing, is_restricted, listen, unsaid, words,
+};
 use crate::ssh::reach::{Reach, ReachError};
 use crate::ssh::silence::SilenceLimit;
 use crate::ssh::spawn::spawn_there;
@@ -19,9 +21,6 @@ use std::sync::Arc;
 
 /// Bytes that are read or written at once.
 const BUFFER_BYTES: usize = 256 * 1024;
-
-/// Exit code of a shell that does not find a command (POSIX, "Exit Status for Commands").
-const NOT_FOUND: i32 = 127;
 
 /// A connection on which the agent has greeted.
 pub struct Stream {
@@ -233,6 +232,44 @@ fn spawn(name: &str, reach: &Reach, agent_arguments: &str) -> Result<Child, Reac
     )
 }
 
+/// Says why the line ended before a greeting, from how ssh has ended and what was said.
+fn explain_end(
+    code: Option<i32>,
+    heard: &Heard,
+    (host, reach): (String, &Reach),
+    complaint: &Complaint,
+) -> ReachError {
+    // All of it has arrived then.
+    let complained = words(complaint);
+    let heard = heard.words();
+    let is_restricted = is_restricted(code, complaint, &heard);
+    let heard = if heard.is_empty() {
+        heard
+    } else {
+        format!("; {heard}")
+    };
+    let said = complained + &heard;
+    let said = if said.is_empty() { unsaid(code) } else { said };
+    if is_restricted {
+        ReachError::Restricted {
+            host,
+            complaint: said,
+        }
+    } else if is_missing(code, &reach.agent, complaint) {
+        ReachError::NoAgent {
+            host,
+            agent: reach.agent.join(" "),
+            complaint: said,
+        }
+    } else {
+        ReachError::NoConnection {
+            host,
+            complaint: said,
+            for_good: is_for_good(code, complaint),
+        }
+    }
+}
+
 /// Why there is no agent to talk to, from what was heard in place of its greeting and from how ssh
 /// has ended.
 fn explain(
@@ -247,26 +284,7 @@ fn explain(
         Silence::Noise => return unheard(name, heard, child),
         Silence::Ended => {
             let code = part(child);
-            let heard = heard.words();
-            let heard = if heard.is_empty() {
-                heard
-            } else {
-                format!("; {heard}")
-            };
-            let said = words(complaint) + &heard;
-            let said = if said.is_empty() { unsaid(code) } else { said };
-            return match code {
-                Some(NOT_FOUND) => ReachError::NoAgent {
-                    host,
-                    agent: reach.agent.join(" "),
-                    complaint: said,
-                },
-                _ => ReachError::NoConnection {
-                    host,
-                    complaint: said,
-                    for_good: is_for_good(code, complaint),
-                },
-            };
+            return explain_end(code, heard, (host, reach), complaint);
         }
     };
     part(child);
