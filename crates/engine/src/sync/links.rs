@@ -181,6 +181,8 @@ struct State<T> {
     /// Of groups with more names than one inode of the replica can have, the inodes that are
     /// right besides the leader.
     further: HashMap<InodeId, Vec<InodeId>>,
+    /// The newest leader of each of these groups, which the table forgets when all names have come.
+    newest: HashMap<InodeId, Leader>,
 }
 
 type Store<R> = Result<R, driftless_state::StoreError>;
@@ -193,6 +195,7 @@ impl<T> Links<T> {
             open: HashMap::new(),
             waiting: 0,
             further: HashMap::new(),
+            newest: HashMap::new(),
         };
         Links {
             state: Mutex::new(state),
@@ -296,7 +299,8 @@ impl<T> Links<T> {
             table,
             open,
             waiting,
-            ..
+            further,
+            newest,
         } = &mut *self.lock();
         let Some(Open {
             waiting: names,
@@ -311,6 +315,9 @@ impl<T> Links<T> {
         match (leader, gathered) {
             (Some(leader), _) => {
                 let left = left.unwrap_or(leader.left);
+                if further.contains_key(&id) {
+                    newest.insert(id, leader.clone());
+                }
                 table.settle(id, Leader { left, ..leader })?;
             }
             // All others would wait once more for each that fails.
@@ -340,6 +347,7 @@ impl<T> Links<T> {
             open,
             waiting,
             further,
+            newest,
         } = &mut *self.lock();
         if let Some(group) = open.get_mut(&id) {
             table.give_back(id, full.clone())?;
@@ -349,6 +357,9 @@ impl<T> Links<T> {
             group.waiting.push(name);
             *waiting += 1;
             return Ok(Arrival::Waits);
+        }
+        if let Some(leader) = newest.get(&id).filter(|newest| newest.id != full.id) {
+            return Ok(Arrival::Follow(leader.clone()));
         }
         table.give_back(id, full.clone())?;
         if let Some(leader) = table.meet(id)?.filter(|leader| leader.id != full.id) {
