@@ -1,6 +1,7 @@
 //! `driftless report`: what a mirror did in a day or in the last 24 hours, as its state tells, whether it
 //! runs or not.
 
+mod axis;
 mod facts;
 mod page;
 mod plots;
@@ -44,7 +45,12 @@ fn report(args: &ReportArgs) -> Result<(), Failure> {
     let from = args.day.unwrap_or((now / HOUR + 1) * HOUR - DAY);
     let replicas = job::read(&args.job.job)?.apart();
     let all = replicas.iter().map(|one| {
-        let facts = Facts::gather(&job::view(one, &args.job.job)?, from..from + DAY, now);
+        let facts = Facts::gather(
+            &job::view(one, &args.job.job)?,
+            from..from + DAY,
+            now,
+            one.rpo,
+        );
         facts.map_err(|error| record::refusal(&error))
     });
     let all: Vec<Facts> = all.collect::<Result<_, _>>()?;

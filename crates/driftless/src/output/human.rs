@@ -3,8 +3,8 @@
 use super::Task;
 use crate::units::{show_bytes, show_count, show_counted, show_entries, show_time};
 use driftless_engine::{Counts, End, Summary};
-use driftless_model::What;
 use driftless_model::event::{ChangeMade, DifferenceFound, ProblemMet};
+use driftless_model::{What, date_and_time};
 use driftless_session::Earlier;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -56,21 +56,14 @@ pub fn difference(found: &DifferenceFound) -> String {
 
 /// What differs, each property with both values.
 pub fn details(found: &DifferenceFound) -> Vec<String> {
-    let shown = |value: &str| {
-        if value.is_empty() {
-            "\"\"".into()
-        } else {
-            value.to_owned()
-        }
-    };
     let values = found.values.iter();
     let mut details: Vec<String> = values
         .map(|value| {
             format!(
                 "{}: {}, replica {}",
                 value.property,
-                shown(&value.source),
-                shown(&value.replica)
+                shown(value.property, &value.source),
+                shown(value.property, &value.replica)
             )
         })
         .collect();
@@ -94,6 +87,23 @@ pub fn details(found: &DifferenceFound) -> Vec<String> {
         details.push(format!("content: bytes {}{more}", ranges.join(" ")));
     }
     details
+}
+
+/// Formats one value of a difference for a person: a time as a date, an empty value in quotes.
+fn shown(property: &str, value: &str) -> String {
+    match property {
+        "mtime" | "atime" => date_of(value).unwrap_or_else(|| value.to_owned()),
+        _ if value.is_empty() => "\"\"".into(),
+        _ => value.to_owned(),
+    }
+}
+
+/// Formats a time that is written as seconds since 1970 and nanoseconds (`stat -c %.9Y`) as
+/// `2026-11-27 17:51:53.000000000 UTC`. Returns `None` if the text has another form.
+fn date_of(stamp: &str) -> Option<String> {
+    let (seconds, nanoseconds) = stamp.split_once('.')?;
+    let (date, time) = date_and_time(seconds.parse().ok()?);
+    Some(format!("{date} {time}.{nanoseconds} UTC"))
 }
 
 /// The line at the end of a run.
@@ -272,5 +282,28 @@ fn octal(byte: u8) -> String {
         char::from(byte).to_string()
     } else {
         format!("\\{byte:03o}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_differences_are_dates() {
+        let cases = [
+            ("mtime", "0.000000005", "1970-01-01 00:00:00.000000005 UTC"),
+            ("mtime", "-1.500000000", "1969-12-31 23:59:59.500000000 UTC"),
+            (
+                "atime",
+                "951782400.000000000",
+                "2000-02-29 00:00:00.000000000 UTC",
+            ),
+            ("size", "15", "15"),
+            ("xattrs", "", "\"\""),
+        ];
+        for (property, value, wanted) in cases {
+            assert_eq!(shown(property, value), wanted);
+        }
     }
 }

@@ -42,11 +42,18 @@ pub struct Facts {
     pub problems: Vec<ProblemRow>,
     /// When it was asked.
     pub now: u64,
+    /// The recovery point objective of the job.
+    pub rpo: Duration,
 }
 
 impl Facts {
     /// What a state has of a time.
-    pub fn gather(state: &MirrorView, time: Range<u64>, now: u64) -> Result<Facts, StateError> {
+    pub fn gather(
+        state: &MirrorView,
+        time: Range<u64>,
+        now: u64,
+        rpo: Duration,
+    ) -> Result<Facts, StateError> {
         let numbers = time.start / HOUR..time.end / HOUR;
         let length = BacklogRow::LENGTH.as_secs();
         let backlog = state.backlog_between(time.start / length..time.end / length)?;
@@ -87,7 +94,17 @@ impl Facts {
             problems: state.problems()?,
             time,
             now,
+            rpo,
         })
+    }
+
+    /// Returns the share of the time in which the replica was within the RPO, by stretches of
+    /// [`BacklogRow::LENGTH`]. A stretch without a running mirror counts as outside. Returns `None`
+    /// if the time has no stretch that has ended since the state was made.
+    pub fn share_within_rpo(&self) -> Option<f64> {
+        let since = self.job.since.as_secs();
+        let time = self.time.start.max(since)..self.time.end.min(self.now);
+        share_within(self.rpo, &self.backlog, time)
     }
 
     /// Entries that comparisons have found and that no detector had told of.
@@ -127,7 +144,40 @@ impl Hour {
     }
 }
 
+/// Returns the share of the whole stretches of a time in which the replica was at most `rpo` behind.
+fn share_within(rpo: Duration, backlog: &[BacklogRow], time: Range<u64>) -> Option<f64> {
+    let length = BacklogRow::LENGTH.as_secs();
+    let stretches = time.start / length..time.end / length;
+    let count = stretches.end.checked_sub(stretches.start);
+    let count = count.filter(|count| *count > 0)?;
+    let is_within = |row: &&BacklogRow| stretches.contains(&row.stretch) && row.behind <= rpo;
+    let within = backlog.iter().filter(is_within).count();
+    Some(within as f64 / count as f64)
+}
+
 fn widest(mut one: BacklogRow, other: BacklogRow) -> BacklogRow {
     one.widen(&other);
     one
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_without_a_mirror_are_outside_the_rpo() {
+        const LENGTH: u64 = BacklogRow::LENGTH.as_secs();
+        let row = |stretch, behind| BacklogRow {
+            stretch,
+            behind: Duration::from_secs(behind),
+            ..BacklogRow::default()
+        };
+        let rows = [row(2, 10), row(3, 61), row(5, 60), row(9, 0)];
+        let share = |begun, ended| share_within(Duration::from_secs(60), &rows, begun..ended);
+        assert_eq!(share(2 * LENGTH, 6 * LENGTH), Some(0.5));
+        assert_eq!(share(2 * LENGTH, 3 * LENGTH + 1), Some(1.0));
+        assert_eq!(share(2 * LENGTH, 3 * LENGTH - 1), None);
+        assert_eq!(share(6 * LENGTH, 8 * LENGTH), Some(0.0));
+        assert_eq!(share(8 * LENGTH, 6 * LENGTH), None);
+    }
 }

@@ -1,12 +1,10 @@
 //! The plots of a report, over the hours of its time, as SVG.
 
+use super::axis::{Axis, SHORTEST};
 use super::facts::{Facts, Hour};
-use crate::output::mirror::seconds;
-use crate::units::{show_bytes, show_count};
 use driftless_state::mirror::BacklogRow;
 use plotters::prelude::*;
 use std::error::Error;
-use std::time::Duration;
 
 const WIDTH: u32 = 860;
 const HEIGHT: u32 = 240;
@@ -18,16 +16,11 @@ const COLOURS: [RGBColor; 4] = [
     RGBColor(213, 94, 0),
     RGBColor(120, 120, 120),
 ];
-/// The shortest time that is told apart on an axis of times, in seconds.
-const SHORTEST: f64 = 0.001;
 /// Where stretches are not known, lines are broken: hours without one.
 const GAP_HOURS: f64 = 0.25;
 
 /// What is drawn: its name, and points by hour.
 type Series = (&'static str, Vec<(f64, f64)>);
-
-/// How an axis tells its numbers.
-type Told = dyn Fn(f64) -> String;
 
 /// How it is drawn.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,22 +44,21 @@ pub fn lag(facts: &Facts) -> String {
         };
         (name, measured.map(point).collect())
     });
-    let told = |power: f64| seconds(Duration::from_secs_f64(10f64.powf(power)));
+    let series: Vec<Series> = series.collect();
+    let longest = 10f64.powf(highest(&series).unwrap_or(SHORTEST.log10()));
     plot(
         facts,
-        &series.collect::<Vec<_>>(),
+        &series,
         Form::Points,
-        SHORTEST.log10(),
-        &told,
+        &Axis::logarithms_of_times(longest),
     )
 }
 
 /// Bytes by the hour.
 pub fn volume(facts: &Facts) -> String {
-    let bytes = by_hour(facts, |hour| hour.row.bytes);
-    plot(facts, &[("copied", bytes)], Form::Bars, 0.0, &|bytes| {
-        show_bytes(bytes as u64)
-    })
+    let series = [("copied", by_hour(facts, |hour| hour.row.bytes))];
+    let most = highest(&series).unwrap_or_default();
+    plot(facts, &series, Form::Bars, &Axis::bytes(most))
 }
 
 /// Paths that were left.
@@ -74,28 +66,28 @@ pub fn backlog(facts: &Facts) -> String {
     let left = by_stretch(facts, |row| row.left as f64);
     let quarantined = by_stretch(facts, |row| row.quarantined as f64);
     let series = [("left", left), ("in quarantine", quarantined)];
-    plot(facts, &series, Form::Lines, 0.0, &count)
+    let most = highest(&series).unwrap_or_default();
+    plot(facts, &series, Form::Lines, &Axis::counts(most))
 }
 
 /// How far behind the replica was.
 pub fn behind(facts: &Facts) -> String {
-    let behind = by_stretch(facts, |row| row.behind.as_secs_f64());
-    let told = |span: f64| seconds(Duration::from_secs_f64(span.max(0.0)));
-    plot(facts, &[("behind", behind)], Form::Lines, 0.0, &told)
+    let series = [("behind", by_stretch(facts, |row| row.behind.as_secs_f64()))];
+    let most = highest(&series).unwrap_or_default();
+    plot(facts, &series, Form::Lines, &Axis::times(most))
 }
 
 /// Problems by the hour.
 pub fn problems(facts: &Facts) -> String {
-    let problems = by_hour(facts, |hour| hour.row.problems);
-    plot(facts, &[("problems", problems)], Form::Bars, 0.0, &count)
+    let series = [("problems", by_hour(facts, |hour| hour.row.problems))];
+    let most = highest(&series).unwrap_or_default();
+    plot(facts, &series, Form::Bars, &Axis::counts(most))
 }
 
-fn count(number: f64) -> String {
-    if number.fract().abs() < 1e-9 {
-        show_count(number as u64)
-    } else {
-        String::new()
-    }
+/// Returns the highest value of all series, or `None` if they have no points.
+fn highest(series: &[Series]) -> Option<f64> {
+    let values = series.iter().flat_map(|(_, points)| points);
+    values.map(|(_, value)| *value).reduce(f64::max)
 }
 
 fn by_hour(facts: &Facts, value: impl Fn(&Hour) -> u64) -> Vec<(f64, f64)> {
@@ -120,14 +112,14 @@ fn by_stretch(facts: &Facts, value: impl Fn(&BacklogRow) -> f64) -> Vec<(f64, f6
         .collect()
 }
 
-fn plot(facts: &Facts, series: &[Series], form: Form, floor: f64, told: &Told) -> String {
-    if series.iter().all(|(_, points)| points.is_empty()) {
+fn plot(facts: &Facts, series: &[Series], form: Form, axis: &Axis) -> String {
+    if highest(series).is_none() {
         return "<p>Nothing was measured.</p>".into();
     }
     let mut svg = String::new();
     // Nothing is written but to memory, so this fails only if the plot cannot be laid out; then
     // there is none.
-    match draw(&mut svg, facts, series, (form, floor, told)) {
+    match draw(&mut svg, facts, series, (form, axis)) {
         Ok(()) => svg,
         Err(_) => String::new(),
     }
@@ -137,11 +129,8 @@ fn draw(
     svg: &mut String,
     facts: &Facts,
     series: &[Series],
-    (form, floor, told): (Form, f64, &Told),
+    (form, axis): (Form, &Axis),
 ) -> Result<(), Box<dyn Error>> {
-    let values = series.iter().flat_map(|(_, points)| points);
-    let highest = values.map(|(_, value)| *value).fold(floor, f64::max);
-    let height = (highest - floor).max(1.0) * 1.15;
     let length = (facts.time.end - facts.time.start) as f64 / 3600.0;
     let area = SVGBackend::with_string(svg, (WIDTH, HEIGHT)).into_drawing_area();
     let mut chart = ChartBuilder::on(&area)
@@ -149,7 +138,7 @@ fn draw(
         .margin_right(40)
         .x_label_area_size(30)
         .y_label_area_size(84)
-        .build_cartesian_2d(0.0..length, floor..floor + height)?;
+        .build_cartesian_2d(0.0..length, axis.clone())?;
     let start = facts.time.start;
     let clock = |hours: &f64| {
         let moment = start + (hours * 3600.0).round() as u64;
@@ -160,16 +149,16 @@ fn draw(
         .disable_x_mesh()
         .light_line_style(TRANSPARENT)
         .x_labels(13)
-        .y_labels(6)
+        .y_labels(axis.marks.len())
         .x_label_formatter(&clock)
-        .y_label_formatter(&|value| told(*value))
+        .y_label_formatter(&|value| (axis.label)(*value))
         .draw()?;
     for ((name, points), colour) in series.iter().zip(COLOURS) {
         let legend = move |(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled());
         match form {
             Form::Bars => {
                 let bar = |(x, y): &(f64, f64)| {
-                    Rectangle::new([(x - 0.4, floor), (x + 0.4, *y)], colour.filled())
+                    Rectangle::new([(x - 0.4, axis.floor), (x + 0.4, *y)], colour.filled())
                 };
                 chart
                     .draw_series(points.iter().map(bar))?

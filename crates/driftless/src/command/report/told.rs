@@ -73,6 +73,14 @@ pub fn summary(facts: &Facts) -> Vec<(&'static str, String)> {
         show_counted(most.left, "path", "paths"),
         seconds(most.behind)
     );
+    let objective = match facts.share_within_rpo() {
+        None => format!("{}; no five minutes have ended yet", seconds(facts.rpo)),
+        Some(share) => format!(
+            "within {} for {} of the time",
+            seconds(facts.rpo),
+            show_share(share)
+        ),
+    };
     let missed = match facts.miss_rate() {
         None => "no changes".to_owned(),
         Some(rate) => format!(
@@ -90,6 +98,7 @@ pub fn summary(facts: &Facts) -> Vec<(&'static str, String)> {
     vec![
         ("lag", lag),
         ("volume", volume),
+        ("RPO", objective),
         ("backlog", backlog),
         ("missed", missed),
         ("problems", problems),
@@ -182,6 +191,8 @@ pub fn json(facts: &Facts) {
         "total": hour_json(&facts.sum),
         "missed": facts.missed(),
         "miss_rate": facts.miss_rate(),
+        "rpo_seconds": facts.rpo.as_secs_f64(),
+        "share_within_rpo": facts.share_within_rpo(),
         "hours": facts.hours.iter().map(|hour| {
             let mut value = hour_json(hour);
             value["begins"] = (hour.row.hour * 3600).into();
