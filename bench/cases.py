@@ -205,6 +205,9 @@ def mirrors():
         "mirror-burst", "mirror", "100,000 files at once", "burst", "", "pair-disk", (MIRROR, DRIFTLESS),
         targets=(NoMore("missing", 0, "burst"), Share("seconds", 1.3, "burst", DRIFTLESS), NoMore("seconds", 1, "rename")))
     yield Case(
+        "mirror-restart", "mirror", "100,000 files below a directory that is renamed while the mirror is stopped", "restart", "", "pair-disk",
+        (MIRROR,), targets=(NoMore("bytes", 0, "restart"),))
+    yield Case(
         "mirror-append", "mirror", "one file, appended to 10,000 times", "append", "", "pair-disk", (MIRROR,),
         targets=(NoMore("missing", 0), NoMore("copies", 50)))
     yield Case(

@@ -150,6 +150,31 @@ def renamed(scene, mirror, source, replica):
     record(scene, MIRROR, figures, "rename")
 
 
+def restart(scene):
+    """A directory with many files is renamed while the mirror does not run; then the mirror is started again."""
+    bench, files = scene.bench, scene.bench.trees.sizes.burst_files
+    source, replica = trees(scene)
+    for number in range(BURST_FOLDERS):
+        folder = source / "burst" / f"d{number}"
+        folder.mkdir(parents=True)
+        for name in range(number, files, BURST_FOLDERS):
+            (folder / f"f{name}").write_bytes(bytes(FILE_BYTES))
+    mirror = Mirror(bench, (source, replica), LIVE)
+    began = time.monotonic()
+    with mirror:
+        record(scene, MIRROR, {"seconds": time.monotonic() - began}, "first")
+        inode = (replica / "burst").stat().st_ino
+    (source / "burst").rename(source / "renamed")
+    began = time.monotonic()
+    with mirror:
+        mirror.ask("barrier")
+        figures = {"seconds": time.monotonic() - began, "bytes": mirror.status()["bytes_copied"]}
+        if (replica / "renamed").stat().st_ino != inode:
+            raise RuntimeError("it was not renamed, but copied")
+        record(scene, MIRROR, figures, "restart")
+    compare(scene, source, replica)
+
+
 def append(scene):
     """One file to which a line is appended many times."""
     both = trees(scene)
@@ -237,7 +262,7 @@ def change(source, chance):
         CHANGING[number % len(CHANGING)](path)
 
 
-KINDS = (live, burst, append, million, cycle)
+KINDS = (live, burst, restart, append, million, cycle)
 
 
 def append_to(path):

@@ -138,7 +138,7 @@ HOW = """## How it is measured
   watches the replica's folders with inotify; new files come for a minute, beside lsyncd for twenty seconds. Of a burst, the
   time counts from the close of its last file until `mirror barrier` says that all is durable; `sync` copies the same files,
   with a sync at its end. The processor time in an hour is that of a minute, begun when the mirror had come to rest, times
-  sixty. In the churn of ten minutes, 300 files a second anywhere in the tree are appended to, made, renamed, removed or
+  sixty. A restarted mirror is measured from its start until its barrier returns. In the churn of ten minutes, 300 files a second anywhere in the tree are appended to, made, renamed, removed or
   given another mode. Replicas are compared with their sources at the end.
 - **The shim** is measured in turn with and without, in rounds of both, while the agent runs; that it has heard as much as was written,
   that nothing was dropped and no gap was counted is checked at the end. Closes come in bursts of 40 with pauses, since an agent

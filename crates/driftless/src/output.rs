@@ -4,7 +4,6 @@
 //! end, up to a bound.
 
 pub mod diagnostics;
-mod estimate;
 pub mod files;
 pub mod html;
 pub mod human;

@@ -299,7 +299,7 @@ fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
 /// layer names. What a module imports stands in its own layer or in a lower one.
 const ENGINE_LAYERS: [&[&str]; 8] = [
     &[
-        "clock", "tally", "sample", "underway", "monitor", "lent", "options",
+        "clock", "tally", "sample", "underway", "monitor", "estimate", "lent", "options",
     ],
     &["trees"],
     &[
@@ -320,6 +320,7 @@ const ENGINE_LAYERS: [&[&str]; 8] = [
         "sync::nested",
         "sync::owners",
         "sync::namesakes",
+        "sync::narrowing",
         "sync::protected",
         "sync::trash",
     ],

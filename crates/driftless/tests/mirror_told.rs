@@ -138,6 +138,135 @@ fn a_mirror_that_has_never_run_says_so() {
     assert!(told.contains(typed) && told.contains("job.toml)"), "{told}");
 }
 
+#[test]
+fn first_copy_shows_its_progress() {
+    const FILE: usize = 256 << 10;
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    for number in 0..40 {
+        let content = vec![number as u8 + 1; FILE];
+        fs::write(source.join(format!("file {number}")), content).expect("a file");
+    }
+    let keys = format!("{FOLLOWING}rpo = \"1s\"\n[limits]\nbytes_per_second = \"1M\"\n");
+    let mut mirror = Mirror::of(&source, &keys);
+    let began = Instant::now();
+    let share = loop {
+        let status = mirror.status();
+        assert_eq!(status["is_first_copy"], true, "{status}");
+        let now = &status["comparing"];
+        if now["bytes_copied"].as_u64() > Some(0) && now["share"].as_f64() > Some(0.0) {
+            break now["share"].as_f64();
+        }
+        assert!(began.elapsed() < LIMIT, "{status}");
+    };
+    assert!(share < Some(1.0));
+    let text = mirror.command("status").run().expect(0).stdout_text();
+    assert!(text.contains(" first copy, "), "{text}");
+    assert!(text.contains("  comparing "), "{text}");
+    mirror.ask_by_signal();
+    mirror.barrier();
+    let status = mirror.status();
+    let is_over = (&status["is_first_copy"], &status["comparing"]);
+    assert_eq!(is_over, (&false.into(), &Value::Null), "{status}");
+    mirror.terminate();
+    let log = mirror.ended().stderr_text();
+    for words in [
+        "the first copy begins",
+        "first copy, ",
+        "the first copy is not complete",
+        "the first copy is complete: ",
+    ] {
+        assert!(log.contains(words), "{words}: {log}");
+    }
+}
+
+#[test]
+fn problems_of_a_mirror_are_in_its_log() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    let mut mirror = Mirror::of(&source, "detect = [\"fanotify\"]\n");
+    mirror.barrier();
+    for name in ["one", "two", "three"] {
+        fs::create_dir_all(mirror.replica.join(name).join("below")).expect("directories");
+        fs::write(source.join(name), b"content").expect("a file");
+    }
+    mirror.wait_for("problems", |problems| problems == 3);
+    // The log is written with the next look at what is wrong.
+    std::thread::sleep(Duration::from_millis(2500));
+    mirror.terminate();
+    let log = mirror.ended().stderr_text();
+    let lines = log.lines().filter(|line| line.contains("cannot "));
+    let lines: Vec<&str> = lines.collect();
+    assert!((1..=2).contains(&lines.len()), "{log}");
+    assert!(
+        lines[0].contains("is not empty") || lines[0].contains("not empty"),
+        "{log}"
+    );
+}
+
+#[test]
+fn verify_beside_a_mirror_names_no_earlier_run() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    let mirror = Mirror::of(&source, FOLLOWING);
+    for name in ["one", "two", "three"] {
+        fs::write(source.join(name), b"content").expect("a file");
+        mirror.barrier();
+    }
+    let verify = driftless().arg("verify").args([&source, &mirror.replica]);
+    let told = verify.run().expect(0).stderr_text();
+    assert!(told.contains("another run is at work"), "{told}");
+    assert!(!told.contains("earlier run"), "{told}");
+}
+
+#[test]
+fn mirrors_are_listed_without_a_job() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    let mut mirror = Mirror::of(&source, FOLLOWING);
+    mirror.barrier();
+    let config = scratch.dir("config");
+    let folder = config.join("driftless");
+    fs::create_dir(&folder).expect("a folder");
+    let job = |name: &str, key: &str| {
+        let text = format!("name = {name:?}\nsource = {source:?}\nreplica = \"/no\"\n{key}");
+        fs::write(folder.join(name).with_extension("toml"), text).expect("a job");
+    };
+    job("idle", FOLLOWING);
+    job("broken", "no_such_key = 1\n");
+    fs::write(folder.join("node.toml"), "trees = [\"/data\"]\n").expect("an agent's file");
+    let list = |mirror: &Mirror, words: &[&str]| {
+        let run = mirror.without_job(words).env("XDG_CONFIG_HOME", &config);
+        let told = run.run().expect(0);
+        (told.stdout_text(), told.stderr_text())
+    };
+    let trees = format!("{} -> {}", source.display(), mirror.replica.display());
+    for words in [&["list"] as &[_], &["status"]] {
+        let (listed, complaints) = list(&mirror, words);
+        assert!(listed.starts_with("test: following changes; "), "{listed}");
+        assert!(
+            listed.ends_with(&format!("; 0 problems; {trees}\n")),
+            "{listed}"
+        );
+        assert_eq!(listed.lines().count(), 1, "{listed}");
+        assert!(
+            complaints.contains("idle: its mirror has never run here"),
+            "{complaints}"
+        );
+        assert!(complaints.contains("no_such_key"), "{complaints}");
+        assert!(!complaints.contains("node"), "{complaints}");
+    }
+    let (listed, _) = list(&mirror, &["list", "--json"]);
+    assert_eq!(json(&listed)[0]["job"], "test", "{listed}");
+    mirror.kill();
+    let (listed, complaints) = list(&mirror, &["list"]);
+    assert_eq!(listed, "", "its job file is elsewhere");
+    assert!(complaints.contains("test: not running"), "{complaints}");
+    job("test", FOLLOWING);
+    let (listed, _) = list(&mirror, &["list"]);
+    assert!(listed.starts_with("test: not running; "), "{listed}");
+}
+
 /// Waits until a file has what is looked for.
 fn wait_for_text(path: &Path, part: &str) -> String {
     let began = Instant::now();
@@ -324,7 +453,9 @@ fn the_report_tells_what_a_mirror_did_also_when_it_does_not_run() {
         (&0.into(), &"<b>name".into())
     );
     let text = mirror.report().run().expect(0).stdout_text();
-    for words in ["half within", "walk", "<b>name", "700 B"] {
+    let share = facts["share_within_rpo"].as_f64();
+    assert!(share.is_none_or(|share| share <= 1.0), "{facts}");
+    for words in ["half within", "walk", "<b>name", "700 B", "RPO "] {
         assert!(text.contains(words), "{words}: {text}");
     }
     let page = scratch.dir("pages").join("page.html");

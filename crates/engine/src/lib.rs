@@ -8,6 +8,7 @@
 //! is to be deleted is collected and carried out at the end, behind the guard.
 
 mod clock;
+mod estimate;
 mod lent;
 mod monitor;
 mod options;
@@ -21,8 +22,9 @@ mod underway;
 pub use clock::now;
 pub use clock::{Clock, MachineClock};
 pub use driftless_mover::{Carrier, Undone, Unusable};
+pub use estimate::Estimator;
 pub use lent::Lent;
-pub use monitor::{Differing, Monitor, Progress};
+pub use monitor::{Differing, DirectoryPlace, Monitor, Progress};
 pub use options::{Mode, MountNotes, Notes, Options, Throttle};
 pub use sample::Sample;
 pub use shared::batch::{Batch, Outcome, Piece, Route};

@@ -2,7 +2,8 @@
 
 use crate::tally::Counts;
 use crate::underway::LargeFiles;
-use driftless_model::{Meta, Problem, Receipt, RelPath, Unkept};
+use driftless_model::{DirectoryId, Meta, Problem, Receipt, RelPath, Unkept};
+use std::ffi::CStr;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -28,6 +29,17 @@ pub enum Differing {
     InPlaces,
     /// In no others than these ranges of bytes, which are in order.
     In(Vec<Range<u64>>),
+}
+
+/// Place of a directory of the source, and its copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectoryPlace<'n> {
+    /// Inode of the parent on the source.
+    pub parent: u64,
+    /// Name in the parent.
+    pub name: &'n CStr,
+    /// Inode of the replica's directory.
+    pub replica: u64,
 }
 
 /// Told what happens. Called from many threads.
@@ -70,6 +82,19 @@ pub trait Monitor: Sync {
     ) -> Differing {
         Differing::Anywhere
     }
+    /// Returns whether the monitor keeps an index of the source's directories.
+    fn indexes_directories(&self) -> bool {
+        false
+    }
+    /// Takes the place of a directory of the source.
+    fn directory(&self, _id: DirectoryId, _place: DirectoryPlace<'_>) {}
+    /// Returns the path at which this directory of the source stood before, and the inode of its
+    /// copy, if the index has it. `root` is the inode of the source's root.
+    fn stood_at(&self, _id: DirectoryId, _root: u64) -> Option<(RelPath, u64)> {
+        None
+    }
+    /// Receives that a directory of the replica was renamed, because the source's was.
+    fn relocated(&self, _from: &RelPath, _to: &RelPath) {}
     /// A few times a second.
     fn progress(&self, progress: &Progress);
 }

@@ -5,8 +5,10 @@
 //! told when it begins, and again only after it was over.
 
 mod call;
+mod logged;
 
 pub use call::{Caller, Pace};
+pub use logged::AlarmLog;
 
 use crate::status::{Problems, Status};
 use crate::worded;
@@ -26,6 +28,8 @@ pub enum What {
     Away,
     /// The replica is further behind than it may be.
     Behind,
+    /// The first copy takes longer than the replica may be behind.
+    FirstCopy,
     /// Changes are not heard of any more.
     Deaf,
     /// The state cannot be written.
@@ -40,6 +44,7 @@ impl What {
             What::Quarantine => "quarantine",
             What::Away => "away",
             What::Behind => "behind",
+            What::FirstCopy => "first_copy",
             What::Deaf => "deaf",
             What::Unsaved => "unsaved",
         }
@@ -82,6 +87,8 @@ impl Alarm {
 pub struct Alarms {
     paths: BTreeMap<RelPath, What>,
     states: BTreeMap<&'static str, ()>,
+    /// The lines of the mirror's log about them.
+    pub log: AlarmLog,
 }
 
 impl Alarms {
@@ -113,13 +120,16 @@ impl Alarms {
     }
 
     fn see_states(&mut self, status: &Status) -> Vec<Alarm> {
-        let behind = status.is_behind().then(|| {
+        let is_first = status.is_first_copy();
+        let behind = (status.is_behind() && !is_first).then(|| {
             let (behind, rpo) = (status.behind().as_secs(), status.rpo.as_secs());
             format!("{behind} seconds behind, and {rpo} are allowed")
         });
+        let first_copy = (status.is_behind() && is_first).then(|| first_copy(status));
         let states = [
             (What::Away, status.away.clone()),
             (What::Behind, behind),
+            (What::FirstCopy, first_copy),
             (What::Deaf, status.deaf.clone()),
             (What::Unsaved, status.forgets.clone()),
         ];
@@ -135,6 +145,15 @@ impl Alarms {
         }
         new
     }
+}
+
+/// Returns how far the first copy is, which takes longer than the RPO.
+fn first_copy(status: &Status) -> String {
+    let rpo = driftless_model::span(status.rpo.as_secs());
+    let progress = status
+        .comparing
+        .map_or("waiting".into(), |now| now.in_words());
+    format!("the first copy is not complete ({progress}); the RPO of {rpo} does not hold yet")
 }
 
 fn alarm(status: &Status, what: What, path: Option<RelPath>, why: &str) -> Alarm {

@@ -1,14 +1,16 @@
 //! What the engine tells of a piece of work, within bounds.
 
+use crate::comparing::Comparing;
 use crate::dirty::Taken;
 use crate::link_names::{Linked, files_of};
 use crate::sought::Sought;
 use driftless_detect::snapshot::btrfs::changed_ranges;
-use driftless_engine::{Differing, Monitor, Progress};
+use driftless_engine::{Differing, DirectoryPlace, Monitor, Progress};
 use driftless_lock::Mutex;
 use driftless_model::{
-    Act, Action, Class, Kind, Meta, Problem, Receipt, RelPath, Side, Stamp, Work,
+    Act, Action, Class, DirectoryId, Kind, Meta, Problem, Receipt, RelPath, Side, Stamp, Work,
 };
+use driftless_state::DirectoryIndex;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,6 +23,8 @@ pub(crate) const PROBLEMS_MAX: usize = 10_000;
 const CHANGED_PATHS_MAX: usize = 100_000;
 /// Bytes of these paths: those of a deep tree are long.
 const CHANGED_BYTES_MAX: usize = 32 << 20;
+/// Unreported renames that one piece of work logs.
+const RELOCATED_LOGGED_MAX: usize = 20;
 /// Names of files with several that one piece of work tells of.
 const LINKED_MAX: usize = 500_000;
 
@@ -51,6 +55,13 @@ pub(crate) struct Gathered {
     pub(crate) linked: Mutex<Vec<Linked>>,
     /// Files of which each name is told.
     pub(crate) sought: Arc<Sought>,
+    /// Index of the source's directories, if there is one.
+    pub(crate) directories: Option<Arc<Mutex<DirectoryIndex>>>,
+    /// Directories that were renamed on the replica because the index knew them: the old path and
+    /// the new one.
+    pub(crate) relocated: Mutex<Vec<(RelPath, RelPath)>>,
+    /// Receives the progress, if all is compared.
+    pub(crate) comparing: Option<Arc<Comparing>>,
 }
 
 impl Gathered {
@@ -89,6 +100,7 @@ impl Gathered {
             unheard_since: self.unheard_since,
             between: self.between.clone(),
             sought: self.sought.clone(),
+            directories: self.directories.clone(),
             ..Gathered::default()
         }
     }
@@ -197,7 +209,39 @@ impl Monitor for Gathered {
         known.map_or(Differing::InPlaces, Differing::In)
     }
 
-    fn progress(&self, _progress: &Progress) {}
+    fn indexes_directories(&self) -> bool {
+        self.directories.is_some()
+    }
+
+    fn directory(&self, id: DirectoryId, place: DirectoryPlace<'_>) {
+        if let Some(index) = &self.directories {
+            let above = (place.parent, place.name.to_bytes());
+            index.lock().note(id, above, place.replica);
+        }
+    }
+
+    fn stood_at(&self, id: DirectoryId, root: u64) -> Option<(RelPath, u64)> {
+        let (path, copy) = self.directories.as_ref()?.lock().find(id, root)?;
+        Some((RelPath::parse(&path).ok()?, copy))
+    }
+
+    fn relocated(&self, from: &RelPath, to: &RelPath) {
+        let mut relocated = self.relocated.lock();
+        if relocated.len() < RELOCATED_LOGGED_MAX {
+            tracing::info!("\"{from}\" is \"{to}\" now: renamed on the replica");
+        }
+        if relocated.len() < CHANGED_PATHS_MAX {
+            relocated.push((from.clone(), to.clone()));
+        } else {
+            self.changed_more.store(true, Relaxed);
+        }
+    }
+
+    fn progress(&self, progress: &Progress) {
+        if let Some(comparing) = &self.comparing {
+            comparing.see(progress);
+        }
+    }
 }
 
 /// Hears nothing.

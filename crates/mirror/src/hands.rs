@@ -10,7 +10,9 @@ mod last_replica;
 mod onlooker;
 mod renames;
 mod snapshot;
+mod walk;
 
+use crate::comparing::Comparing;
 use crate::dirty::{Dirty, Failed, Move, Taken};
 use crate::foreign::foreign;
 use crate::gathered::{Gathered, PROBLEMS_MAX, Silent};
@@ -19,7 +21,6 @@ use crate::link_names::{InodeId, Linked, files_of};
 use crate::sought::Sought;
 use crate::worded;
 use company::Company;
-use driftless_detect::gap::{self, Found};
 use driftless_detect::snapshot::Provider;
 use driftless_engine::{
     Bin, Counts, End, Limits, MachineClock, Options, Purged, RunError, Sizes, Summary, Trees, now,
@@ -30,8 +31,9 @@ use driftless_model::{
 };
 use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
+use driftless_state::DirectoryIndex;
 pub use last_replica::{LastReplica, ReplicaHere};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::fstat;
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -80,6 +82,10 @@ pub struct Hands {
     pub tells: bool,
     /// Files of which each name that is met is told.
     pub sought: Arc<Sought>,
+    /// Places of the source's directories, if they are kept.
+    pub directories: Option<Arc<Mutex<DirectoryIndex>>>,
+    /// Progress of the comparison that runs now.
+    pub comparing: Arc<Comparing>,
     /// Who else changes the replica.
     company: Company,
 }
@@ -220,6 +226,8 @@ impl Hands {
             closes: false,
             tells: false,
             sought: Arc::default(),
+            directories: None,
+            comparing: Arc::default(),
             company: Company::default(),
         }
     }
@@ -362,6 +370,7 @@ impl Hands {
     /// # Errors
     /// Why not, for a person.
     pub fn settle(&self) -> Result<(), String> {
+        self.keep_directories();
         let open = self.open.read().clone();
         let Some(open) = open else { return Ok(()) };
         open.trees
@@ -438,7 +447,12 @@ impl Hands {
             delete_limit,
             ..self.policy.clone()
         };
-        let gathered = self.gathers(taken.gap().or(unheard_since));
+        let gathered = Gathered {
+            directories: self.directories.clone().filter(|_| !self.has_company()),
+            comparing: taken.is_walk().then(|| self.comparing.clone()),
+            ..self.gathers(taken.gap().or(unheard_since))
+        };
+        self.begin_walk(&gathered);
         let mut outcome = Outcome {
             taken,
             unheard_since,
@@ -472,6 +486,7 @@ impl Hands {
             }
             Ok(end)
         });
+        self.end_walk(&gathered, matches!(done, Ok(Ended::Done)));
         self.gather_news(&gathered, &mut outcome);
         outcome.problems = gathered.problems.into_inner();
         for problem in &mut outcome.problems {
@@ -550,25 +565,6 @@ impl Hands {
         outcome.counts.changed += summary.counts.changed;
         outcome.counts.bytes_copied += summary.counts.bytes_copied;
         Ok(Self::not_done(&summary, outcome, gathered).unwrap_or(Ended::Done))
-    }
-
-    /// Finds what is to be looked at where changes may have been missed; how it ended, if that
-    /// cannot be done.
-    fn narrow(&self, outcome: &mut Outcome, stop: &AtomicBool) -> Option<Ended> {
-        let since = outcome.taken.gap()?;
-        let found = match &self.watched {
-            Some(root) => gap::scan(root.as_fd(), since, stop).unwrap_or(Found::All),
-            None => Found::All,
-        };
-        match found {
-            Found::Changes(changes) => {
-                let works = changes.into_iter().map(model::Work::from);
-                outcome.narrowed = Some(chosen::with_names_around(works.collect()));
-                None
-            }
-            Found::All => Some(Ended::Wide),
-            Found::Stopped => Some(Ended::Stopped),
-        }
     }
 
     /// How the work ended, unless all of it was done.

@@ -4,6 +4,7 @@
 pub mod alarm;
 pub mod ask;
 pub mod clock;
+pub mod comparing;
 pub mod control;
 mod deletes;
 pub mod dirty;

@@ -22,7 +22,7 @@ pub const LAG: (&str, &str) = (
 );
 
 /// All numbers but the histogram.
-pub const METRICS: [Metric<Status>; 31] = [
+pub const METRICS: [Metric<Status>; 35] = [
     gauge(
         "driftless_mirror_behind_seconds",
         "Since when the oldest change waits that is not on the replica.",
@@ -85,6 +85,26 @@ pub const METRICS: [Metric<Status>; 31] = [
         "driftless_mirror_is_walking",
         "1 while all is compared.",
         |status| flag(status.is_walking),
+    ),
+    gauge(
+        "driftless_mirror_is_first_copy",
+        "1 until the replica was equal for the first time.",
+        |status| flag(status.is_first_copy()),
+    ),
+    gauge(
+        "driftless_mirror_walk_ratio",
+        "Estimated share of the comparison that runs now, 0 to 1.",
+        |status| Some(status.comparing?.share),
+    ),
+    gauge(
+        "driftless_mirror_walk_left_seconds",
+        "Estimated time to its end.",
+        |status| seconds(status.comparing?.left?),
+    ),
+    gauge(
+        "driftless_mirror_walk_seen_entries",
+        "Entries that it has seen so far.",
+        |status| whole(status.comparing?.seen),
     ),
     gauge(
         "driftless_mirror_is_deaf",

@@ -1,5 +1,6 @@
 //! How a mirror is: what it tells whoever asks.
 
+use crate::comparing::ComparingNow;
 use crate::dirty::{below_of, reaches};
 use crate::foreign::Foreign;
 use crate::herald::ToldNow;
@@ -56,6 +57,9 @@ pub struct Status {
     pub problems: u64,
     /// All is compared just now.
     pub is_walking: bool,
+    /// Progress of that comparison.
+    #[serde(default)]
+    pub comparing: Option<ComparingNow>,
     /// It works on nothing, since somebody asked for that.
     pub is_paused: bool,
     /// It works on nothing, since these are quiet hours of the job.
@@ -284,6 +288,23 @@ impl Status {
     /// Whether its mirror runs.
     pub fn is_running(&self) -> bool {
         self.process > 0
+    }
+
+    /// Whether the replica is being filled for the first time: it has never been equal.
+    pub fn is_first_copy(&self) -> bool {
+        self.is_running() && !self.helps && self.equal_until.is_none() && self.walk.ended.is_none()
+    }
+
+    /// Names the comparison that runs, with its progress.
+    pub fn comparison(&self) -> String {
+        let name = match self.is_first_copy() {
+            true => "first copy",
+            false => "comparing all",
+        };
+        self.comparing.map_or_else(
+            || name.to_owned(),
+            |now| format!("{name}, {}", now.in_words()),
+        )
     }
 
     /// Whether that is more than it may be, as far as anybody knows.

@@ -111,6 +111,16 @@ impl Stamp {
     }
 }
 
+/// Identity of a directory for as long as it exists: inode numbers are used again, but not with the
+/// same time of birth (`stx_btime` of statx(2)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectoryId {
+    /// Inode number.
+    pub inode: u64,
+    /// Time of birth.
+    pub made: Stamp,
+}
+
 /// What stat(2) says of an entry, as far as it is replicated or needed to decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {

@@ -31,7 +31,7 @@ pub use acl::{ACL_ACCESS, mode_for_other_group, mode_of_acl, mode_without_acl};
 pub use act::Act;
 pub use cause::{cause, cause_of};
 pub use change::{Change, Gap, Hint};
-pub use entry::{Entry, Kind, Meta, RIGHTS, Stamp, Xattr, Xattrs, gives_rights};
+pub use entry::{DirectoryId, Entry, Kind, Meta, RIGHTS, Stamp, Xattr, Xattrs, gives_rights};
 pub use escape::{escape, escape_json, escape_text, quote};
 pub use fault::{Class, Fault, LINE_LOST, Problem, Side};
 pub use filter::{Filter, FilterError, Rule};

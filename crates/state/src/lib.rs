@@ -1,10 +1,11 @@
 //! What must be remembered, in SQLite: the record of a run that movers share ([`Record`]), the state
 //! of a mirror ([`mirror`]) and that of the agent of a node ([`watch`]), which outlive the process
 //! that keeps them and have layouts with versions; what an interrupted verification has done
-//! ([`Ledger`]); and, for as long as a run lasts and beyond a bound on memory, which inodes of the
+//! ([`Ledger`]); places of directories, as a hint ([`DirectoryIndex`]); and, for as long as a run lasts and beyond a bound on memory, which inodes of the
 //! source have which names ([`LinkTable`]).
 
 mod columns;
+mod directories;
 mod error;
 mod file;
 mod ledger;
@@ -13,6 +14,7 @@ pub mod mirror;
 mod record;
 pub mod watch;
 
+pub use directories::{DirectoryIndex, INDEXED_MAX};
 pub use error::{StateError, StateFile};
 pub use ledger::{Ledger, LedgerKey};
 pub use links::{InodeId, Leader, LinkTable};

@@ -112,10 +112,18 @@ pub enum MirrorCommand {
         #[command(flatten)]
         log: LogArgs,
     },
-    /// Say how far behind the replica is
+    /// List the mirrors of this user and of the job files in the configuration folders
+    List {
+        /// Print one JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say how far behind the replica is; without JOB, list all mirrors
     Status {
-        #[command(flatten)]
-        job: JobArgs,
+        /// The job: its file, or the name of one in ~/.config/driftless or /etc/driftless, without
+        /// ".toml"
+        #[arg(value_name = "JOB")]
+        job: Option<PathBuf>,
         /// Print one JSON object
         #[arg(long)]
         json: bool,

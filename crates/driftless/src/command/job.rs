@@ -6,8 +6,8 @@ use crate::own;
 use driftless_mirror::job::{FILE_BYTES_MAX, Job, parse};
 use driftless_mirror::memory::Memory;
 use driftless_model::{cause, escape, moment, quote};
-use driftless_state::StateError;
 use driftless_state::mirror::{About, JobRow, MirrorState, MirrorView, Role};
+use driftless_state::{DirectoryIndex, StateError};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::File;
@@ -70,6 +70,34 @@ fn is_name(typed: &Path) -> bool {
     typed.components().count() == 1 && typed.extension().is_none()
 }
 
+/// Returns the folders in which a job is looked for by its name.
+pub fn folders() -> Vec<PathBuf> {
+    let places = own::config_places().into_iter();
+    places.chain([FOLDER_OF_ALL.into()]).collect()
+}
+
+/// Returns these folders for a sentence.
+pub fn folders_in_words() -> String {
+    let folders = folders();
+    let quoted: Vec<String> = folders
+        .iter()
+        .map(|folder| quote(folder).to_string())
+        .collect();
+    quoted.join(" and ")
+}
+
+/// Returns the name of the job that a file describes: the file's own name if the job has errors.
+/// Returns `None` for a file that cannot be read, and for one without a source, such as the
+/// configuration of an agent.
+pub fn name_in(file: &Path) -> Option<String> {
+    let text = text_of(file).ok()?;
+    let is_job = text
+        .lines()
+        .any(|line| line.trim_start().starts_with("source"));
+    let own_name = || Some(file.file_stem()?.to_string_lossy().into_owned());
+    is_job.then(|| parse(&text, file).map_or_else(|_| own_name(), |job| Some(job.name)))?
+}
+
 /// The file that is meant.
 #[allow(
     clippy::disallowed_methods,
@@ -79,11 +107,7 @@ fn place(typed: &Path) -> Result<PathBuf, Failure> {
     if std::fs::metadata(typed).is_ok_and(|meta| !meta.is_dir()) {
         return Ok(typed.to_owned());
     }
-    let folders: Vec<PathBuf> = own::config_places()
-        .into_iter()
-        .chain([FOLDER_OF_ALL.into()])
-        .collect();
-    let files = folders.iter().map(|folder| {
+    let files = folders().into_iter().map(|folder| {
         let mut file = folder.join(typed).into_os_string();
         file.push(".toml");
         PathBuf::from(file)
@@ -92,11 +116,7 @@ fn place(typed: &Path) -> Result<PathBuf, Failure> {
         .filter(|_| is_name(typed))
         .find(|path| std::fs::metadata(path).is_ok());
     found.ok_or_else(|| {
-        let folders: Vec<String> = folders
-            .iter()
-            .map(|folder| quote(folder).to_string())
-            .collect();
-        let folders = folders.join(" and ");
+        let folders = folders_in_words();
         let what = match std::fs::metadata(typed) {
             Ok(_) => "it is a directory",
             Err(_) => "there is no such job",
@@ -188,6 +208,17 @@ pub fn holder(name: &str) -> Result<Option<String>, Failure> {
 /// What an earlier mirror has left of the one replica of a job, for the process that holds it.
 pub fn memory(job: &Job) -> Result<Memory, Failure> {
     state(job).map(Memory::of)
+}
+
+/// Opens the index of the source's directories, for the process that holds the job. A file that
+/// cannot be read is made anew; without one, the mirror does without.
+pub fn directories(job: &Job) -> Result<DirectoryIndex, Failure> {
+    let path = file(&format!("mirror-{}.directories", job.own_name()))?;
+    let opened = DirectoryIndex::open(&path).or_else(|_| {
+        own::forget_database(&path);
+        DirectoryIndex::open(&path)
+    });
+    Ok(opened.unwrap_or_else(|_| DirectoryIndex::without_file()))
 }
 
 /// The state of the mirror of a job, for the process that holds it.

@@ -8,6 +8,7 @@ mod import_sr3;
 mod join;
 mod keep_equal;
 mod kept;
+mod list;
 mod over;
 mod places;
 mod pool;
@@ -41,7 +42,17 @@ pub fn run(args: &MirrorArgs) -> Exit {
             log,
         } => keep_equal::keep_equal(job, *new_replica, log),
         MirrorCommand::Join { job, log } => join::join(job, log),
-        MirrorCommand::Status { job, json, check } => status(job, *json, *check),
+        MirrorCommand::List { json } => list::list(*json, false),
+        MirrorCommand::Status {
+            job: None,
+            json,
+            check,
+        } => list::list(*json, *check),
+        MirrorCommand::Status {
+            job: Some(job),
+            json,
+            check,
+        } => status(&JobArgs { job: job.clone() }, *json, *check),
         MirrorCommand::Pause(args) => ask_done(args, &Ask::Pause),
         MirrorCommand::Resume(args) => ask_done(args, &Ask::Resume),
         MirrorCommand::SyncNow { job, wait, all } => {

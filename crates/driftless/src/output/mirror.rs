@@ -75,6 +75,15 @@ pub fn status(status: &Status, named: &str, json: bool) {
     }
 }
 
+/// Prints how a replica stands in one line of a list.
+pub fn listed(status: &Status, json: bool) {
+    if json {
+        line(&serde_json::to_string(&json_of(status)).expect("plain values"));
+    } else {
+        line(&standing::listed(status));
+    }
+}
+
 /// All fields, in the order of their names.
 fn json_of(status: &Status) -> serde_json::Value {
     let parts = [
@@ -109,6 +118,15 @@ fn json_of_state(status: &Status) -> serde_json::Value {
         "quarantined": status.quarantined,
         "problems": status.problems,
         "is_walking": status.is_walking,
+        "is_first_copy": status.is_first_copy(),
+        "comparing": status.comparing.map(|now| serde_json::json!({
+            "elapsed_seconds": seconds(now.elapsed),
+            "seen": now.seen,
+            "changed": now.changed,
+            "bytes_copied": now.bytes_copied,
+            "share": now.share,
+            "left_seconds": now.left.map(seconds),
+        })),
         "is_paused": status.is_paused,
         "is_quiet": status.is_quiet,
         "hears": status.hears,

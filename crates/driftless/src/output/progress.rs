@@ -1,10 +1,9 @@
 //! Where a run stands, for a person: a bar at a terminal, a line now and then elsewhere, and
 //! whenever SIGUSR1 asks.
 
-use crate::output::estimate::{Estimator, Sample};
 use crate::signals;
 use crate::units::{show_bytes, show_count, show_counted, show_entries};
-use driftless_engine::Progress;
+use driftless_engine::{Estimator, Progress};
 use driftless_lock::Mutex;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 use rustix::termios::tcgetwinsize;
@@ -88,10 +87,7 @@ impl Standing {
     /// Takes a look at the run in account, and returns the seconds that it will still take, as far
     /// as they are known.
     pub fn seconds_left(&self, progress: &Progress) -> Option<f64> {
-        let sample = Sample::of(progress);
-        let mut estimator = self.estimator.lock();
-        estimator.add(sample);
-        estimator.seconds_left(&sample)
+        self.estimator.lock().see(progress)
     }
 
     /// Shows how far it is; the share is not always known. What matters most comes first in

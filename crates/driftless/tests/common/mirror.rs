@@ -204,6 +204,14 @@ impl Mirror {
             .env("DRIFTLESS_RUNTIME_DIR", self.runtime_folder())
     }
 
+    /// A command that names no job, of the same user.
+    pub fn without_job(&self, words: &[&str]) -> Driftless {
+        driftless()
+            .arg("mirror")
+            .args(words)
+            .env("XDG_STATE_HOME", self.folder.path().join("state"))
+    }
+
     /// Where it listens for posts.
     pub fn runtime_folder(&self) -> PathBuf {
         self.folder.path().join("run")
@@ -278,6 +286,11 @@ impl Mirror {
 
     fn signal(&self, signal: Signal) {
         self.running.as_ref().expect("it runs").signal(signal);
+    }
+
+    /// Asks it by a signal to log how it stands.
+    pub fn ask_by_signal(&self) {
+        self.signal(Signal::USR1);
     }
 
     /// Stops it from doing anything.

@@ -33,6 +33,7 @@ use driftless_testkit::{
 use far::Who;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -224,6 +225,19 @@ pub fn problems(outcome: &Outcome) -> Vec<String> {
         .iter()
         .map(|problem| problem["path"].as_str().expect("a path").to_owned())
         .collect()
+}
+
+/// Whether rights are narrower on the replica because its entry belongs to another group, which is
+/// counted with the owners.
+pub fn is_of_another_group(src: &Path, difference: &driftless_testkit::Difference) -> bool {
+    let path = src.join(OsStr::from_bytes(&difference.path));
+    let meta = std::fs::symlink_metadata(path).expect("a source entry");
+    let bits = |text: &str| u32::from_str_radix(text, 8).expect("an octal number");
+    let is_narrower = match difference.kind {
+        "mode" => bits(&difference.b) & !bits(&difference.a) == 0,
+        kind => kind == "acls",
+    };
+    meta.gid() != USER && is_narrower
 }
 
 /// Whether this is what an ordinary user cannot see (`trusted.*`), or does without: foreign owners

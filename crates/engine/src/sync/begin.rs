@@ -2,7 +2,6 @@
 
 use crate::options::Options;
 use crate::sync::closed::mark_closed;
-use crate::sync::narrowing::Narrowing;
 use crate::sync::run::Run;
 use crate::sync::visit::{Sides, Visit};
 use crate::sync::walk::forget_inherited;
@@ -82,7 +81,7 @@ pub fn begin_root(run: &Run<'_>, selection: Selection, weight: u64) -> Result<Vi
     let mut visit = Visit::root(sides, Arc::new(selection), weight);
     run.part.assign(&mut visit);
     run.find_closed(&mut visit);
-    visit.narrowing = Narrowing::of(run, &visit);
+    visit.narrowing = run.narrowing_of(&visit);
     if run.renamed.is_some() {
         (visit.borrowed, visit.renamed) = (true, run.renamed.clone());
     }

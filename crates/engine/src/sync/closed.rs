@@ -6,6 +6,7 @@
 //! finished, and closed by the user.
 
 use crate::options::Options;
+use crate::sync::narrowing::Narrowing;
 use crate::sync::run::Run;
 use crate::sync::visit::Visit;
 use driftless_tree::{DirMutRef, Done};
@@ -23,6 +24,31 @@ pub fn mark_closed(options: &Options, dir: &DirMutRef) -> Done {
 }
 
 impl Run<'_> {
+    /// Returns what narrows a directory that this run may change; `None` if it made the directory, or
+    /// changes nothing. Where modes are not kept, the root of the replica stays as the user made it.
+    pub fn narrowing_of(&self, visit: &Visit) -> Option<Narrowing> {
+        let (before, _) = visit.before.as_ref().filter(|_| self.options.applies())?;
+        let keep = self.options.policy.keep;
+        if !keep.mode && visit.parent.is_none() {
+            return None;
+        }
+        let source = visit.source.first_meta();
+        let attainable = self.attainable(source, before, None::<&DirMutRef>);
+        let uid = if keep.owner {
+            attainable.uid
+        } else {
+            before.uid
+        };
+        let gid = if keep.group {
+            attainable.gid
+        } else {
+            before.gid
+        };
+        let replica = visit.replica.as_ref();
+        let is_user = replica.is_some_and(|replica| replica.user().0 != 0);
+        Some(Narrowing::new(keep, (uid, gid), is_user))
+    }
+
     /// Finds out whether an earlier run, or another mover, made the replica's directory and did not
     /// finish it.
     pub fn find_closed(&self, visit: &mut Visit) {

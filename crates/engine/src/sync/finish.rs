@@ -211,7 +211,8 @@ impl Worker<'_> {
                     () => Attributes {
                         stood: Some(Stood {
                             mode: before.mode,
-                            is_changed: visit.is_touched() || visit.is_narrowed(),
+                            is_changed: visit.parent.is_some()
+                                && (visit.is_touched() || visit.is_narrowed()),
                         }),
                         ..attributes.or_mode(mode & PERMISSIONS)
                     },

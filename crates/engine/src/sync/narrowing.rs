@@ -5,10 +5,8 @@
 //! first change in it or below it, it goes to its owner, with a mode that lets in nobody whom either
 //! mode keeps out.
 
-use crate::sync::run::Run;
-use crate::sync::visit::Visit;
-use driftless_model::{ACL_ACCESS, Keep, Xattr, Xattrs, mode_for_other_group, mode_within};
-use driftless_tree::{Attributes, DirMutRef, Known, narrower};
+use driftless_model::{ACL_ACCESS, Keep, Meta, Xattr, Xattrs, mode_for_other_group, mode_within};
+use driftless_tree::{Attributes, DirMutRef, DirRef, Known, narrower};
 
 /// What has to be known of a directory that was there, to narrow its mode.
 pub struct Narrowing {
@@ -20,36 +18,27 @@ pub struct Narrowing {
 }
 
 impl Narrowing {
-    /// Of a directory that this run may change; `None` if it made it, or changes nothing.
-    pub fn of(run: &Run<'_>, visit: &Visit) -> Option<Narrowing> {
-        let (before, _) = visit.before.as_ref().filter(|_| run.options.applies())?;
-        let keep = run.options.policy.keep;
-        let source = visit.source.first_meta();
-        let attainable = run.attainable(source, before, None::<&DirMutRef>);
-        let uid = if keep.owner {
-            attainable.uid
-        } else {
-            before.uid
-        };
-        let gid = if keep.group {
-            attainable.gid
-        } else {
-            before.gid
-        };
-        let replica = visit.replica.as_ref();
-        Some(Narrowing {
+    /// Returns what narrows a directory that comes to belong to `owner`. An ordinary user may have to
+    /// let himself in.
+    pub fn new(keep: Keep, owner: (u32, u32), is_user: bool) -> Narrowing {
+        Narrowing {
             keep,
-            owner: (uid, gid),
-            is_user: replica.is_some_and(|replica| replica.user().0 != 0),
-        })
+            owner,
+            is_user,
+        }
     }
 
-    /// Narrows the directory of a visit, and returns the mode that it has from then on.
-    pub fn narrow(&self, visit: &Visit, replica: &DirMutRef) -> Option<u32> {
-        let (before, there) = visit.before.as_ref()?;
-        let source = visit.source.first_meta();
+    /// Narrows the replica's directory, which was as `before` says, and returns the mode that it has
+    /// from then on.
+    pub fn narrow(
+        &self,
+        directory: &DirRef,
+        (before, there): &(Meta, Xattrs),
+        replica: &DirMutRef,
+    ) -> u32 {
+        let source = directory.first_meta();
         // Of one that cannot be read any more its end will tell.
-        let xattrs = visit.source.xattrs(&self.keep).unwrap_or_default();
+        let xattrs = directory.xattrs(&self.keep).unwrap_or_default();
         let changes_acl = acl(&xattrs) != acl(there);
         // The source's ACL is set at the end. Until then nobody has what it denies.
         let mut wanted = if changes_acl {
@@ -64,7 +53,7 @@ impl Narrowing {
         let mut mode = narrowed.unwrap_or_else(|| mode_within(before.mode, wanted));
         let owner = (before.uid, before.gid);
         if (mode, self.owner) == (before.mode, owner) {
-            return Some(mode);
+            return mode;
         }
         if self.is_user {
             mode |= 0o700;
@@ -76,7 +65,7 @@ impl Narrowing {
             ..Attributes::default()
         };
         let _told_at_its_end = replica.set_own(&Known::of(before), &attributes);
-        Some(mode)
+        mode
     }
 }
 

@@ -12,7 +12,6 @@ use crate::sync::begin::{begin_root, open_basis, prepare_replica, unusable};
 use crate::sync::borrowed::Borrowed;
 use crate::sync::ending::{End, Summary, ending, make_durable, or_cut_off, sum_up};
 use crate::sync::ground::Ground;
-use crate::sync::narrowing::Narrowing;
 use crate::sync::run::Run;
 use crate::sync::stages::{delete, try_postponed, walk};
 use crate::sync::visit::{Sides, Visit};
@@ -326,7 +325,7 @@ impl Trees {
         let mut visit = Visit::root(sides, selection, WHOLE_WALK);
         visit.basis = basis;
         run.find_closed(&mut visit);
-        visit.narrowing = Narrowing::of(run, &visit);
+        visit.narrowing = run.narrowing_of(&visit);
         Ok(visit)
     }
 

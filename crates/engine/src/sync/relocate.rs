@@ -5,9 +5,11 @@
 //! entry afterwards; here it is only seen to that nothing shows up where it should not.
 
 use crate::sync::open::Trees;
+use crate::sync::visit::Visit;
+use crate::sync::worker::Worker;
 use crate::trees::error::RunError;
-use driftless_model::{Filter, Kind, Meta, Policy, RelPath, is_set_aside};
-use driftless_tree::{Done, descend, descend_mut, is_root_name, is_temp_name};
+use driftless_model::{DirectoryId, Filter, Kind, Meta, Policy, RelPath, is_set_aside};
+use driftless_tree::{DirMutRef, DirRef, Done, descend, descend_mut, is_root_name, is_temp_name};
 use std::ffi::{CStr, CString};
 
 /// An entry of the source that stood at another path before.
@@ -41,51 +43,109 @@ impl Trees {
             return Ok(false);
         }
         // What fails is seen again when the paths are looked at, and told then.
-        let is_done = self.try_relocate(renamed).unwrap_or(false);
+        let is_done = try_relocate(&self.ground().roots, renamed).unwrap_or(false);
         if let Some((changes, _)) = &*changes {
             changes.outcome()?;
         }
         Ok(is_done)
     }
+}
 
-    fn try_relocate(&self, renamed: &Renamed) -> Done<bool> {
-        if [&renamed.from, &renamed.to].into_iter().any(is_beside) {
+/// Roots of the source and of the replica.
+type BothRoots = (DirRef, Option<DirMutRef>);
+
+fn try_relocate((source, replica): &BothRoots, renamed: &Renamed) -> Done<bool> {
+    if [&renamed.from, &renamed.to].into_iter().any(is_beside) {
+        return Ok(false);
+    }
+    let (Some(replica), Some(from), Some(to)) = (replica, split(&renamed.from), split(&renamed.to))
+    else {
+        return Ok(false);
+    };
+    if [&from.1, &to.1].iter().any(|name| is_ours(name)) {
+        return Ok(false);
+    }
+    let from_dir = descend_mut(replica, &from.0)?;
+    let moved = from_dir.look(&from.1)?;
+    let at_source = |(dir, name): &(RelPath, CString)| {
+        present(descend(source, dir).and_then(|dir| dir.look(name)))
+    };
+    let stands = at_source(&to)?;
+    let is_right = match &stands {
+        Some(stands) => is_like(stands, &moved),
+        None => renamed.goes_on,
+    };
+    if !is_right || renamed.is_dir != (moved.kind == Kind::Dir) {
+        return Ok(false);
+    }
+    let to_dir = descend_mut(replica, &to.0)?;
+    if renamed.is_dir || stands.is_none() {
+        // In an exchange it would take the place of the other one.
+        if present(to_dir.look(&to.1))?.is_some() {
             return Ok(false);
         }
-        let (source, replica) = &self.ground().roots;
-        let (Some(replica), Some(from), Some(to)) =
-            (replica, split(&renamed.from), split(&renamed.to))
-        else {
-            return Ok(false);
+    }
+    // It may be what has come to its old place.
+    if !renamed.is_dir && at_source(&from)?.is_some_and(|left| is_like(&left, &moved)) {
+        return Ok(false);
+    }
+    to_dir.take(&*from_dir, &from.1, &to.1).map(|()| true)
+}
+
+impl Worker<'_> {
+    /// Returns the identity of a directory of the source, if the monitor keeps an index of them.
+    /// Inode numbers of other file systems below the source are no identities there.
+    pub fn directory_id(&self, source: &DirRef) -> Option<DirectoryId> {
+        let meta = source.first_meta();
+        let is_indexed =
+            self.run.monitor.indexes_directories() && meta.dev == self.run.roots.0.first_meta().dev;
+        let made = is_indexed.then(|| source.made_at())??;
+        Some(DirectoryId {
+            inode: meta.ino,
+            made,
+        })
+    }
+
+    /// Renames a directory of the replica that the source has at `name` of `parent` by now, and that
+    /// no detector reported as renamed. Returns the directory, or `None` if the index does not know
+    /// it, or if the rename is not possible: then it is made anew.
+    ///
+    /// Inode numbers are a hint: everything below is compared afterwards.
+    pub fn relocate_unreported(
+        &self,
+        parent: &Visit,
+        name: &CStr,
+        id: DirectoryId,
+    ) -> Option<DirMutRef> {
+        let run = self.run;
+        let policy = &run.options.policy;
+        if !run.options.applies() || !policy.delete || policy.filter != Filter::default() {
+            return None;
+        }
+        let root = run.roots.0.first_meta().ino;
+        let (from, copy) = run.monitor.stood_at(id, root)?;
+        let to = parent.path_of(name);
+        // A directory that stands at the old place by now is another one, and so is its copy.
+        let (dir, old_name) = split(&from)?;
+        let at_source = descend(&run.roots.0, &dir).and_then(|dir| dir.look(&old_name));
+        let at_replica =
+            descend_mut(run.roots.1.as_ref()?, &dir).and_then(|dir| dir.look(&old_name));
+        let is_gone = matches!(present(at_source), Ok(None));
+        let is_copy = at_replica.is_ok_and(|meta| meta.ino == copy);
+        if !is_gone || !is_copy || to.is_within(&from) {
+            return None;
+        }
+        let renamed = Renamed {
+            from,
+            to,
+            is_dir: true,
+            goes_on: false,
         };
-        if [&from.1, &to.1].iter().any(|name| is_ours(name)) {
-            return Ok(false);
+        if !try_relocate(&run.roots, &renamed).ok()? {
+            return None;
         }
-        let from_dir = descend_mut(replica, &from.0)?;
-        let moved = from_dir.look(&from.1)?;
-        let at_source = |(dir, name): &(RelPath, CString)| {
-            present(descend(source, dir).and_then(|dir| dir.look(name)))
-        };
-        let stands = at_source(&to)?;
-        let is_right = match &stands {
-            Some(stands) => is_like(stands, &moved),
-            None => renamed.goes_on,
-        };
-        if !is_right || renamed.is_dir != (moved.kind == Kind::Dir) {
-            return Ok(false);
-        }
-        let to_dir = descend_mut(replica, &to.0)?;
-        if renamed.is_dir || stands.is_none() {
-            // In an exchange it would take the place of the other one.
-            if present(to_dir.look(&to.1))?.is_some() {
-                return Ok(false);
-            }
-        }
-        // It may be what has come to its old place.
-        if !renamed.is_dir && at_source(&from)?.is_some_and(|left| is_like(&left, &moved)) {
-            return Ok(false);
-        }
-        to_dir.take(&*from_dir, &from.1, &to.1).map(|()| true)
+        run.monitor.relocated(&renamed.from, &renamed.to);
+        parent.replica.as_ref()?.enter_mut(name).ok()
     }
 }
 

@@ -187,7 +187,7 @@ impl<'r> Run<'r> {
             roots,
             ground,
             one_machine: options.is_one_machine(),
-            no_room: Mutex::new(options.applies().then(Vec::new)),
+            no_room: Mutex::new((options.applies() || options.policy.delete).then(Vec::new)),
             still_no_room: Mutex::default(),
             reported: Mutex::default(),
             lost: AtomicBool::new(false),

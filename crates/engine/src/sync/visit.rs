@@ -290,7 +290,8 @@ impl Visit {
             visit.state.narrowed.get_or_init(|| {
                 let ours = visit.narrowing.as_ref().filter(|_| !visit.borrowed);
                 let (narrowing, replica) = ours.zip(visit.replica.as_ref())?;
-                narrowing.narrow(visit, replica)
+                let before = visit.before.as_ref()?;
+                Some(narrowing.narrow(&visit.source, before, replica))
             });
         }
         self.state.narrowed.get().copied().flatten()

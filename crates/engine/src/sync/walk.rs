@@ -1,9 +1,9 @@
 //! Going through directories: entering, listing, handing out names, and finishing when everything
 //! below is done.
 
+use crate::monitor::DirectoryPlace;
 use crate::sync::closed::mark_closed;
 use crate::sync::entry::Intent;
-use crate::sync::narrowing::Narrowing;
 use crate::sync::run::Run;
 use crate::sync::task::Task;
 use crate::sync::twice::SHOWN_TWICE;
@@ -12,7 +12,9 @@ use crate::sync::worker::Worker;
 use crate::tally::{Reason, add};
 use crate::trees::mounts::UNMOUNTED;
 use crate::trees::overlap::{OWN_REPLICA, OWN_SOURCE};
-use driftless_model::{Action, Class, Entry, Fault, Kind, Meta, Selection, Side, Xattrs};
+use driftless_model::{
+    Action, Class, DirectoryId, Entry, Fault, Kind, Meta, Selection, Side, Xattrs,
+};
 use driftless_mover::Trouble;
 use driftless_reconcile::{differences, values};
 use driftless_tree::{Attributes, DirMutRef, DirRef, Done, Known, NameStream, Names, WINDOW_NAMES};
@@ -68,7 +70,8 @@ impl Worker<'_> {
                 Trouble::Barred(Side::Source, why)
             });
         }
-        let (replica, before, replaced) = match self.enter_replica(parent, name) {
+        let id = self.directory_id(&source);
+        let entered = match self.enter_replica(parent, name, id) {
             Err(Trouble::Failed(fault))
                 if self.tells_closed((parent, name, weight), &source, fault)? =>
             {
@@ -76,22 +79,24 @@ impl Worker<'_> {
             }
             entered => entered?,
         };
-        let foreign = foreign || self.run.is_left(&source, replica.as_ref())?;
+        let foreign = foreign || self.run.is_left(&source, entered.replica.as_ref())?;
         let basis = parent
             .basis
             .as_ref()
             .and_then(|basis| basis.enter(name).ok());
-        let selection = below(parent, name, before.is_none());
+        self.note_place((parent, name, id), &entered);
+        let is_new = entered.before.is_none() || entered.is_relocated;
+        let selection = below(parent, name, is_new);
         let sides = Sides {
             source,
-            replica,
-            before,
+            replica: entered.replica,
+            before: entered.before,
         };
         let mut visit = Visit::below(parent, name, sides, selection, weight);
-        (visit.basis, visit.replaced) = (basis, replaced);
+        (visit.basis, visit.replaced) = (basis, entered.replaced);
         self.run.part.assign(&mut visit);
         self.run.find_closed(&mut visit);
-        visit.narrowing = Narrowing::of(self.run, &visit);
+        visit.narrowing = self.run.narrowing_of(&visit);
         self.run.meet_marks(&mut visit)?;
         let visit = Arc::new(visit);
         if foreign && !visit.borrowed {
@@ -99,6 +104,22 @@ impl Worker<'_> {
             return Ok(None);
         }
         Ok(Some(visit))
+    }
+
+    /// Tells the monitor the place of a directory that was entered on both sides.
+    fn note_place(
+        &self,
+        (parent, name, id): (&Visit, &CStr, Option<DirectoryId>),
+        entered: &Entered,
+    ) {
+        if let (Some(id), Some(replica)) = (id, &entered.replica) {
+            let place = DirectoryPlace {
+                parent: parent.source.first_meta().ino,
+                name,
+                replica: replica.first_meta().ino,
+            };
+            self.run.monitor.directory(id, place);
+        }
     }
 
     /// Why a directory of the source is not entered, although it is there and may be read.
@@ -137,16 +158,39 @@ impl Worker<'_> {
         }
     }
 
-    fn enter_replica(&mut self, parent: &Arc<Visit>, name: &CStr) -> Result<Entered, Trouble> {
+    fn enter_replica(
+        &mut self,
+        parent: &Arc<Visit>,
+        name: &CStr,
+        id: Option<DirectoryId>,
+    ) -> Result<Entered, Trouble> {
         let Some(above) = parent.replica.as_ref().filter(|_| !parent.is_fresh()) else {
-            return self
-                .make_replica(parent, name)
-                .map(|made| (made, None, None));
+            return self.relocate_or_make(parent, name, id);
         };
         match above.enter_mut(name) {
             Ok(dir) => self.existing(parent, name, dir),
-            Err(fault) => self.make_room(parent, name, above, fault),
+            Err(fault) => self.make_room((parent, name, id), above, fault),
         }
+    }
+
+    /// Takes the replica's directory from the path at which the source had it before, or makes a new
+    /// one.
+    fn relocate_or_make(
+        &mut self,
+        parent: &Arc<Visit>,
+        name: &CStr,
+        id: Option<DirectoryId>,
+    ) -> Result<Entered, Trouble> {
+        let taken = id.and_then(|id| self.relocate_unreported(parent, name, id));
+        let Some(dir) = taken else {
+            return self.make_replica(parent, name).map(Entered::new);
+        };
+        parent.touch();
+        let entered = self.existing(parent, name, dir)?;
+        Ok(Entered {
+            is_relocated: true,
+            ..entered
+        })
     }
 
     fn existing(
@@ -164,26 +208,31 @@ impl Worker<'_> {
         let keep = &self.run.options.policy.keep;
         let before = (*dir.first_meta(), dir.xattrs(keep)?);
         self.run.met_replica(&dir);
-        Ok((Some(dir), Some(before), None))
+        Ok(Entered {
+            before: Some(before),
+            ..Entered::new(Some(dir))
+        })
     }
 
     /// There is no such directory on the replica, or something else in its place.
     fn make_room(
         &mut self,
-        parent: &Arc<Visit>,
-        name: &CStr,
+        (parent, name, id): (&Arc<Visit>, &CStr, Option<DirectoryId>),
         above: &DirMutRef,
         fault: Fault,
     ) -> Result<Entered, Trouble> {
         match above.look(name) {
-            Err(missing) if missing.is_missing() => self
-                .make_replica(parent, name)
-                .map(|made| (made, None, None)),
+            Err(missing) if missing.is_missing() => self.relocate_or_make(parent, name, id),
             Err(other) => Err(other.into()),
+            // It was missed, or came back: a second look is believed.
+            Ok(meta) if meta.kind == Kind::Dir && fault.is_missing() => {
+                let dir = above.enter_mut(name)?;
+                self.existing(parent, name, dir)
+            }
             Ok(meta) if meta.kind == Kind::Dir => self.force_open(above, name, &meta, fault),
             Ok(there) if !self.run.options.applies() => self
                 .spared_for_dir(parent, name)
-                .map(|()| (None, None, Some(there))),
+                .map(|()| Entered::new(None).in_place_of(there)),
             Ok(there) => {
                 self.spared_for_dir(parent, name)?;
                 parent.touch();
@@ -192,7 +241,7 @@ impl Worker<'_> {
                     false => above.remove(name)?,
                 }
                 self.make_replica(parent, name)
-                    .map(|made| (made, None, Some(there)))
+                    .map(|made| Entered::new(made).in_place_of(there))
             }
         }
     }
@@ -219,7 +268,10 @@ impl Worker<'_> {
         let dir = above.enter_mut(name)?;
         let before = (*meta, dir.xattrs(&self.run.options.policy.keep)?);
         self.run.met_replica(&dir);
-        Ok((Some(dir), Some(before), None))
+        Ok(Entered {
+            before: Some(before),
+            ..Entered::new(Some(dir))
+        })
     }
 
     /// Reports a closed directory in a run that changes nothing: how it differs, and that what is
@@ -499,9 +551,35 @@ impl Worker<'_> {
     }
 }
 
-/// A replica's directory, what it was like if it existed, and what it took the place of if that was
-/// something else.
-type Entered = (Option<DirMutRef>, Option<(Meta, Xattrs)>, Option<Meta>);
+/// A directory of the replica that was entered.
+struct Entered {
+    /// The directory; `None` in a run that changes nothing, if the replica lacks it.
+    replica: Option<DirMutRef>,
+    /// Its attributes, if it existed.
+    before: Option<(Meta, Xattrs)>,
+    /// The entry of another kind that stood in its place.
+    replaced: Option<Meta>,
+    /// The directory stood elsewhere before, so that nothing below it was selected.
+    is_relocated: bool,
+}
+
+impl Entered {
+    fn new(replica: Option<DirMutRef>) -> Entered {
+        Entered {
+            replica,
+            before: None,
+            replaced: None,
+            is_relocated: false,
+        }
+    }
+
+    fn in_place_of(self, replaced: Meta) -> Entered {
+        Entered {
+            replaced: Some(replaced),
+            ..self
+        }
+    }
+}
 
 /// What is looked at below `name`. Of a directory that is listed again, what was not known is new,
 /// and all of it is; so is all of one that the replica lacks and that is looked at by its names.

@@ -430,11 +430,9 @@ impl Changes {
             let who = holder_words(holder.as_ref());
             monitor.note(&format!("another run is at work on the replica{who}: what it has changed so far is compared by content"));
         }
-        // What the run at work says of itself is no earlier run's.
-        let earlier = if at_work.is_some() {
-            self.found.suspect_since(self.found.run, self.now.1)
-        } else {
-            self.own_doubt()
+        let earlier = match &at_work {
+            Some(holder) => self.doubt_before(holder.as_ref()),
+            None => self.own_doubt(),
         };
         if earlier.is_some() {
             monitor.note("an earlier run was not made durable: what was changed on the replica since then is compared by content");
@@ -444,6 +442,15 @@ impl Changes {
             let what = "what was changed on the replica since then is compared by content";
             monitor.note(&format!("an earlier run was not made durable, on \"{path}\", in which the replica lies: {what}"));
         }
+    }
+
+    /// Returns since when the replica is in doubt because of runs before the one at work. What that
+    /// one says of itself is no earlier run's: a mark that several runs have written does not name
+    /// it, but its time does.
+    fn doubt_before(&self, holder: Option<&Holder>) -> Option<Stamp> {
+        let doubt = self.found.suspect_since(self.found.run, self.now.1);
+        let began = holder.and_then(|holder| holder.since);
+        doubt.filter(|since| began.is_none_or(|began| since.sec < began))
     }
 
     /// Who is at work on the replica meanwhile, where this run changes nothing and has no lock.

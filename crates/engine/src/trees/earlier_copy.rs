@@ -84,7 +84,7 @@ fn ways(
         let names: Option<Vec<&[u8]>> = names
             .map(|level| level.name.as_ref().map(|name| name.as_bytes()))
             .collect();
-        found.push(names.map(|names| RelPath::from_names(names)));
+        found.push(names.map(RelPath::from_names));
     }
     if outer_at.host.is_none() && inner_at.host.is_none() {
         let is_inner = |path: &RelPath| {

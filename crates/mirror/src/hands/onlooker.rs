@@ -3,7 +3,7 @@
 
 use super::{Hands, Outcome};
 use crate::gathered::Gathered;
-use crate::herald::News;
+use crate::herald::{New, News};
 use driftless_engine::Onlooker;
 
 impl Hands {
@@ -18,6 +18,13 @@ impl Hands {
         if !self.tells {
             return;
         }
+        let relocated = gathered.relocated.lock();
+        let moved = relocated.iter().map(|(from, to)| New::Moved {
+            from: from.clone(),
+            to: to.clone(),
+            is_dir: true,
+        });
+        outcome.news.all.extend(moved);
         let made = gathered.changed.lock();
         let news = News::of(&made, &gathered.linked.lock());
         outcome.news.all.extend(news.all);

@@ -186,14 +186,14 @@ impl Live {
         }
     }
 
-    /// Keeps for later how much is left, and tells those of alarms who are to be told.
+    /// Keeps for later how much is left, logs what is wrong, and hands alarms to the job's command.
     pub(super) fn report(&mut self, now: Duration) {
         let status = self.status(now);
         let (left, quarantined, behind) = (status.left, status.quarantined, status.behind());
         self.memory.backlog(now, left, quarantined, behind);
-        let Some(caller) = &self.on_problem else {
-            return;
-        };
+        if let Some(progress) = self.alarms.log.comparison(&status) {
+            tracing::info!("{progress}");
+        }
         let quarantined: BTreeSet<&RelPath> =
             self.dirty.quarantined().map(|(path, _)| path).collect();
         let told = Status {
@@ -201,8 +201,12 @@ impl Live {
             ..status
         };
         let is_quarantined = |path: &RelPath| quarantined.contains(path);
-        for alarm in self.alarms.see(&told, &self.problems, is_quarantined) {
-            caller.tell(alarm);
+        let alarms = self.alarms.see(&told, &self.problems, is_quarantined);
+        for line in self.alarms.log.lines(&alarms, now) {
+            tracing::warn!("{line}");
+        }
+        if let Some(caller) = &self.on_problem {
+            alarms.into_iter().for_each(|alarm| caller.tell(alarm));
         }
     }
 
@@ -219,6 +223,7 @@ impl Live {
         status.problems = self.problems.count() as u64;
         status.walk = self.walked.clone();
         status.is_walking = self.busy[&Lane::Walk] > 0;
+        status.comparing = self.hands.comparing.now();
         status.is_paused = self.is_paused;
         status.hears = !self.hearing.is_none();
         status.is_quiet = self.job.quiet.holds_at(by_clock());

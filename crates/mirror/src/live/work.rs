@@ -142,6 +142,9 @@ impl Live {
                 if taken.is_walk() {
                     self.memory.begin_run(RunKind::Walk, now);
                     self.walked.begun = now;
+                    if self.is_first_copy() {
+                        tracing::info!("the first copy begins");
+                    }
                 }
                 let unheard_since = match taken.is_walk() {
                     true => self.gaps.take_missed(),
@@ -272,9 +275,18 @@ impl Live {
         self.memory.done(now, &counts, &waited);
     }
 
+    /// Whether the replica has never been equal.
+    fn is_first_copy(&self) -> bool {
+        self.walked.ended.is_none() && self.memory.is_equal_until().is_none()
+    }
+
     /// Counts what a walk has found that a detector should have told of.
     fn end_walk(&mut self, now: Duration, outcome: &Outcome) {
         let is_first = self.walked.ended.is_none();
+        if self.is_first_copy() {
+            let (seen, bytes) = (outcome.counts.seen, outcome.counts.bytes_copied);
+            tracing::info!("the first copy is complete: {seen} entries, {bytes} bytes copied");
+        }
         let foreign = self.find_foreign(outcome);
         let missed = outcome
             .changed

@@ -216,7 +216,8 @@ fn what_the_page_shows_of_errors_is_what_is_told() {
 }
 
 /// Options of `sync` that are about one run, and of which a job has nothing.
-const OF_ONE_RUN: [&str; 12] = [
+const OF_ONE_RUN: [&str; 13] = [
+    "connect-timeout",
     "copy-with",
     "dry-run",
     "files-from",

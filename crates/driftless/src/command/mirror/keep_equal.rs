@@ -9,6 +9,7 @@ use crate::output::diagnostics;
 use crate::{own, service, signals};
 use driftless_detect::Detector;
 use driftless_engine::{Options, RunError, Throttle};
+use driftless_lock::Mutex;
 use driftless_mirror::alarm::{Caller, Pace};
 use driftless_mirror::clock::now;
 use driftless_mirror::control;
@@ -27,6 +28,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{Builder, sleep};
 use std::time::Duration;
 
 /// Keeps the replicas of a job equal.
@@ -69,6 +72,7 @@ pub fn run(
     let talk = |end: End| end.talk(job, inboxes.clone());
     let talking = end.map(talk).transpose()?;
     let pulses = mirror.pulses();
+    answer_signals(&job.name, inboxes.clone(), signals.stop.clone());
     let service = service::begin(Replicas { inboxes, pulses }, signals.stop.clone());
     tracing::info!("{}: at work", job.name);
     let is_deaf = mirror.run();
@@ -108,7 +112,8 @@ fn beginning(
     end: Option<&End>,
 ) -> Result<Beginning, Failure> {
     let snapshots = detectors::snapshots(&job)?;
-    let (hands, is_away) = hands_of(&job, reach)?;
+    let (mut hands, is_away) = hands_of(&job, reach)?;
+    hands.directories = Some(Arc::new(Mutex::new(job::directories(&job)?)));
     let mut memory = job::memory(&job)?;
     // What is noted on the replica when it is opened is this mirror's.
     let known = memory
@@ -218,6 +223,8 @@ fn not_begun(name: &str, error: &BeginError) -> Failure {
 
 /// A mirror that does not say within this how it stands is not asked for longer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Interval at which the mirror looks whether SIGUSR1 came.
+const QUESTIONS_EVERY: Duration = Duration::from_millis(500);
 /// A host has so much time for its greeting: nobody is there to type a password, and other replicas
 /// wait for the beginning.
 const CONNECTING: Duration = Duration::from_secs(20);
@@ -300,14 +307,35 @@ impl service::Served for Replicas {
     }
 }
 
+/// Logs how the replicas stand whenever SIGUSR1 asks, until `stop` is set.
+fn answer_signals(job: &str, inboxes: Inboxes, stop: Arc<AtomicBool>) {
+    signals::hear_questions();
+    let job = job.to_owned();
+    let answer = move || {
+        while !stop.load(Relaxed) {
+            if signals::was_asked()
+                && let Some(statuses) = statuses(&inboxes, PATIENCE)
+            {
+                tracing::info!("{job}: {}", words(&statuses));
+            }
+            sleep(QUESTIONS_EVERY);
+        }
+    };
+    let started = Builder::new().name("questions".into()).spawn(answer);
+    if let Err(error) = started {
+        tracing::warn!("SIGUSR1 is not answered: {error}");
+    }
+}
+
 /// How the replicas stand, in a line.
 fn words(statuses: &[Status]) -> String {
     let all = statuses.iter().map(|status| {
         let (left, problems) = (status.left, status.problems);
         let what = match &status.away {
-            Some(_) => "out of reach, ",
-            None if status.is_paused => "paused, ",
-            None => "",
+            Some(_) => "out of reach, ".to_owned(),
+            None if status.is_paused => "paused, ".to_owned(),
+            None if status.is_walking => status.comparison() + ", ",
+            None => String::new(),
         };
         let behind = status.behind().as_secs();
         format!("{what}{behind} s behind, {left} left, {problems} problems")

@@ -2,6 +2,7 @@
 //! do next where something is wrong.
 
 use crate::units::{show_bytes, show_count, show_counted, show_entries};
+use driftless_mirror::comparing::ComparingNow;
 use driftless_mirror::herald::ToldNow;
 use driftless_mirror::status::{CycleNow, PoolMember, QueueNow, Status};
 use driftless_mirror::worded::for_job;
@@ -30,6 +31,9 @@ pub fn lines(status: &Status, named: &str) -> Vec<String> {
         .iter()
         .map(|one| ("pool", member(one, status.now)));
     rows.extend(members);
+    if let Some(now) = status.comparing {
+        rows.push(("comparing", comparing(&now)));
+    }
     rows.push(("compared", walks(status)));
     if status.is_running() {
         rows.push(("done", done(status)));
@@ -49,12 +53,26 @@ pub fn lines(status: &Status, named: &str) -> Vec<String> {
     [head].into_iter().chain(rows).collect()
 }
 
-fn state(status: &Status) -> String {
-    let what = match &status.cycle {
-        Some(_) => "snapshots",
-        None => "changes",
+/// Formats the state of a replica in one line: its job, state, delay and problems, and its trees.
+pub fn listed(status: &Status) -> String {
+    let doing = match (status.is_running(), &status.starting) {
+        (true, _) => doing(status),
+        (false, Some(_)) => "starting".into(),
+        (false, None) => "not running".into(),
     };
-    let tells = status.hears || status.cycle.is_some();
+    let delay = match (status.is_unknown, status.is_behind()) {
+        (true, _) => "delay unknown: TOO FAR".into(),
+        (false, true) => format!("{} behind: TOO FAR", seconds(status.behind())),
+        (false, false) => format!("{} behind", seconds(status.behind())),
+    };
+    let problems = show_counted(status.problems, "problem", "problems");
+    format!(
+        "{}: {doing}; {delay}; {problems}; {} -> {}",
+        status.job, status.source, status.replica
+    )
+}
+
+fn state(status: &Status) -> String {
     if !status.is_running() {
         let paused = if status.is_paused { ", and paused" } else { "" };
         let running = match &status.starting {
@@ -63,24 +81,48 @@ fn state(status: &Status) -> String {
         };
         return format!("{running}{paused}; this is how it was left");
     }
-    let doing = match (&status.away, status.is_paused, status.is_walking) {
+    let since = at(status.began);
+    format!(
+        "{} (process {}, since {since})",
+        doing(status),
+        status.process
+    )
+}
+
+/// Returns the work of a running mirror in words.
+fn doing(status: &Status) -> String {
+    let what = match &status.cycle {
+        Some(_) => "snapshots",
+        None => "changes",
+    };
+    let tells = status.hears || status.cycle.is_some();
+    match (&status.away, status.is_paused, status.is_walking) {
         (Some(_), ..) => "waiting: the trees are out of reach".to_owned(),
         (_, true, _) => "paused".to_owned(),
         _ if status.is_quiet && tells => {
             format!("quiet hours: hearing of {what}, copying nothing")
         }
         _ if status.is_quiet => "quiet hours: copying nothing".to_owned(),
-        (_, _, true) if !tells => "comparing all".to_owned(),
+        (_, _, true) if !tells => status.comparison(),
         _ if !tells => "waiting for the next comparison".to_owned(),
-        (_, _, true) => format!("comparing all, and following {what}"),
+        (_, _, true) => format!("{}, and following {what}", status.comparison()),
         _ if status.helps => match &status.waiting {
             Some(why) => format!("a member of a pool, waiting: {why}"),
             None => "a member of a pool, at work".to_owned(),
         },
         _ => format!("following {what}"),
-    };
-    let since = at(status.began);
-    format!("{doing} (process {}, since {since})", status.process)
+    }
+}
+
+/// Formats the counts of the comparison that runs.
+fn comparing(now: &ComparingNow) -> String {
+    format!(
+        "{} seen, {} changed, {} copied in {}",
+        show_entries(now.seen),
+        show_count(now.changed),
+        show_bytes(now.bytes_copied),
+        seconds(now.elapsed)
+    )
 }
 
 fn behind(status: &Status) -> String {

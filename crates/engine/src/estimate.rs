@@ -5,7 +5,9 @@
 //! each directory divides its share of the whole equally among its entries (Knuth, "Estimating the
 //! efficiency of backtrack programs", 1975).
 
-use driftless_engine::{LargeFiles, Progress, WHOLE_WALK};
+use crate::monitor::Progress;
+use crate::tally::WHOLE_WALK;
+use crate::underway::LargeFiles;
 
 /// Samples that are kept; when there are more, every other one goes.
 const SAMPLES_MAX: usize = 64;
@@ -16,33 +18,33 @@ const SHARE_MIN: f64 = 0.002;
 
 /// What was done up to one moment.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Sample {
+struct Sample {
     /// Seconds since the beginning.
-    pub seconds: f64,
+    seconds: f64,
     /// Share of the walk that is over, large files included, 0 to 1.
-    pub walked: f64,
+    walked: f64,
     /// Bytes of content that were moved or compared.
-    pub moved: f64,
+    moved: f64,
     /// Large files: bytes and shares of the walk, begun and done.
-    pub large: Large,
+    large: Large,
 }
 
 /// The large files at one moment.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Large {
+struct Large {
     /// Bytes of those that were begun.
-    pub bytes_begun: f64,
+    bytes_begun: f64,
     /// Those of them that are done.
-    pub bytes_done: f64,
+    bytes_done: f64,
     /// Their share of the walk, 0 to 1.
-    pub walk_begun: f64,
+    walk_begun: f64,
     /// That of what is done of them.
-    pub walk_done: f64,
+    walk_done: f64,
 }
 
 impl Sample {
     /// What a look at a run shows.
-    pub fn of(progress: &Progress) -> Self {
+    fn of(progress: &Progress) -> Self {
         let LargeFiles {
             bytes_begun,
             bytes_done,
@@ -88,8 +90,16 @@ pub struct Estimator {
 }
 
 impl Estimator {
+    /// Adds what a look at the run shows; returns the seconds to the end, or `None` while it is too
+    /// early to say.
+    pub fn see(&mut self, progress: &Progress) -> Option<f64> {
+        let sample = Sample::of(progress);
+        self.add(sample);
+        self.seconds_left(&sample)
+    }
+
     /// Adds a sample.
-    pub fn add(&mut self, sample: Sample) {
+    fn add(&mut self, sample: Sample) {
         self.met += 1;
         if self.met.is_multiple_of(self.stride.max(1)) {
             self.samples.push(sample);
@@ -105,7 +115,7 @@ impl Estimator {
     }
 
     /// Seconds to the end, as seen from `now`; `None` while it is too early to say.
-    pub fn seconds_left(&self, now: &Sample) -> Option<f64> {
+    fn seconds_left(&self, now: &Sample) -> Option<f64> {
         if now.seconds < SECONDS_MIN {
             return None;
         }
