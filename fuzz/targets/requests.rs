@@ -108,6 +108,7 @@ fn parcels() -> [NewEntry; 2] {
     let (private, sync, verify) = (true, false, Some(Level::Content));
     [
         NewEntry {
+            stood: None,
             name: c"file".into(),
             entry: file,
             content: Some(content),
@@ -119,6 +120,7 @@ fn parcels() -> [NewEntry; 2] {
             verify,
         },
         NewEntry {
+            stood: Some(0o640),
             name: c"link".into(),
             entry: link,
             content: None,

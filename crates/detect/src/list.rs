@@ -158,7 +158,7 @@ impl<R: BufRead> Iterator for List<R> {
             match self.lines.next()? {
                 Ok(line) if line.bytes.is_empty() => (),
                 Ok(line) => {
-                    let mark = (line.number == 1).then_some(MARK).unwrap_or_default();
+                    let mark = if line.number == 1 { MARK } else { b"" };
                     let bytes = line.bytes.strip_prefix(mark).unwrap_or(&line.bytes);
                     self.other = self.without_return(bytes);
                     break change(bytes, self.format, &self.root);

@@ -125,9 +125,12 @@ mod tests {
             .collect())
     }
 
+    /// A list, the byte that ends its lines, the directory that absolute paths lie in, and the names.
+    type Row<'a> = (&'a [u8], u8, &'a [u8], &'a [&'a [u8]]);
+
     #[test]
     fn lists_of_other_systems_name_the_same_paths() {
-        let table: [(&[u8], u8, &[u8], &[&[u8]]); 9] = [
+        let table: [Row<'_>; 9] = [
             (b"a\nb\n", b'\n', b"", &[b"a", b"b"]),
             (b"a\r\nb\r\n", b'\n', b"", &[b"a", b"b"]),
             (b"\xef\xbb\xbfa\r\n\r\nb", b'\n', b"", &[b"a", b"b"]),

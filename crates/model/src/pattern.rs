@@ -80,7 +80,8 @@ impl Pattern {
         for tokens in &alternatives {
             check_names(tokens)?;
         }
-        let before_stars: Vec<&[Token]> = alternatives.iter().filter_map(directory_of).collect();
+        let slices = alternatives.iter().map(Vec::as_slice);
+        let before_stars: Vec<&[Token]> = slices.filter_map(directory_of).collect();
         let starts_anywhere =
             |tokens: &Vec<Token>| tokens.starts_with(&[Token::StarStar, Token::Slash]);
         Ok(Pattern {
@@ -295,7 +296,7 @@ fn regex_of<'t>(alternatives: impl Iterator<Item = &'t [Token]>) -> Result<Regex
 }
 
 /// Returns the part before a `/***` at the end.
-fn directory_of(tokens: &Vec<Token>) -> Option<&[Token]> {
+fn directory_of(tokens: &[Token]) -> Option<&[Token]> {
     tokens.strip_suffix(&[Token::Slash, Token::StarStarStar])
 }
 

@@ -12,7 +12,7 @@ use crate::local::LocalDir;
 use crate::local::look::{fault, meta_of};
 use crate::local::times::{keep_times, while_writable};
 use crate::local::xattr::{Target, proc_path};
-use crate::temp::{ROOT_MARK, temp_name};
+use crate::temp::{MARK_ATTRIBUTES, ROOT_MARK, temp_name};
 use driftless_lock::Mutex;
 use driftless_model::{Act, Fault, Side, Stamp};
 use rustix::fd::{AsFd, OwnedFd};
@@ -22,9 +22,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ffi::CStr;
 
-/// The attributes that a mark may be kept in, in the order in which they are tried: `trusted.*` is
-/// root's alone (xattr(7)).
-pub const ATTRIBUTES: [&CStr; 2] = [c"trusted.driftless.mark", c"user.driftless.mark"];
 /// The most bytes that are read of a mark; one that a run writes is at most half as long
 /// (`reconcile/mark.rs`).
 const MARK_BYTES_MAX: usize = 4096;
@@ -44,7 +41,7 @@ pub struct MarkText {
 
 /// Whether an attribute is a mark.
 pub fn is_mark(attribute: &CStr) -> bool {
-    ATTRIBUTES.contains(&attribute)
+    MARK_ATTRIBUTES.contains(&attribute)
 }
 
 /// Reads the marks of a directory, wherever they stand: in root's attribute, in its owner's, and in
@@ -71,7 +68,7 @@ pub fn read(dir: &LocalDir, above: bool) -> Done<Vec<MarkText>> {
 
 fn texts_at(fd: &OwnedFd, is_birth_owner: &dyn Fn(u32) -> bool) -> Result<Vec<Vec<u8>>, Errno> {
     let mut texts = Vec::new();
-    for name in ATTRIBUTES {
+    for name in MARK_ATTRIBUTES {
         texts.extend(read_attribute(Target::Open(fd.as_fd()), name)?);
     }
     texts.extend(read_file(fd, is_birth_owner)?);
@@ -121,7 +118,7 @@ fn read_above(dir: &OwnedFd) -> Result<Vec<MarkText>, Errno> {
             Target::Pinned(fd.as_fd())
         };
         let mut texts = Vec::new();
-        for name in ATTRIBUTES {
+        for name in MARK_ATTRIBUTES {
             texts.extend(read_attribute(target, name)?);
         }
         texts.extend(read_file(&fd, &|_| false)?.or_else(|| out_of_reach(id(&st))));
@@ -249,7 +246,7 @@ pub fn makes_room(dir: &LocalDir, faults: &[Fault]) -> bool {
         return false;
     }
     let Ok(fd) = dir.fd() else { return false };
-    let Some(text) = ATTRIBUTES.iter().find_map(|name| {
+    let Some(text) = MARK_ATTRIBUTES.iter().find_map(|name| {
         read_attribute(Target::Open(fd.as_fd()), name)
             .ok()
             .flatten()
@@ -273,26 +270,27 @@ fn is_file(dir: &OwnedFd) -> bool {
 
 /// Removes the marks that are attributes: what the file says is newer.
 fn remove_attributes(dir: &OwnedFd) {
-    for name in ATTRIBUTES {
+    for name in MARK_ATTRIBUTES {
         let _then_more_is_compared = Target::Open(dir.as_fd()).unset(name);
     }
 }
 
 fn write_attribute(fd: &OwnedFd, text: &[u8]) -> Result<(), Errno> {
     let target = Target::Open(fd.as_fd());
-    match target.set(ATTRIBUTES[0], text) {
+    match target.set(MARK_ATTRIBUTES[0], text) {
         Err(Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => {}
         // A mark of an ordinary user has been read and taken over, so the new text takes its place
         // if there is one.
         Ok(()) => {
-            let _there_is_none = fs::fsetxattr(fd, ATTRIBUTES[1], text, fs::XattrFlags::REPLACE);
+            let _there_is_none =
+                fs::fsetxattr(fd, MARK_ATTRIBUTES[1], text, fs::XattrFlags::REPLACE);
             return Ok(());
         }
         Err(errno) => return Err(errno),
     }
-    match target.set(ATTRIBUTES[1], text) {
+    match target.set(MARK_ATTRIBUTES[1], text) {
         // Who may not write to his own directory may not give it such attributes either (xattr(7)).
-        Err(Errno::ACCESS) => while_writable(fd, || target.set(ATTRIBUTES[1], text)),
+        Err(Errno::ACCESS) => while_writable(fd, || target.set(MARK_ATTRIBUTES[1], text)),
         other => other,
     }
 }

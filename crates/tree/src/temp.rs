@@ -8,6 +8,9 @@ use std::ffi::{CStr, CString};
 
 const BETWEEN: &[u8] = b".driftless-respelt-";
 
+/// The attributes that a mark may be kept in, in the order in which they are tried: `trusted.*` is
+/// root's alone (xattr(7)).
+pub const MARK_ATTRIBUTES: [&CStr; 2] = [c"trusted.driftless.mark", c"user.driftless.mark"];
 /// The mark of a replica, in its root, where the file system has no attributes or no room for it.
 pub const ROOT_MARK: &CStr = c".driftless-tmp-00000000000000000000000000000001";
 /// The lock of a replica, in its root.

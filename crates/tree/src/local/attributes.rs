@@ -8,7 +8,7 @@
 use crate::Rights;
 use crate::local::look::{fault, meta_of};
 use crate::local::sys;
-use crate::local::wanted::{Attributes, Known, Lends, Stood};
+use crate::local::wanted::{Attributes, Known, Lends, SETID_BITS, Stood};
 use crate::local::xattr::{Target, proc_path};
 use driftless_model::{
     ACL_ACCESS, Act, Fault, Keep, SETGID, SETUID, Side, Stamp, Unkept, Xattrs, gives_rights,
@@ -22,7 +22,6 @@ use rustix::fs::{
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 
-pub(super) const SETID_BITS: u32 = SETUID | SETGID;
 const GROUP_BITS: u32 = 0o070;
 /// The bits of a mode that an ACL has, too.
 const ACL_BITS: u32 = 0o777;

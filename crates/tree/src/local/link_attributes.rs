@@ -8,9 +8,9 @@
 
 use crate::Done;
 use crate::local::LocalDir;
-use crate::local::wanted::Attributes;
 use crate::local::look::look_at;
 use crate::local::times::keep_times;
+use crate::local::wanted::Attributes;
 use crate::mounts::sets_by_inode;
 use crate::temp_name;
 use driftless_model::Act;

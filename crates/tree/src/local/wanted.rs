@@ -1,8 +1,12 @@
 //! The attributes that an entry is to have, and what is known of it before.
 
-use crate::local::attributes::SETID_BITS;
-use driftless_model::{ACL_ACCESS, Keep, Kind, Meta, Stamp, Xattrs, bounds, mode_of_acl};
+use driftless_model::{
+    ACL_ACCESS, Keep, Kind, Meta, SETGID, SETUID, Stamp, Xattrs, bounds, mode_of_acl,
+};
 use serde::{Deserialize, Serialize};
+
+/// Bits that lend the rights of the owner or the group to whoever runs a file.
+pub(super) const SETID_BITS: u32 = SETUID | SETGID;
 
 /// What an entry is to have; `None` leaves a property as it is.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! Extended attributes and POSIX ACLs, whichever way an entry is held.
 
 use crate::local::sys;
+use crate::temp::MARK_ATTRIBUTES;
 use driftless_model::{ACL_ACCESS, Keep, RIGHTS, Unkept, Xattrs, gives_rights, mode_without_acl};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{self, XattrFlags};
@@ -181,7 +182,7 @@ impl Target<'_> {
                 Err(Errno::NODATA | Errno::OPNOTSUPP)
             )
         };
-        let marks = crate::mark::ATTRIBUTES.into_iter();
+        let marks = MARK_ATTRIBUTES.into_iter();
         marks.filter(is_there).for_each(&mut meets);
     }
 
