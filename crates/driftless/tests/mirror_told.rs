@@ -147,7 +147,7 @@ fn first_copy_shows_its_progress() {
         let content = vec![number as u8 + 1; FILE];
         fs::write(source.join(format!("file {number}")), content).expect("a file");
     }
-    let keys = format!("{FOLLOWING}rpo = \"1s\"\n[limits]\nbytes_per_second = \"1M\"\n");
+    let keys = format!("{FOLLOWING}rpo = \"3s\"\n[limits]\nbytes_per_second = \"1M\"\n");
     let mut mirror = Mirror::of(&source, &keys);
     let began = Instant::now();
     let share = loop {

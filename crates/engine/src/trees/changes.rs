@@ -450,7 +450,10 @@ impl Changes {
     fn doubt_before(&self, holder: Option<&Holder>) -> Option<Stamp> {
         let doubt = self.found.suspect_since(self.found.run, self.now.1);
         let began = holder.and_then(|holder| holder.since);
-        doubt.filter(|since| began.is_none_or(|began| since.sec < began))
+        let is_before = |since: &Stamp| {
+            began.is_none_or(|began| since.sec < began.saturating_sub(MARGIN_SECONDS))
+        };
+        doubt.filter(is_before)
     }
 
     /// Who is at work on the replica meanwhile, where this run changes nothing and has no lock.
