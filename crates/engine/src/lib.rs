@@ -46,7 +46,7 @@ pub use sync::ending::{End, Summary};
 pub use sync::entries::RESERVED;
 pub use sync::moments::Changed;
 pub use sync::open::Trees;
-pub use sync::relocate::Renamed;
+pub use sync::renamed::Renamed;
 pub use sync::stood::{Onlooker, Stood};
 pub use sync::trash::bin::{Bin, Gone, Purged, Sizes};
 pub use sync::trash::date::Date;

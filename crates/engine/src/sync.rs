@@ -34,6 +34,7 @@ pub mod protect;
 pub mod protected;
 pub mod relocate;
 pub mod removal;
+pub mod renamed;
 pub mod room;
 pub mod root;
 pub mod run;

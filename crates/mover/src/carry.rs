@@ -65,7 +65,7 @@ impl Mover<'_> {
         let sync =
             self.terms.sync_each || self.terms.sync_large && opened.meta.size >= CHECKPOINT_BYTES;
         let wanted = opened.wanted(&self.terms.rules.keep);
-        let attributes = new_attributes(spot, &wanted, xattrs, &self.terms);
+        let attributes = new_attributes(spot, &wanted, xattrs, &self.terms.rules.keep);
         let faults = self.complete(opened, &*file, (&known, &attributes), sync)?;
         let id = leads(opened, &*file)?;
         file.close()?;

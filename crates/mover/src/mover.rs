@@ -287,7 +287,7 @@ impl Mover<'_> {
         let bytes = self.content(opened, file)?;
         let unkept = opened.meta.unkept | xattrs.unkept;
         let wanted = opened.wanted(&self.terms.rules.keep);
-        let attributes = new_attributes(spot, &wanted, xattrs, &self.terms);
+        let attributes = new_attributes(spot, &wanted, xattrs, &self.terms.rules.keep);
         let known = spot.newborn(Kind::File, mode);
         let faults = self.complete(opened, file, (&known, &attributes), self.terms.sync_each)?;
         Ok(Moved {
@@ -410,7 +410,12 @@ impl Mover<'_> {
                 .make_node(name, source.meta.kind, source.meta.rdev)?,
         }
         let known = spot.newborn(source.meta.kind, 0o600);
-        let attributes = new_attributes(spot, &source.meta, source.xattrs.clone(), &self.terms);
+        let attributes = new_attributes(
+            spot,
+            &source.meta,
+            source.xattrs.clone(),
+            &self.terms.rules.keep,
+        );
         let done = spot
             .replica
             .set(name, &known, &attributes)

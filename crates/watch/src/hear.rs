@@ -1,11 +1,11 @@
 //! The threads that hear: one for all shims, one for each tree that the kernel tells of, and one for
 //! each tree that users post about.
 
+use crate::heard::Heard;
 use crate::rounds::Outlet;
 use driftless_detect::fanotify::{Unwatched, Watch, Writer};
 use driftless_detect::post::Posts;
-use driftless_detect::{Deaf, Detector, Seen, Waker};
-use driftless_model::RelPath;
+use driftless_detect::{Deaf, Detector, Waker};
 use driftless_spool::{Shims, Told};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -23,33 +23,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 const ENDED: &str = "(ended)";
 /// Bytes of the name of a program (proc(5), `/proc/pid/comm`), and more.
 const NAME_BYTES: usize = 64;
-
-/// What was heard at once.
-#[derive(Debug, Default)]
-pub struct Heard {
-    /// What was seen, with the numbers of trees.
-    pub seen: Vec<(usize, Seen)>,
-    /// Trees in which something was missed.
-    pub missed: Vec<usize>,
-    /// Messages of shims that were read.
-    pub messages: u64,
-    /// Of these, how many made no sense.
-    pub unread: u64,
-    /// Of these, how many were not heard, since their users say too much.
-    pub dropped: u64,
-    /// Events of the kernel that were read.
-    pub events: u64,
-    /// Changes that users have posted.
-    pub posts: u64,
-    /// It is what shims have announced.
-    pub is_announced: bool,
-    /// Files that programs have written, with the numbers of trees and the names of programs.
-    pub written: Vec<(usize, RelPath, String)>,
-    /// Who hears nothing, and why; none if it hears again.
-    pub deaf: Option<(String, Option<String>)>,
-    /// The number of a thread that has heard everything from before a round, and of the round.
-    pub reached: Option<(usize, u64)>,
-}
 
 /// Hears shims of so many trees until `waker` says that it is over, and all that was said before was heard.
 pub fn hear_shims(mut shims: Shims, trees: usize, waker: &Waker, outlet: &mut Outlet) -> Shims {

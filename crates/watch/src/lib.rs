@@ -13,6 +13,7 @@ pub mod config;
 mod coverage;
 mod hand;
 mod hear;
+mod heard;
 mod look;
 pub mod metrics;
 mod own;

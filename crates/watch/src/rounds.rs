@@ -5,7 +5,8 @@
 //! reported, and what they heard is kept, the mirror has to take all words up to the last one.
 
 use crate::book::Book;
-use crate::hear::Heard;
+use crate::heard::Heard;
+use crate::status::{Deliver, Tell};
 use driftless_detect::Waker;
 use driftless_detect::agents::Delivery;
 use std::io;
@@ -124,18 +125,8 @@ pub struct Deliverer {
     pub(crate) wakers: Vec<Arc<Waker>>,
 }
 
-impl Deliverer {
-    /// Has the mirror that listens at a socket told everything that was said before the call; `tell`
-    /// is called now and then, and at the end.
-    ///
-    /// # Errors
-    /// Those of `tell`.
-    pub fn deliver(
-        &self,
-        mirror: &Path,
-        is_awaited: bool,
-        mut tell: impl FnMut(&Delivery) -> io::Result<()>,
-    ) -> io::Result<()> {
+impl Deliver for Deliverer {
+    fn deliver(&self, mirror: &Path, is_awaited: bool, tell: &mut Tell<'_>) -> io::Result<()> {
         let round = self.asked.next(is_awaited);
         for waker in &self.wakers {
             waker.wake();

@@ -4,7 +4,6 @@
 //! Only the user whose agent it is and root may ask; the kernel says who does (unix(7),
 //! `SO_PEERCRED`).
 
-use crate::rounds::Deliverer;
 use driftless_detect::agents::{Delivery, Question};
 use driftless_model::cause;
 use driftless_state::StateError;
@@ -169,6 +168,19 @@ impl Status {
     }
 }
 
+/// Reports a step of a delivery to the mirror that waits for it.
+pub type Tell<'a> = dyn FnMut(&Delivery) -> io::Result<()> + 'a;
+
+/// Delivers to mirrors.
+pub trait Deliver: Clone + Send + 'static {
+    /// Has the mirror that listens at a socket told everything that was said before the call. Calls
+    /// `tell` now and then, and at the end.
+    ///
+    /// # Errors
+    /// Those of `tell`.
+    fn deliver(&self, mirror: &Path, is_awaited: bool, tell: &mut Tell<'_>) -> io::Result<()>;
+}
+
 /// Answers at a socket how an agent stands, and delivers to mirrors. What stands at `path` goes: whoever calls this holds
 /// the agent's name.
 ///
@@ -181,7 +193,7 @@ impl Status {
 pub fn serve(
     path: &Path,
     status: impl Fn() -> Status + Send + Clone + 'static,
-    deliverer: Deliverer,
+    deliverer: impl Deliver,
 ) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -207,7 +219,7 @@ pub fn serve(
 fn answer(
     stream: &UnixStream,
     status: impl Fn() -> Status,
-    deliverer: &Deliverer,
+    deliverer: &impl Deliver,
 ) -> io::Result<()> {
     let who = socket_peercred(stream)?;
     if !who.uid.is_root() && who.uid != rustix::process::geteuid() {
@@ -224,12 +236,12 @@ fn answer(
             (&mut &*stream).write_all(&text)
         }
         Question::Deliver { mirror, is_awaited } => {
-            let tell = |delivery: &Delivery| {
+            let mut tell = |delivery: &Delivery| {
                 let mut text = serde_json::to_vec(delivery)?;
                 text.push(b'\n');
                 (&mut &*stream).write_all(&text)
             };
-            deliverer.deliver(Path::new(OsStr::from_bytes(&mirror)), is_awaited, tell)
+            deliverer.deliver(Path::new(OsStr::from_bytes(&mirror)), is_awaited, &mut tell)
         }
     }
 }

@@ -488,11 +488,9 @@ impl Worker<'_> {
         if !self.run.monitor.wants_values() {
             return intent;
         }
-        let there = &pair.replica;
-        let wanted = self
-            .run
-            .attainable_entry(&pair.source, there, None::<&DirMutRef>);
-        intent.values = values(&wanted, there, &self.run.options.policy.keep, intent.what);
+        let (run, there) = (self.run, &pair.replica);
+        let wanted = run.attainable_entry(&pair.source, there, None::<&DirMutRef>);
+        intent.values = values(&wanted, there, &run.options.policy.keep, intent.what);
         if let (true, Some((source, replica))) = (intent.what.has(What::TARGET), &pair.targets) {
             let [source, replica] = [source, replica].map(|target| escape(target.to_bytes()));
             intent.values.push(Difference {

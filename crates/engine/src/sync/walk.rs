@@ -1,9 +1,9 @@
 //! Going through directories: entering, listing, handing out names, and finishing when everything
 //! below is done.
 
-use crate::monitor::DirectoryPlace;
 use crate::sync::closed::mark_closed;
 use crate::sync::entry::Intent;
+use crate::sync::renamed::Entered;
 use crate::sync::run::Run;
 use crate::sync::task::Task;
 use crate::sync::twice::SHOWN_TWICE;
@@ -104,22 +104,6 @@ impl Worker<'_> {
             return Ok(None);
         }
         Ok(Some(visit))
-    }
-
-    /// Tells the monitor the place of a directory that was entered on both sides.
-    fn note_place(
-        &self,
-        (parent, name, id): (&Visit, &CStr, Option<DirectoryId>),
-        entered: &Entered,
-    ) {
-        if let (Some(id), Some(replica)) = (id, &entered.replica) {
-            let place = DirectoryPlace {
-                parent: parent.source.first_meta().ino,
-                name,
-                replica: replica.first_meta().ino,
-            };
-            self.run.monitor.directory(id, place);
-        }
     }
 
     /// Why a directory of the source is not entered, although it is there and may be read.
@@ -548,36 +532,6 @@ impl Worker<'_> {
             self.report_changing(visit.path());
         }
         self.finish_attributes(visit, Ok(now))
-    }
-}
-
-/// A directory of the replica that was entered.
-struct Entered {
-    /// The directory; `None` in a run that changes nothing, if the replica lacks it.
-    replica: Option<DirMutRef>,
-    /// Its attributes, if it existed.
-    before: Option<(Meta, Xattrs)>,
-    /// The entry of another kind that stood in its place.
-    replaced: Option<Meta>,
-    /// The directory stood elsewhere before, so that nothing below it was selected.
-    is_relocated: bool,
-}
-
-impl Entered {
-    fn new(replica: Option<DirMutRef>) -> Entered {
-        Entered {
-            replica,
-            before: None,
-            replaced: None,
-            is_relocated: false,
-        }
-    }
-
-    fn in_place_of(self, replaced: Meta) -> Entered {
-        Entered {
-            replaced: Some(replaced),
-            ..self
-        }
     }
 }
 

@@ -94,7 +94,12 @@ impl Large {
         self.replica.save_progress(None)?;
         let hidden = !spot.private && lends_rights(&self.opened.meta, &xattrs, &keep);
         let unkept = self.opened.meta.unkept | xattrs.unkept;
-        let attributes = new_attributes(spot, &self.opened.wanted(&keep), xattrs, &mover.terms);
+        let attributes = new_attributes(
+            spot,
+            &self.opened.wanted(&keep),
+            xattrs,
+            &mover.terms.rules.keep,
+        );
         if let Some(nest) = if hidden {
             spot.replica.nest(true)?
         } else {
