@@ -153,6 +153,9 @@ fn who_may_not_remove_what_root_left_is_told_what_it_is() {
     attrs::set_owner(&dst, 0, 0).expect("chown");
     fs::set_permissions(&dst, fs::Permissions::from_mode(0o1777)).expect("chmod");
     killed(at_work(sync(&src, &dst), &dst.join(LOCK_FILE)));
+    // The killed run may have given the root to the user, who may remove all in it.
+    attrs::set_owner(&dst, 0, 0).expect("chown");
+    fs::set_permissions(&dst, fs::Permissions::from_mode(0o1777)).expect("chmod");
     let outcome = sync_by_user(&src, &dst).run().expect(1);
     let said = outcome.stderr_text();
     assert!(

@@ -111,13 +111,8 @@ impl LinkTable {
                 return Ok(());
             }
         }
-        self.settle(
-            source,
-            Leader {
-                left: leader.left + 1,
-                ..leader
-            },
-        )
+        // The table forgets a group when all of its names were met.
+        self.settle(source, Leader { left: 1, ..leader })
     }
 
     /// How many names of a group were not met yet; `None` if none is missing, or it has no leader.

@@ -53,7 +53,7 @@ impl Whole {
     }
 }
 
-/// A group without a leader in the table yet.
+/// A group whose names wait for a leader.
 #[derive(Debug)]
 struct Open<T> {
     stage: Stage,
@@ -61,9 +61,8 @@ struct Open<T> {
     /// The inode of the replica whose names are to be known. Once a group: where they did not all
     /// come, they never will.
     gathered: Option<Gathered>,
-    /// Of a group whose leader can have no further name: how many names were to come when that was
-    /// found.
-    left: Option<u64>,
+    /// Whether it has a leader in the table, which can have no further name.
+    succeeds: bool,
 }
 
 /// Which names of an inode of the replica were met as names of the group.
@@ -105,7 +104,7 @@ impl<T> Open<T> {
             stage,
             waiting: Vec::new(),
             gathered: None,
-            left: None,
+            succeeds: false,
         }
     }
 
@@ -178,11 +177,25 @@ struct State<T> {
     open: HashMap<InodeId, Open<T>>,
     /// Names that wait, of all groups.
     waiting: usize,
-    /// Of groups with more names than one inode of the replica can have, the inodes that are
-    /// right besides the leader.
-    further: HashMap<InodeId, Vec<InodeId>>,
-    /// The newest leader of each of these groups, which the table forgets when all names have come.
-    newest: HashMap<InodeId, Leader>,
+    /// Groups with more names than one inode of the replica can have.
+    further: HashMap<InodeId, Further>,
+}
+
+/// The inodes of a group with more names than one inode of the replica can have.
+#[derive(Debug, Default)]
+struct Further {
+    /// Those that are right besides the leader.
+    inodes: Vec<InodeId>,
+    /// The newest leader, which the table forgets when all names have come.
+    newest: Option<Leader>,
+}
+
+impl Further {
+    fn add(&mut self, there: InodeId) {
+        if !self.inodes.contains(&there) {
+            self.inodes.push(there);
+        }
+    }
 }
 
 type Store<R> = Result<R, driftless_state::StoreError>;
@@ -195,7 +208,6 @@ impl<T> Links<T> {
             open: HashMap::new(),
             waiting: 0,
             further: HashMap::new(),
-            newest: HashMap::new(),
         };
         Links {
             state: Mutex::new(state),
@@ -260,7 +272,7 @@ impl<T> Links<T> {
         let room = open.len() <= OPEN_MAX && *waiting < EXPECTING_MAX;
         let group = open
             .get_mut(&id)
-            .filter(|group| room && group.gathered.is_none() && group.left.is_none())?;
+            .filter(|group| room && group.gathered.is_none() && !group.succeeds)?;
         let whole = Whole {
             inode: there.id(),
             names: there.nlink,
@@ -300,12 +312,11 @@ impl<T> Links<T> {
             open,
             waiting,
             further,
-            newest,
         } = &mut *self.lock();
         let Some(Open {
             waiting: names,
             gathered,
-            left,
+            succeeds,
             ..
         }) = open.remove(&id)
         else {
@@ -314,9 +325,14 @@ impl<T> Links<T> {
         *waiting -= names.len();
         match (leader, gathered) {
             (Some(leader), _) => {
-                let left = left.unwrap_or(leader.left);
-                if further.contains_key(&id) {
-                    newest.insert(id, leader.clone());
+                // Names may have been given back since the former leader was found full.
+                let left = if succeeds {
+                    table.left(id)?.unwrap_or(0)
+                } else {
+                    leader.left
+                };
+                if let Some(group) = further.get_mut(&id) {
+                    group.newest = Some(leader.clone());
                 }
                 table.settle(id, Leader { left, ..leader })?;
             }
@@ -347,7 +363,6 @@ impl<T> Links<T> {
             open,
             waiting,
             further,
-            newest,
         } = &mut *self.lock();
         if let Some(group) = open.get_mut(&id) {
             table.give_back(id, full.clone())?;
@@ -358,19 +373,19 @@ impl<T> Links<T> {
             *waiting += 1;
             return Ok(Arrival::Waits);
         }
-        if let Some(leader) = newest.get(&id).filter(|newest| newest.id != full.id) {
+        let newest = further.get(&id).and_then(|group| group.newest.as_ref());
+        if let Some(leader) = newest.filter(|newest| newest.id != full.id) {
             return Ok(Arrival::Follow(leader.clone()));
         }
         table.give_back(id, full.clone())?;
         if let Some(leader) = table.meet(id)?.filter(|leader| leader.id != full.id) {
             return Ok(Arrival::Follow(leader));
         }
-        add_further(further, id, full.id);
-        let left = Some(table.left(id)?.unwrap_or(0));
+        further.entry(id).or_default().add(full.id);
         open.insert(
             id,
             Open {
-                left,
+                succeeds: true,
                 ..Open::new(Stage::Led)
             },
         );
@@ -382,12 +397,12 @@ impl<T> Links<T> {
         let further = &self.lock().further;
         further
             .get(&id)
-            .is_some_and(|inodes| inodes.contains(&there))
+            .is_some_and(|group| group.inodes.contains(&there))
     }
 
     /// Notes that an inode of the replica is a further one of a group.
     pub fn add_further(&self, id: InodeId, there: InodeId) {
-        add_further(&mut self.lock().further, id, there);
+        self.lock().further.entry(id).or_default().add(there);
     }
 
     /// Whether one more group can have several inodes; of more, each further name is a problem.
@@ -396,7 +411,7 @@ impl<T> Links<T> {
         further.len() < FURTHER_GROUPS_MAX
             && further
                 .get(&id)
-                .is_none_or(|inodes| inodes.len() < FURTHER_MAX)
+                .is_none_or(|group| group.inodes.len() < FURTHER_MAX)
     }
 
     /// Whether it is to be told now that a group has several inodes: once a run.
@@ -468,13 +483,6 @@ impl<T> Links<T> {
     }
 }
 
-fn add_further(further: &mut HashMap<InodeId, Vec<InodeId>>, id: InodeId, there: InodeId) {
-    let inodes = further.entry(id).or_default();
-    if !inodes.contains(&there) {
-        inodes.push(there);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -486,6 +494,46 @@ mod tests {
             links.arrive(FILE, 3, there, name),
             Ok(Arrival::Waits)
         ));
+    }
+
+    fn leader(ino: u64, left: u64) -> Leader {
+        Leader {
+            path: b"first".to_vec(),
+            id: (3, ino),
+            left,
+            proven: true,
+        }
+    }
+
+    #[test]
+    fn names_that_find_a_full_leader_at_once_share_the_next_one() {
+        let names = 5;
+        let links = Links::new();
+        let arrive = |name| links.arrive(FILE, names, Standing::New, name).unwrap();
+        assert!(matches!(arrive(1), Arrival::Lead(None)));
+        assert!(
+            links
+                .settle(FILE, Some(leader(1, names - 1)))
+                .unwrap()
+                .is_empty()
+        );
+        let full: Vec<Leader> = [2, 3]
+            .map(|name| match arrive(name) {
+                Arrival::Follow(leader) => leader,
+                other => panic!("{other:?}"),
+            })
+            .into();
+        let succeed = |full: &Leader, name| links.succeed(FILE, full, name).unwrap();
+        assert!(matches!(succeed(&full[0], 2), Arrival::Lead(None)));
+        assert!(matches!(succeed(&full[1], 3), Arrival::Waits));
+        assert_eq!(links.settle(FILE, Some(leader(2, names - 1))).unwrap(), [3]);
+        for name in [3, 4, 5] {
+            let arrival = arrive(name);
+            assert!(
+                matches!(&arrival, Arrival::Follow(leader) if leader.id == (3, 2)),
+                "{name}: {arrival:?}"
+            );
+        }
     }
 
     #[test]
