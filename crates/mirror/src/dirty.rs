@@ -229,7 +229,7 @@ impl DirtyPaths {
             is_doubtful: is_written,
             ..Dirty::new(change.scope, now, due)
         };
-        self.touch(&change.path, now);
+        self.touch(&change.path, (now, is_written));
         self.renames.told(&change.path, &dirty);
         self.put(change.path, dirty, word);
         self.fold(now);
@@ -494,11 +494,13 @@ impl DirtyPaths {
         self.put(at, again, Word::Again);
     }
 
-    /// Records a change of `path` for the comparisons in progress around it.
-    fn touch(&mut self, path: &RelPath, now: Duration) {
+    /// Records a change of `path` for the comparisons in progress around it, also where a rename
+    /// took them.
+    fn touch(&mut self, path: &RelPath, change: (Duration, bool)) {
         for (at, touched) in &mut self.whole {
-            if path.is_within(at) {
-                touched.changed(at, path, now);
+            let away = self.taken_away.get(at);
+            if path.is_within(at) || away.is_some_and(|away| away.is_around(path)) {
+                touched.changed(at, path, change);
             }
         }
     }

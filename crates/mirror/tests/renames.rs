@@ -208,9 +208,10 @@ fn a_rename_during_a_comparison_concerns_its_names() {
             .map(|(name, scope, doubt)| (path(name), *scope, *doubt))
             .collect()
     };
+    // The comparison may write a copy of the earlier file over that of the later one.
     assert_eq!(
         renames(&[("a/new", "a/file", Entry)]),
-        names(&[("a/file", Entry, false), ("a/new", Entry, false)])
+        names(&[("a/file", Entry, true), ("a/new", Entry, false)])
     );
     assert_eq!(
         renames(&[("a", "b", Subtree)]),
@@ -230,10 +231,37 @@ fn a_rename_during_a_comparison_concerns_its_names() {
     for expected in names(&[
         ("b", Subtree, false),
         ("b/x", Entry, true),
-        ("b/z", Entry, false),
+        ("b/z", Entry, true),
     ]) {
         assert!(along.contains(&expected), "{expected:?}: {along:?}");
     }
+}
+
+#[test]
+fn a_file_that_is_written_during_a_comparison_is_compared_by_content() {
+    for is_written in [true, false] {
+        let left = after_a_walk(|dirty, now| {
+            let seen = Circumstance {
+                is_written,
+                ..Circumstance::default()
+            };
+            dirty.add(now, Change::entry(path("a/file")), seen);
+        });
+        assert_eq!(told(&left), [(path("a/file"), Scope::Entry, is_written)]);
+    }
+}
+
+#[test]
+fn a_file_that_is_copied_during_its_rename_is_compared_by_content() {
+    let mut dirty = DirtyPaths::new(Duration::from_secs(2));
+    let now = Duration::from_secs(1000);
+    dirty.add(now, Change::entry(path("file")), Circumstance::default());
+    let copied = dirty.take(now, Lane::Short, 1);
+    rename(&mut dirty, now, "new", "file", Scope::Entry);
+    do_the_rest(&mut dirty, now);
+    dirty.done(now, copied, &BTreeMap::new());
+    let left = told(&dirty.all());
+    assert_eq!(left, [(path("file"), Scope::Entry, true)]);
 }
 
 #[test]

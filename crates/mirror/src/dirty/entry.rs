@@ -53,6 +53,15 @@ impl Dirty {
         }
     }
 
+    /// Returns how to look again at what was worked on while it was renamed: the copy of another
+    /// file may have been published here, and may have its size and times.
+    pub(super) fn raced(&self) -> Dirty {
+        Dirty {
+            is_doubtful: self.is_doubtful || self.scope == Scope::Entry,
+            ..self.clone()
+        }
+    }
+
     /// It and all below it is looked at.
     pub(super) fn is_whole(&self) -> bool {
         self.scope == Scope::Subtree && self.gap.is_none()

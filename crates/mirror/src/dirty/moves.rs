@@ -24,15 +24,21 @@ pub(super) struct TakenAway {
 }
 
 impl TakenAway {
+    /// Whether the directory may stand around `path` by now.
+    pub(super) fn is_around(&self, path: &RelPath) -> bool {
+        self.places.iter().any(|place| path.is_within(place))
+    }
+
     /// What is to be looked at when the work is done.
     pub(super) fn again(
         &self,
         done: &Dirty,
         due: Duration,
     ) -> impl Iterator<Item = (RelPath, Dirty)> {
+        let is_doubtful = self.is_doubtful || done.raced().is_doubtful;
         self.places.iter().map(move |place| {
             let dirty = Dirty {
-                is_doubtful: !place.is_root() && (self.is_doubtful || done.is_doubtful),
+                is_doubtful: is_doubtful && !place.is_root(),
                 ..Dirty::new(Scope::Subtree, done.since, due)
             };
             (place.clone(), dirty)
@@ -95,7 +101,7 @@ impl DirtyPaths {
         }
         let in_work = below_of(&self.work, from).chain(below_of(&self.recent, from));
         let in_work: Vec<(RelPath, Dirty)> = in_work
-            .map(|(path, dirty)| (path.clone(), dirty.clone()))
+            .map(|(path, dirty)| (path.clone(), dirty.raced()))
             .collect();
         for (path, dirty) in self.cut_below(from).into_iter().chain(in_work) {
             let (there, due) = (path.rebased(from, to), renamed.since);
@@ -134,7 +140,7 @@ impl DirtyPaths {
         };
         let near = self.work.iter().filter(|(path, _)| is_concerned(path));
         let near: Vec<(RelPath, Dirty)> = near
-            .map(|(path, dirty)| (path.clone(), dirty.clone()))
+            .map(|(path, dirty)| (path.clone(), dirty.raced()))
             .collect();
         let is_followed = near.len() * moves.len() <= FOLLOWED_MAX;
         for (path, dirty) in near {

@@ -31,6 +31,9 @@ struct Touch {
     is_end: bool,
     /// Another entry of the same size and mtime may have stood here meanwhile.
     is_doubtful: bool,
+    /// The comparison may have read the earlier file here, and may write its copy over that of the
+    /// later file. Known while names are kept apart.
+    is_replaced: bool,
 }
 
 impl Touch {
@@ -40,7 +43,12 @@ impl Touch {
             scope,
             is_end: false,
             is_doubtful: false,
+            is_replaced: false,
         }
+    }
+
+    fn is_entry(&self) -> bool {
+        self.scope == Scope::Entry
     }
 
     fn join(&mut self, other: &Touch) {
@@ -48,14 +56,23 @@ impl Touch {
         self.scope = self.scope.max(other.scope);
         self.is_end |= other.is_end;
         self.is_doubtful |= other.is_doubtful;
+        self.is_replaced |= other.is_replaced;
     }
 }
 
 impl Touched {
-    /// Records a change of `path`, below the compared directory `at`.
-    pub(super) fn changed(&mut self, at: &RelPath, path: &RelPath, now: Duration) {
-        if !self.covers(path) {
-            self.put(at, path.clone(), Touch::of(now, Scope::Entry));
+    /// Records a change of `path`, below the compared directory `at` or where a rename took it.
+    pub(super) fn changed(&mut self, at: &RelPath, path: &RelPath, change: (Duration, bool)) {
+        let (now, is_written) = change;
+        let is_kept_apart = |dir: &RelPath| self.names.get(dir).is_none_or(Touch::is_entry);
+        let is_news = is_written && path.above().next().as_ref().is_none_or(is_kept_apart);
+        let is_replaced = is_news && !self.names.get(path).is_some_and(|known| known.is_replaced);
+        if is_replaced || !self.covers(path) {
+            let touch = Touch {
+                is_replaced,
+                ..Touch::of(now, Scope::Entry)
+            };
+            self.put(at, path.clone(), touch);
         }
     }
 
@@ -92,13 +109,14 @@ impl Touched {
         let [was_from, was_to] = [was_end(from), was_end(to)];
         let ends = [
             // A directory that comes to the old name may be taken for the one that left.
-            (from, was_from || *is_dir),
-            (to, was_to || self.doubts(from) || !is_followed),
+            (from, was_from || *is_dir, false),
+            (to, was_to || self.doubts(from) || !is_followed, !is_dir),
         ];
-        for (path, is_doubtful) in ends {
+        for (path, is_doubtful, is_replaced) in ends {
             let touch = Touch {
                 is_end: true,
                 is_doubtful,
+                is_replaced,
                 ..Touch::of(*since, scope)
             };
             self.put(at, path.clone(), touch);
@@ -125,7 +143,8 @@ impl Touched {
     ) -> impl Iterator<Item = (RelPath, Dirty)> {
         let was_doubtful = done.is_some_and(|done| done.is_doubtful);
         self.names.into_iter().map(move |(path, touch)| {
-            let is_doubtful = touch.is_doubtful || touch.is_end && was_doubtful;
+            let is_doubtful =
+                touch.is_doubtful || touch.is_replaced || touch.is_end && was_doubtful;
             let dirty = Dirty {
                 is_doubtful: is_doubtful && !path.is_root(),
                 ..Dirty::new(touch.scope, touch.since, now)
