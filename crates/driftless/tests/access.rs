@@ -6,78 +6,19 @@ mod common;
 
 use common::far::Far;
 use common::movers::sync_on_hosts;
+use common::rights::{OWNER, check_rights};
 use common::{
     check_settled, is_user, on_trees, only_local, put, sync, sync_ok, verify, wait_until,
 };
 use driftless_testkit::{FsKind, Scratch, attrs};
 use rustix::process::Signal;
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 const NONE: [&str; 0] = [];
 const SOON: Duration = Duration::from_secs(60);
-
-/// The source's owner and group.
-const OWNER: (u32, u32) = (4321, 2222);
-/// Users and groups that try: members of the source's group, of the usual one, of one that an ACL
-/// names, a user whom an ACL names, and strangers.
-const PERSONS: [(u32, u32); 5] = [
-    (5555, 2222),
-    (999, 100),
-    (998, 4444),
-    (3333, 3333),
-    (7777, 7777),
-];
-
-/// A right that a person has: user, group, what it is, and to what.
-type Right = (u32, u32, String);
-
-/// Tells each right that it has: to read and write files, to list, change and enter directories.
-/// Files are opened, so that the kernel decides.
-const TRY: &str = r#"for f in "$@"; do
-    if [ -d "$f" ]; then
-        ls "$f" >/dev/null 2>&1 && echo "r $f"
-        test -w "$f" && echo "w $f"
-        (cd "$f") 2>/dev/null && echo "x $f"
-    else
-        cat "$f" >/dev/null 2>&1 && echo "r $f"
-        (: >>"$f") 2>/dev/null && echo "w $f"
-        test -x "$f" && echo "x $f"
-    fi
-done; true"#;
-
-/// Tries as each person to do something with each entry of a tree.
-fn rights(root: &Path) -> BTreeSet<Right> {
-    // The lock of a run at work tells all users who works there.
-    let is_lock = |name: &String| name.as_bytes() == common::LOCK_SIGN;
-    let names = common::names_below(root).into_iter().chain([".".into()]);
-    let names: Vec<String> = names.filter(|name| !is_lock(name)).collect();
-    let mut found = BTreeSet::new();
-    for (uid, gid) in PERSONS {
-        let (user, group) = (format!("--reuid={uid}"), format!("--regid={gid}"));
-        let tried = Command::new("setpriv")
-            .args([&user, &group, "--clear-groups", "sh", "-c", TRY, "sh"])
-            .args(&names)
-            .current_dir(root)
-            .output()
-            .expect("setpriv starts");
-        assert!(tried.status.success(), "{tried:?}");
-        let lines = String::from_utf8(tried.stdout).expect("text");
-        found.extend(lines.lines().map(|line| (uid, gid, line.to_owned())));
-    }
-    found
-}
-
-/// Checks that nobody got more than the source gives.
-fn check_rights(src: &Path, dst: &Path, context: &str) {
-    let (source, replica) = (rights(src), rights(dst));
-    let more: Vec<_> = replica.difference(&source).collect();
-    assert!(more.is_empty(), "{context}: {more:?}");
-}
 
 fn stage() -> (Scratch, PathBuf, PathBuf) {
     let scratch = Scratch::new(FsKind::Tmpfs, 100);

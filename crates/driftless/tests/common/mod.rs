@@ -21,6 +21,7 @@ pub mod places;
 pub mod programs;
 pub mod published;
 pub mod relayed;
+pub mod rights;
 pub mod sr3;
 pub mod victim;
 pub mod world;
