@@ -99,7 +99,7 @@ OF_MIRRORS = mirror mirror_moves cycles listed_cycles simulation
 MIRROR_SEEDS = 200
 
 # Each campaign prints its figures and fails if one of its runs did; all are run, and all suites that go over ssh each way.
-CAMPAIGNS = matrix nth_call injected power movers_model
+CAMPAIGNS = matrix nth_call injected power movers_model promises
 
 campaign: packages
 	@failed=; for name in $(CAMPAIGNS); do \
