@@ -299,7 +299,15 @@ fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
 /// layer names. What a module imports stands in its own layer or in a lower one.
 const ENGINE_LAYERS: [&[&str]; 8] = [
     &[
-        "clock", "tally", "sample", "underway", "monitor", "estimate", "lent", "options",
+        "clock",
+        "tally",
+        "sample",
+        "underway",
+        "monitor",
+        "estimate",
+        "lent",
+        "first_roots",
+        "options",
     ],
     &["trees"],
     &[

@@ -5,6 +5,7 @@
 
 mod common;
 
+use common::far::Far;
 use common::lease::Lease;
 use common::mirror::Mirror;
 use common::mounted::Mounted;
@@ -234,6 +235,39 @@ fn a_replica_that_is_renamed_is_left_alone_and_followed_when_it_is_back() {
     fs::rename(&away, &replica).expect("renamed");
     wait_for(&mirror, "new");
     mirror.check_equal("back");
+}
+
+#[test]
+fn far_replica_exchanged_during_a_cut_gets_nothing() {
+    for is_mounted in [false, true] {
+        let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+        let (source, far) = (scratch.dir("src"), Far::own());
+        fs::write(source.join("file"), "content").expect("a file");
+        let mirror = Mirror::far(&source, &far, KEYS);
+        mirror.barrier();
+        mirror.freeze();
+        far.server.kill_sessions();
+        let (replica, aside) = (&mirror.replica, mirror.replica.with_extension("aside"));
+        let mounted = is_mounted.then(|| Mounted::tmpfs(replica));
+        if mounted.is_none() {
+            fs::rename(replica, &aside).expect("renamed");
+            fs::create_dir(replica).expect("a directory");
+        }
+        fs::write(source.join("new"), "new").expect("a file");
+        mirror.thaw();
+        wait_until_out_of_reach(&mirror, replica);
+        let away = mirror.status()["away"].to_string();
+        assert!(away.contains("is not the replica"), "{away}");
+        let left = fs::read_dir(replica).expect("a directory").count();
+        assert_eq!(left, 0, "{}", mirror.status());
+        if mounted.is_none() {
+            fs::remove_dir(replica).expect("removed");
+            fs::rename(&aside, replica).expect("renamed");
+        }
+        drop(mounted);
+        wait_for(&mirror, "new");
+        mirror.check_equal("back");
+    }
 }
 
 #[test]

@@ -1,12 +1,14 @@
-//! Connections that reach another agent, another boot or another machine than the run began with.
+//! Connections that reach another agent, another boot, another machine or another tree than the run
+//! began with.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
 
 use common::far::{self, Far, Way, Who, cut_after, hand_over};
+use common::mounted::Mounted;
 use common::programs::bash;
 use common::relayed::Stage;
-use common::{check_accounts, check_equal, put, stage};
+use common::{check_accounts, check_equal, files_below, names_below, put, stage, wait_until};
 use driftless_testkit::{Driftless, Outcome};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -212,6 +214,106 @@ fn the_first_machine_is_gone_on_with_when_it_answers_again() {
         outcome.describe()
     );
     check_equal(&stage.src, &stage.dst, &outcome.describe());
+}
+
+/// Another directory at the path of a tree.
+enum Exchanged {
+    /// The tree was renamed, and a new directory has its name.
+    Renamed { tree: PathBuf, aside: PathBuf },
+    /// A file system is mounted on the tree.
+    Mounted(Mounted),
+}
+
+impl Exchanged {
+    fn new(tree: &Path, is_mounted: bool) -> Exchanged {
+        if is_mounted {
+            return Exchanged::Mounted(Mounted::tmpfs(tree));
+        }
+        let (tree, aside) = (tree.to_owned(), tree.with_extension("aside"));
+        fs::rename(&tree, &aside).expect("renamed");
+        fs::create_dir(&tree).expect("a directory");
+        Exchanged::Renamed { tree, aside }
+    }
+
+    fn undo(self) {
+        match self {
+            Exchanged::Renamed { tree, aside } => {
+                fs::remove_dir_all(&tree).expect("removed");
+                fs::rename(aside, tree).expect("renamed");
+            }
+            Exchanged::Mounted(mounted) => drop(mounted),
+        }
+    }
+}
+
+fn finished_files(tree: &Path) -> Vec<String> {
+    let mut names = names_below(tree);
+    names.retain(|name| name.contains("file-") && !name.contains(".driftless"));
+    names
+}
+
+/// Exchanges the tree of the other host while the line is cut.
+fn exchange_during_a_cut(way: Way, is_mounted: bool) {
+    let stage = Stage::with_rate(6 * MIB);
+    for index in 0..200u64 {
+        put(
+            &stage.src.join(format!("dir-{}/file-{index}", index % 10)),
+            vec![index as u8 + 1; 30_000],
+        );
+    }
+    put(&stage.src.join("large"), vec![7; 24 * MIB as usize]);
+    put(&stage.dst.join("extra/file-here"), "only here");
+    let arguments = ["--delete", "--durability=none", "--streams=1"];
+    let run = stage.near.sync(way, &stage.src, &stage.dst).args(arguments);
+    let running = run.arg("--delete-unlike").limit(RUN_MAX).spawn();
+    wait_until("the replica fills", RUN_MAX, || {
+        files_below(&stage.dst) > 60
+    });
+    stage.relay.stall();
+    stage.relay.cut();
+    let finished = finished_files(&stage.dst);
+    let is_pull = way == Way::Pull;
+    let tree = if is_pull { &stage.src } else { &stage.dst };
+    let exchanged = Exchanged::new(tree, is_mounted);
+    if is_pull {
+        put(&tree.join("dir-0/file-0"), "another tree");
+    }
+    stage.relay.resume();
+    let outcome = running.wait().expect(1);
+    let (text, typed) = (outcome.stderr_text(), stage.near.path(tree));
+    let named = format!("\"{}\": cannot go on", typed.display());
+    for words in [&*named, "is not what the run began with", "put back"] {
+        assert!(text.contains(words), "{words}\n{}", outcome.describe());
+    }
+    assert_eq!(outcome.summary()["end"], "cut_off");
+    if is_pull {
+        let kept = finished_files(&stage.dst);
+        assert!(finished.iter().all(|name| kept.contains(name)), "{text}");
+        assert_eq!(outcome.count("deleted"), 0, "{}", outcome.describe());
+    } else {
+        assert_eq!(names_below(tree), Vec::<String>::new(), "{text}");
+    }
+    exchanged.undo();
+    // The agent of the lost line may hold the lock a moment longer.
+    wait_until("the replica is free", RUN_MAX, || {
+        let again = stage.far.sync(way, &stage.src, &stage.dst).args(arguments);
+        again.run().code() == 0
+    });
+    check_equal(&stage.src, &stage.dst, "put back");
+}
+
+#[test]
+fn replica_exchanged_during_a_cut_gets_nothing() {
+    for is_mounted in [false, true] {
+        exchange_during_a_cut(Way::Push, is_mounted);
+    }
+}
+
+#[test]
+fn source_exchanged_during_a_cut_deletes_nothing() {
+    for is_mounted in [false, true] {
+        exchange_during_a_cut(Way::Pull, is_mounted);
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@
 
 mod clock;
 mod estimate;
+mod first_roots;
 mod lent;
 mod monitor;
 mod options;
@@ -23,6 +24,7 @@ pub use clock::now;
 pub use clock::{Clock, MachineClock};
 pub use driftless_mover::{Carrier, Undone, Unusable};
 pub use estimate::Estimator;
+pub use first_roots::FirstRoots;
 pub use lent::Lent;
 pub use monitor::{Differing, DirectoryPlace, Monitor, Progress};
 pub use options::{Mode, MountNotes, Notes, Options, Throttle};

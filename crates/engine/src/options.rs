@@ -1,5 +1,6 @@
 //! What a user asks of a run.
 
+use crate::first_roots::FirstRoots;
 use crate::lent::Lent;
 use crate::sample::Sample;
 use driftless_model::{Level, Policy, RelPath, Selection};
@@ -106,6 +107,9 @@ pub struct Options {
     /// Entries that were removed before a connection was lost, by the same run as the user sees it:
     /// they count for the limit, too.
     pub deleted_before: u64,
+    /// Roots that the first pass of the run found; later passes refuse others. `None` where no
+    /// lost connection makes passes of a run.
+    pub first_roots: Option<Arc<FirstRoots>>,
 }
 
 /// How hard whoever carries out a run works. That is no part of the policy: each mover has its own.

@@ -3,7 +3,9 @@
 //! Nothing is replayed. A pass that was cut off is over, with its plan of deletes; the next one
 //! finds equal what was done, and goes on with large files from their notes. What the user sees is
 //! one run: entries are accounted for by the last pass, which meets all of them, and what the
-//! passes before it changed, deleted and copied is added up beside that.
+//! passes before it changed, deleted and copied is added up beside that. The roots must be the
+//! directories that the first pass found: a pass that finds another one changes nothing, and the
+//! run ends.
 
 use crate::connect::Connections;
 use crate::earlier::Earlier;
@@ -11,6 +13,7 @@ use crate::patience::Trouble;
 use driftless_engine::{Counts, End, MachineClock, Monitor, Options, Progress, RunError, Summary};
 use driftless_model::{Problem, Receipt, RelPath, Unkept};
 use driftless_remote::ReachError;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -79,20 +82,29 @@ pub fn repeat<T>(
     mut pass: impl FnMut(&mut Options, &Before<'_>) -> Result<Passed<T>, RunError>,
 ) -> Result<Passed<T>, RunError> {
     let mut trouble = Trouble::new(&MachineClock, connections.patience);
+    options.first_roots = connections.may_come_again().then(Arc::default);
+    let mut cut: Option<Passed<T>> = None;
     loop {
         let before = Before {
             earlier,
             began: trouble.began(),
             connections,
         };
-        let passed = match pass(options, &before) {
+        let passed = match (pass(options, &before), cut.take()) {
             // The other host may take a moment to let go of the lock that the lost connection held.
-            Err(RunError::Locked { .. })
+            (Err(RunError::Locked { .. }), last)
                 if earlier.lost > 0 && trouble.wait(&|| witness.is_stopped()) =>
             {
+                cut = last;
                 continue;
             }
-            done => done?,
+            // The summary of the pass before says what was done.
+            (Err(error @ RunError::OtherRoot(_)), Some(last)) => {
+                earlier.lost -= 1;
+                let end = End::CutOff(error.to_string());
+                return Ok(Passed { end, ..last });
+            }
+            (done, _) => done?,
         };
         connections.tell(|note| witness.note(note));
         if !matches!(passed.end, End::CutOff(_)) {
@@ -107,6 +119,7 @@ pub fn repeat<T>(
             return Ok(Passed { end, ..passed });
         }
         witness.begin_again();
+        cut = Some(passed);
     }
 }
 

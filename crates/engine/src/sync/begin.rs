@@ -38,6 +38,9 @@ pub fn prepare_replica(
     let (replica, made) = open_replica(options, source, replica)?;
     if let Some(new) = replica.as_ref().filter(|_| made) {
         locks = hold(options, new, None)?.beside(locks);
+        if let Some(first) = &options.first_roots {
+            unusable(options, first.note_made(options.replica.machine(), new))?;
+        }
     }
     Ok((replica, made, locks))
 }

@@ -106,6 +106,12 @@ pub enum RunError {
         "\"{0}\": what stands there is not the replica that was filled before (is its file system mounted?); to fill it all the same, start with --new-replica"
     )]
     OtherReplica(String),
+    /// Another directory stands at a root than before a connection was lost, or none.
+    #[error(
+        "\"{0}\": cannot go on: it is not what the run began with (was its file system unmounted, or the directory replaced, while the connection was lost?), \
+        and nothing was changed since; mount or put back what was there"
+    )]
+    OtherRoot(String),
     /// Its lock is not there any more.
     #[error(
         "\"{0}\": the lock of this run was taken away, so another one may be at work there; it ends here, and what it left undone is not equal"

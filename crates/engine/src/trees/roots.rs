@@ -6,7 +6,7 @@ use crate::trees::overlap::refuse_overlap;
 use crate::trees::precautions::{require, require_nothing};
 use crate::trees::replica::Replica;
 use driftless_model::{Kind, Meta, Side};
-use driftless_tree::{DirMutRef, DirRef, HandlePool, Place};
+use driftless_tree::{Dir, DirMutRef, DirRef, Endpoint, HandlePool, Place};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -61,12 +61,33 @@ pub fn find(options: &Options, pool: &Arc<HandlePool>) -> Result<Roots, RunError
     }
     let source = options.source.locate(Side::Source, pool)?;
     let replica = options.replica.locate_mut(pool)?;
+    refuse_other(options, (Side::Source, &options.source), &source)?;
+    refuse_other(options, (Side::Replica, &options.replica), &replica)?;
     match (source, replica) {
         (Place::Missing { .. }, _) => Err(RunError::NoSource(options.source.to_string())),
         (Place::Dir(source), replica) => open_trees(options, source, replica),
         (Place::Entry { parent, name, meta }, replica) => {
             open_entries(options, (parent, name, meta), replica)
         }
+    }
+}
+
+/// Refuses a root that is not the one that the first pass of the run found.
+fn refuse_other<D: Dir + ?Sized>(
+    options: &Options,
+    (side, path): (Side, &Endpoint),
+    place: &Place<Arc<D>>,
+) -> Result<(), RunError> {
+    let Some(first) = &options.first_roots else {
+        return Ok(());
+    };
+    match first.is_first((side, path.machine()), place) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(RunError::OtherRoot(path.to_string())),
+        Err(fault) => Err(RunError::Unusable {
+            path: path.to_string(),
+            cause: fault.to_string(),
+        }),
     }
 }
 

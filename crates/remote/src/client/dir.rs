@@ -69,6 +69,7 @@ struct Inner {
 #[derive(Default)]
 pub struct Foretold {
     lineage: Option<Arc<Promise>>,
+    birthmark: Option<Arc<Promise>>,
     xattrs: Option<Arc<Promise>>,
 }
 
@@ -83,6 +84,7 @@ impl Foretold {
         };
         Foretold {
             lineage: ask(Request::Lineage { dir: at }),
+            birthmark: ask(Request::Birthmark { dir: at }),
             xattrs: ask(xattrs),
         }
     }

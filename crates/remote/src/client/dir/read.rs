@@ -255,7 +255,15 @@ impl Dir for RemoteDir {
     }
 
     fn birthmark(&self) -> Done<Option<u128>> {
-        match self.call(&Request::Birthmark { dir: self.0.at })? {
+        let connection = &self.0.client.connection;
+        let foretold = self
+            .0
+            .foretold
+            .lock()
+            .birthmark
+            .take()
+            .map(|promise| on(self.0.side, connection.wait(&promise)));
+        match foretold.unwrap_or_else(|| self.call(&Request::Birthmark { dir: self.0.at }))? {
             (Reply::Birthmark(told), _) => Ok(told),
             _ => self.confused(),
         }
