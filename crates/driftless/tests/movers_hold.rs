@@ -516,7 +516,7 @@ fn a_mover_that_makes_entries_where_nobody_sees_them_is_not_believed() {
     assert!([3, 10].contains(&outcome.code()), "{}", outcome.describe());
     let said = outcome.stdout_text() + &outcome.stderr_text();
     assert!(
-        said.contains("blind: it says that \"dir-0"),
+        said.contains("blind: it sees \"dir-0\" of the replica with inode"),
         "{}",
         outcome.describe()
     );
@@ -537,6 +537,61 @@ fn what_a_mover_made_where_nobody_sees_it_is_made_by_others() {
         "case \"$*\" in *blind*) BLIND;; *) exec $command;; esac",
     );
     let outcome = sync_on_hosts("near,blind", &ssh, &trees.one, &trees.replica)
+        .run()
+        .expect(0);
+    check_equal(&trees.one, &trees.replica, &outcome.describe());
+}
+
+/// The replica's directory has other content under the same sizes and times, and what is mounted
+/// there on the host `blind` has the right one.
+fn equal_where_blind(trees: &Trees, wraps: &str) -> String {
+    let ssh = blind_below(trees, wraps);
+    let _ = sync(&trees.one, &trees.replica).run().expect(0);
+    let (dir, hidden) = (
+        trees.replica.join("dir-0"),
+        trees.scratch.path().join("hidden"),
+    );
+    let from = format!("{}/.", dir.display());
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .args([Path::new(&from), &hidden])
+        .status();
+    assert!(copied.expect("cp").success());
+    for entry in fs::read_dir(dir).expect("list") {
+        let path = entry.expect("an entry").path();
+        let before = fs::metadata(&path).and_then(|meta| meta.modified());
+        fs::write(&path, vec![9; FILE_BYTES]).expect("write");
+        let file = fs::File::options().write(true).open(&path).expect("open");
+        file.set_modified(before.expect("a time")).expect("time");
+    }
+    ssh
+}
+
+#[test]
+fn mover_with_own_mount_is_not_believed() {
+    let trees = Trees::new();
+    let ssh = equal_where_blind(&trees, "BLIND");
+    let outcome = sync_on_hosts("blind", &ssh, &trees.one, &trees.replica)
+        .arg("--checksum")
+        .run();
+    assert!([3, 10].contains(&outcome.code()), "{}", outcome.describe());
+    let said = outcome.stdout_text() + &outcome.stderr_text();
+    assert!(
+        said.contains("blind: it sees \"dir-0\" of the replica with inode"),
+        "{}",
+        outcome.describe()
+    );
+}
+
+#[test]
+fn work_in_own_mount_is_done_again() {
+    let trees = Trees::new();
+    let ssh = equal_where_blind(
+        &trees,
+        "case \"$*\" in *blind*) BLIND;; *) exec $command;; esac",
+    );
+    let outcome = sync_on_hosts("near,blind", &ssh, &trees.one, &trees.replica)
+        .arg("--checksum")
         .run()
         .expect(0);
     check_equal(&trees.one, &trees.replica, &outcome.describe());

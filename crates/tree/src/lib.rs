@@ -48,8 +48,8 @@ pub use lock::host::{prepare_holder, prepare_locks};
 pub use lock::{Holder, Lock, Reach};
 pub use mark::{MarkText, prepare_marks};
 pub use mounts::{
-    MountPoint, copies_up, has_names_as_given, mounts_below, shares_blocks, shown_below,
-    shown_twice, shows_changes_at_once,
+    MountPoint, copies_up, has_common_inodes, has_names_as_given, mounts_below, shares_blocks,
+    shown_below, shown_twice, shows_changes_at_once,
 };
 pub use names::{NameHashes, NameStream, Names};
 pub use root::{Ancestor, Place, RootError, descend, descend_mut, leads_to, locate, locate_mut};

@@ -139,6 +139,17 @@ pub fn has_names_as_given(dir: &LocalDir) -> bool {
     is_on(dir, &[EXT, XFS, BTRFS, TMPFS])
 }
 
+/// Returns whether all hosts that see a directory see the same inode numbers in it. Clients of FUSE,
+/// SMB and 9P may number inodes themselves, and overlayfs numbers those of several layers anew.
+pub fn has_common_inodes(dir: &LocalDir) -> bool {
+    const FUSE: u64 = 0x6573_5546;
+    const SMB: u64 = 0x517b;
+    const CIFS: u64 = 0xff53_4d42;
+    const SMB2: u64 = 0xfe53_4d42;
+    const V9FS: u64 = 0x0102_1997;
+    magic(dir).is_some_and(|magic| ![FUSE, SMB, CIFS, SMB2, V9FS, OVERLAY].contains(&magic))
+}
+
 /// Whether files below a directory can share blocks (`FICLONERANGE`, ioctl_ficlonerange(2)). An old
 /// XFS is taken for one that can, and cannot.
 pub fn shares_blocks(dir: &LocalDir) -> bool {

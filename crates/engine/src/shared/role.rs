@@ -140,6 +140,17 @@ impl<'r> Sharing<'r> {
     }
 }
 
+impl Sharing<'_> {
+    /// Notes a directory of the replica on which a file system is mounted: the coordinator must see
+    /// the same one there.
+    fn note_mount(&self, visit: &Visit) {
+        let replica = visit.replica.as_ref().filter(|_| visit.parent.is_some());
+        if replica.is_some_and(|replica| replica.is_mount_root() == Some(true)) {
+            self.gathered.settled.add_mount(visit.path());
+        }
+    }
+}
+
 impl Part<'_> {
     /// The batch, if it is one.
     pub fn batch(&self) -> Option<&Sharing<'_>> {
@@ -210,7 +221,10 @@ impl Part<'_> {
     /// Says who sees to a directory that is entered.
     pub fn assign(&self, visit: &mut Visit) {
         match self {
-            Part::Batch(_) => visit.borrowed = !visit.selection.whole,
+            Part::Batch(sharing) => {
+                visit.borrowed = !visit.selection.whole;
+                sharing.note_mount(visit);
+            }
             Part::End(left) if !visit.selection.whole => match left.dirs.get(&visit.path()) {
                 Some(left) => visit.take_over(*left),
                 None => visit.borrowed = true,

@@ -2,7 +2,7 @@
 //! them, so that the coordinator can compare it with its own: a mover that sees another tree makes
 //! everything equal there, and no other host sees any of it.
 
-use crate::shared::view::{View, Views};
+use crate::shared::view::{Further, View, Views};
 use driftless_lock::Mutex;
 use driftless_model::RelPath;
 use driftless_tree::DirRef;
@@ -18,6 +18,8 @@ const ENTRIES_MIN: usize = 32;
 const SHARE: usize = 200;
 /// Directories of a batch whose names are told.
 const LISTED_MAX: usize = 8;
+/// Directories of a batch's replica on which a file system is mounted, and that are told.
+const MOUNTS_MAX: usize = 512;
 /// Entries that are told of trees on another host: each costs round trips, and one agent has the
 /// same view for all movers.
 const FAR_MAX: usize = 8;
@@ -40,6 +42,8 @@ pub struct Settled {
 pub struct SettledSample {
     entries: Reservoir,
     dirs: Reservoir,
+    /// Directories of the replica on which a file system is mounted: all of them are told.
+    mounts: Mutex<Vec<RelPath>>,
 }
 
 impl Default for SettledSample {
@@ -47,6 +51,7 @@ impl Default for SettledSample {
         SettledSample {
             entries: Reservoir::new(ENTRIES_MAX),
             dirs: Reservoir::new(DIRS_MAX),
+            mounts: Mutex::default(),
         }
     }
 }
@@ -61,30 +66,41 @@ impl SettledSample {
         }
     }
 
+    /// Adds a directory of the replica on which a file system is mounted.
+    pub fn add_mount(&self, path: RelPath) {
+        let mut mounts = self.mounts.lock();
+        if mounts.len() < MOUNTS_MAX && path.as_bytes().len() <= PATH_BYTES_MAX {
+            mounts.push(path);
+        }
+    }
+
     /// Takes the sample, with the views of a mover that sees these trees.
     pub fn take(&self, source: &DirRef, replica: Option<&DirRef>) -> Vec<Settled> {
         let all = |count: usize| count;
-        let dirs = self.dirs.take(all);
-        let lists = |(index, path)| (path, index < LISTED_MAX);
-        let mut paths: Vec<(RelPath, bool)> = dirs.into_iter().enumerate().map(lists).collect();
+        let further = |names, birth| Further { names, birth };
+        let (dirs, entries) = (self.dirs.take(all), self.entries.take(told));
+        let lists = |(index, path)| (path, further(index < LISTED_MAX, false));
+        let mut paths: Vec<(RelPath, Further)> = dirs.into_iter().enumerate().map(lists).collect();
         paths.extend(
-            self.entries
-                .take(told)
+            entries
                 .into_iter()
-                .map(|path| (path, false)),
+                .map(|path| (path, further(false, false))),
         );
         if source.as_local().is_none() || replica.is_some_and(|dir| dir.as_local().is_none()) {
             fastrand::shuffle(&mut paths);
             paths.truncate(FAR_MAX);
+        } else {
+            let mounts = std::mem::take(&mut *self.mounts.lock());
+            paths.extend(mounts.into_iter().map(|path| (path, further(false, true))));
         }
         // Neighbours share a handle.
-        paths.sort_unstable();
+        paths.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let (mut source, mut replica) = (Views::of(source), replica.map(Views::of));
-        let mut view = |(path, lists): (RelPath, bool)| Settled {
-            source: source.read(&path, lists).ok(),
+        let mut view = |(path, Further { names, birth }): (RelPath, Further)| Settled {
+            source: source.read(&path, further(names, false)).ok(),
             replica: replica
                 .as_mut()
-                .and_then(|replica| replica.read(&path, false).ok()),
+                .and_then(|replica| replica.read(&path, further(false, birth)).ok()),
             path,
         };
         paths.into_iter().map(&mut view).collect()

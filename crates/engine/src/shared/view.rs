@@ -3,10 +3,12 @@
 //!
 //! A clone or a snapshot of a file system has the inode numbers and the times of birth of the
 //! original. Only an entry that was changed since tells them apart: its `ctime`, which nobody can
-//! set. Inode numbers are not compared: some file systems show another one on each host.
+//! set. Another file system that is mounted below a replica has other inode numbers: those of an
+//! entry of the replica and of the directories above it are compared, unless its file system may
+//! show another number on each host.
 
 use driftless_model::{Kind, Meta, RelPath, Side, Stamp};
-use driftless_tree::{DirRef, Done, Names};
+use driftless_tree::{DirRef, Done, Names, has_common_inodes};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use xxhash_rust::xxh3::xxh3_64;
@@ -28,8 +30,22 @@ pub struct View {
     owner: (u32, u32),
     mtime: Stamp,
     ctime: Stamp,
+    ino: u64,
+    /// Hash of the inode numbers of the directories above, without the root.
+    way: u64,
+    /// Time of birth, where it was read and is no whole second.
+    pub born: Option<Stamp>,
     /// Names of a directory that was listed.
     pub names: Option<NameDigest>,
+}
+
+/// Further attributes of an entry that a view is to have, at further calls.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Further {
+    /// Names of a directory.
+    pub names: bool,
+    /// Time of birth.
+    pub birth: bool,
 }
 
 impl View {
@@ -42,6 +58,9 @@ impl View {
             owner: (meta.uid, meta.gid),
             mtime: meta.mtime,
             ctime: meta.ctime,
+            ino: meta.ino,
+            way: 0,
+            born: None,
             names: None,
         }
     }
@@ -56,12 +75,8 @@ impl View {
     /// all below them is done, and its change times are of no tree: neither is compared.
     pub fn difference(&self, own: &View, side: Side) -> Option<String> {
         let (is_source, is_dir) = (side == Side::Source, own.kind == Kind::Dir);
-        let times = |stamp: Stamp| format!("{}.{:09}", stamp.sec, stamp.nsec);
         let owner = |(uid, gid): (u32, u32)| format!("{uid}:{gid}");
         let names = |names: Option<NameDigest>| names.map_or(0, |(count, _)| count);
-        let word = |what: &str, theirs: String, own: String| {
-            format!("{what} {theirs}, and the coordinator {what} {own}")
-        };
         let attributes = is_source || !is_dir;
         match () {
             () if self.kind != own.kind => Some(word(
@@ -95,13 +110,54 @@ impl View {
             () => None,
         }
     }
+
+    /// Returns the words for the coordinator's `own` view of another inode.
+    pub fn inode_words(&self, own: &View) -> String {
+        match (self.born, own.born) {
+            _ if self.way != own.way => {
+                "other inode numbers of directories above it than the coordinator".into()
+            }
+            (Some(theirs), Some(own_birth)) if self.ino == own.ino => {
+                word("time of birth", times(theirs), times(own_birth))
+            }
+            _ => word("inode", self.ino.to_string(), own.ino.to_string()),
+        }
+    }
+
+    /// Returns whether the coordinator's `own` view is of another inode. A file that was changed
+    /// after this view may have been made anew by another mover: its number says nothing.
+    fn is_of_other_inode(&self, own: &View) -> bool {
+        let is_later = own.kind != Kind::Dir && own.ctime > self.ctime;
+        self.way != own.way || !is_later && self.differs_from(own.ino, own.born)
+    }
+
+    /// Returns whether an inode with this number and time of birth is another one.
+    fn differs_from(&self, ino: u64, born: Option<Stamp>) -> bool {
+        let births = self.born.zip(born);
+        self.ino != ino || births.is_some_and(|(theirs, own)| theirs != own)
+    }
+}
+
+fn word(what: &str, theirs: String, own: String) -> String {
+    format!("{what} {theirs}, and the coordinator {what} {own}")
+}
+
+fn times(stamp: Stamp) -> String {
+    format!("{}.{:09}", stamp.sec, stamp.nsec)
 }
 
 /// Reader of views of one tree. Handles are opened anew; entries of one directory that are read one
 /// after the other share its handle.
 pub struct Views {
     root: DirRef,
-    last: Option<(RelPath, DirRef)>,
+    last: Option<(RelPath, Above)>,
+}
+
+/// Open directory, and the hash of its inode number and of those above it.
+#[derive(Clone)]
+struct Above {
+    dir: DirRef,
+    way: u64,
 }
 
 impl Views {
@@ -113,34 +169,77 @@ impl Views {
         }
     }
 
-    /// Reads the view of the entry at `path`; with `lists`, with the names of a directory.
+    /// Reads the view of the entry at `path`, with `further` attributes.
     ///
     /// # Errors
     /// The entry, or a directory above it, cannot be read.
-    pub fn read(&mut self, path: &RelPath, lists: bool) -> Done<View> {
+    pub fn read(&mut self, path: &RelPath, further: Further) -> Done<View> {
         let Some((above, name)) = path.split_last() else {
-            return view_of(&self.root.meta()?, lists.then_some(&self.root));
+            let listed = further.names.then_some(&self.root);
+            return view_of(&self.root.meta()?, listed);
         };
-        let dir = self.dir(&above)?;
+        let above = self.dir(&above)?;
         let name = CString::new(name).unwrap_or_default();
-        let meta = dir.look(&name)?;
-        let listed = if lists && meta.kind == Kind::Dir {
-            Some(dir.enter(&name)?)
+        let meta = above.dir.look(&name)?;
+        let listed = if further.names && meta.kind == Kind::Dir {
+            Some(above.dir.enter(&name)?)
         } else {
             None
         };
-        view_of(&meta, listed.as_ref())
+        let born = further.birth.then(|| above.dir.made_at_of(&name)).flatten();
+        Ok(View {
+            way: above.way,
+            born: born.filter(is_exact),
+            ..view_of(&meta, listed.as_ref())?
+        })
     }
 
-    fn dir(&mut self, path: &RelPath) -> Done<DirRef> {
+    /// Returns whether the coordinator, whose replica this reads, has another inode at `path` than
+    /// a mover with the view `theirs`; `own` is what was read of it. Returns `false` where hosts
+    /// may see different numbers of one inode.
+    pub fn is_other(&mut self, path: &RelPath, theirs: &View, own: &View) -> bool {
+        if !theirs.is_of_other_inode(own) {
+            return false;
+        }
+        let (is_dir, above) = (own.kind == Kind::Dir, path.split_last());
+        let found = match above {
+            Some((above, _)) if !is_dir => self.dir(&above),
+            _ => self.dir(path),
+        };
+        let Ok(Above { dir, .. }) = found else {
+            return false;
+        };
+        // A look shows what an automounter has not mounted yet, and an open directory shows what it
+        // has.
+        let is_mounted_now = theirs.way == own.way
+            && is_dir
+            && !theirs.differs_from(dir.first_meta().ino, dir.made_at().filter(is_exact));
+        !is_mounted_now && dir.as_local().is_some_and(has_common_inodes)
+    }
+
+    fn dir(&mut self, path: &RelPath) -> Done<Above> {
         if let Some((_, dir)) = self.last.as_ref().filter(|(last, _)| last == path) {
             return Ok(dir.clone());
         }
-        let enter = |dir: DirRef, name: &[u8]| dir.enter(&CString::new(name).unwrap_or_default());
-        let dir = path.names().try_fold(self.root.clone(), enter)?;
+        let root = Above {
+            dir: self.root.clone(),
+            way: 0,
+        };
+        let enter = |above: Above, name: &[u8]| {
+            let dir = above.dir.enter(&CString::new(name).unwrap_or_default())?;
+            let numbers = [above.way, dir.first_meta().ino].map(u64::to_le_bytes);
+            let way = xxh3_64(numbers.as_flattened());
+            Ok(Above { dir, way })
+        };
+        let dir = path.names().try_fold(root, enter)?;
         self.last = Some((path.clone(), dir.clone()));
         Ok(dir)
     }
+}
+
+/// Returns whether a time of birth is no whole second, which may be that of many inodes.
+fn is_exact(born: &Stamp) -> bool {
+    born.nsec != 0
 }
 
 fn view_of(meta: &Meta, listed: Option<&DirRef>) -> Done<View> {
@@ -182,7 +281,44 @@ mod tests {
             owner: (1, 2),
             mtime: stamp,
             ctime: stamp,
+            ino: 11,
+            way: 13,
+            born: None,
             names: Some((2, 9)),
+        }
+    }
+
+    #[test]
+    fn inode_is_another_by_number_way_or_birth() {
+        let [earlier, later] = [6, 8].map(|nsec| Stamp { sec: 5, nsec });
+        let [ino, way] = [
+            |view: View| View { ino: 12, ..view },
+            |view: View| View { way: 14, ..view },
+        ];
+        let born = |view: View, born| View {
+            born: Some(born),
+            ..view
+        };
+        let (file, dir) = (view(Kind::File), view(Kind::Dir));
+        let changed = |view: &View, ctime| View {
+            ctime,
+            ..view.clone()
+        };
+        // The view of a mover, that of the coordinator, and whether it is of another inode.
+        let cases = [
+            (file.clone(), file.clone(), false),
+            (ino(file.clone()), file.clone(), true),
+            (ino(file.clone()), changed(&file, earlier), true),
+            (ino(file.clone()), changed(&file, later), false),
+            (way(file.clone()), changed(&file, later), true),
+            (ino(dir.clone()), changed(&dir, later), true),
+            (way(dir.clone()), dir.clone(), true),
+            (born(dir.clone(), later), dir.clone(), false),
+            (born(dir.clone(), later), born(dir.clone(), later), false),
+            (born(dir.clone(), later), born(dir, earlier), true),
+        ];
+        for (number, (theirs, own, is_other)) in cases.into_iter().enumerate() {
+            assert_eq!(theirs.is_of_other_inode(&own), is_other, "case {number}");
         }
     }
 

@@ -7,11 +7,14 @@
 //! is looked at again for some time. Then the mover is in doubt: somebody may have changed the
 //! replica meanwhile. The batch is carried out again, and before the end everything is looked at
 //! once more. The second time it is believed no more, and gets no further batches.
+//!
+//! A mover that has another file system mounted in its replica sees other inodes there, also where
+//! all else is equal.
 
 use super::Coordinator;
 use crate::shared::exchange::PartOfOutcome;
 use crate::shared::settled::Settled;
-use crate::shared::view::Views;
+use crate::shared::view::{Further, Views};
 use crate::trees::error::RunError;
 use driftless_model::{RelPath, Side, escape};
 use driftless_reconcile::EVER;
@@ -210,7 +213,11 @@ impl Own {
             what,
         };
         let theirs = told.source.as_ref()?;
-        match self.source.read(&told.path, theirs.names.is_some()) {
+        let further = |names, birth| Further { names, birth };
+        match self
+            .source
+            .read(&told.path, further(theirs.names.is_some(), false))
+        {
             Ok(own) if own.is_changed_after(self.began) || theirs.is_changed_after(self.began) => {
                 return None;
             }
@@ -225,10 +232,19 @@ impl Own {
             Err(_) => return None,
         }
         let theirs = told.replica.as_ref()?;
-        match self.replica.read(&told.path, false) {
-            Ok(own) => theirs
-                .difference(&own, Side::Replica)
-                .map(|what| differs(Side::Replica, Some(what))),
+        match self
+            .replica
+            .read(&told.path, further(false, theirs.born.is_some()))
+        {
+            Ok(own) => {
+                let what = match theirs.difference(&own, Side::Replica) {
+                    None if self.replica.is_other(&told.path, theirs, &own) => {
+                        Some(theirs.inode_words(&own))
+                    }
+                    what => what,
+                };
+                what.map(|what| differs(Side::Replica, Some(what)))
+            }
             Err(fault) => fault.is_missing().then(|| differs(Side::Replica, None)),
         }
     }
@@ -237,7 +253,7 @@ impl Own {
     /// run.
     fn is_old_above(&mut self, path: &RelPath) -> bool {
         let above = path.split_last().map(|(above, _)| above);
-        let view = above.and_then(|above| self.source.read(&above, false).ok());
+        let view = above.and_then(|above| self.source.read(&above, Further::default()).ok());
         view.is_some_and(|view| !view.is_changed_after(self.began))
     }
 }
