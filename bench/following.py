@@ -132,7 +132,7 @@ def burst(scene):
 def compare(scene, source, replica):
     """Has every attribute and every byte compared, but for what is the mirror's own."""
     scene.place.dst = replica
-    scene.check(source, [SNAPSHOTS, ".driftless-tmp-*"])
+    scene.check(source, [SNAPSHOTS, ".driftless-tmp-*", ".driftless-lock*"])
 
 
 def renamed(scene, mirror, source, replica):

@@ -27,10 +27,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// The mark of a replica of root's.
 const MARK: &str = "trusted.driftless.mark";
 /// Names in the root of a replica by which a mirror holds it.
-const HELD: [&str; 2] = [
-    ".driftless-tmp-00000000000000000000000000000002",
-    ".driftless-tmp-00000000000000000000000000000003",
-];
+const HELD: [&str; 2] = [common::LOCK_FILE, common::SIGN_FILE];
 
 /// Trees of some sites, and what the broker is called by their mirrors.
 struct Sites {

@@ -139,9 +139,7 @@ fn check_visible(dst: &Path) {
             let path = entry.expect("entry").path();
             let meta = fs::symlink_metadata(&path).expect("stat");
             let is_private = meta.is_dir() && meta.mode() & 0o7777 == 0o700;
-            let is_temp = path
-                .file_name()
-                .is_some_and(|name| name.as_encoded_bytes().starts_with(common::TEMP_PREFIX));
+            let is_temp = common::is_temp(&path);
             if meta.is_dir() && !is_private {
                 open.push(path);
             } else if meta.is_file() && !is_temp {
@@ -154,7 +152,7 @@ fn check_visible(dst: &Path) {
                     .ends_with(common::LOCK_SIGN)
             {
                 // Others may look into an unfinished file only when it lacks nothing but its name.
-                // The sign of the lock is empty, and for all.
+                // The sign of the lock is for all.
                 let _which = check_some_version(&path);
             }
         }
@@ -259,14 +257,10 @@ fn leftovers_quietly(dst: &Path) -> Vec<PathBuf> {
             .map(|entry| entry.path())
             .collect::<Vec<_>>()
     });
-    let is_temp = |path: &PathBuf| {
-        path.file_name()
-            .is_some_and(|n| n.as_encoded_bytes().starts_with(common::TEMP_PREFIX))
-    };
     entries
         .unwrap_or_default()
         .into_iter()
-        .filter(is_temp)
+        .filter(|path| common::is_temp(path))
         .collect()
 }
 

@@ -8,13 +8,14 @@ use common::far::{Far, Way};
 use common::marks::{is_unsettled, lose, mark, must_run, says_so};
 use common::mounted::Mounted;
 use common::{
-    LOCK_FILE, USER, check_accounts, check_equal, driftless, leftovers, only_local, problems, put,
-    sync, sync_by_user, sync_ok, wait_until,
+    LOCK_FILE, SIGN_FILE, USER, check_accounts, check_equal, driftless, leftovers, only_local,
+    problems, put, sync, sync_by_user, sync_ok, wait_until,
 };
 use driftless_engine::{MachineClock, Monitor, Options, Progress, Trees};
 use driftless_model::{Policy, Problem, Receipt, Selection};
 use driftless_testkit::fuse::{Fuse, Mood};
 use driftless_testkit::{Driftless, FsKind, Running, Scratch, attrs};
+use rustix::fs::FlockOperation;
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -27,10 +28,18 @@ use std::time::Duration;
 const NONE: [&str; 0] = [];
 const MIB: usize = 1 << 20;
 const SOON: Duration = Duration::from_secs(60);
+/// The lock in the root of a replica, and its sign, as earlier versions called them.
+const FORMER: [&str; 2] = [
+    ".driftless-tmp-00000000000000000000000000000002",
+    ".driftless-tmp-00000000000000000000000000000003",
+];
+/// The same of the single file `single`.
+const FORMER_OF_SINGLE: [&str; 2] = [
+    ".driftless-tmp-be8d6272de4ff78df734f7b33551b383",
+    ".driftless-tmp-3d6a3b4870bd13e28baadf6080a5b0f6",
+];
 /// Another ordinary user.
 const OTHER_USER: u32 = 65533;
-/// What shows others that root holds the lock.
-const SIGN_FILE: &str = ".driftless-tmp-00000000000000000000000000000003";
 /// A run on a host of its own, as far as locks go: where these are kept is not shared.
 const OTHER_HOST: [&str; 6] = [
     "unshare",
@@ -74,7 +83,7 @@ fn a_lock_that_root_left_keeps_nobody_out_who_may_write_there() {
     let single = scratch.path().join("single");
     let lock_of_single = scratch
         .path()
-        .join(".driftless-tmp-be8d6272de4ff78df734f7b33551b383");
+        .join(".driftless-lock-70bcc90d013c64bf6f4fd00641ff7259");
     for (from, to, lock) in [
         (&src, &dst, dst.join(LOCK_FILE)),
         (&src.join("slow"), &single, lock_of_single),
@@ -102,6 +111,54 @@ fn a_lock_that_root_left_keeps_nobody_out_to_whom_the_replica_was_given_at_the_e
     attrs::set_owner(&dst, USER, USER).expect("chown");
     check_accounts(&sync_by_user(&src, &dst).run().expect(0));
     assert_eq!(leftovers(&dst), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn lock_and_sign_tell_people_what_they_are() {
+    let (_scratch, src, dst) = stage();
+    let running = at_work(sync(&src, &dst), &dst.join(LOCK_FILE));
+    for name in [LOCK_FILE, SIGN_FILE] {
+        let text = fs::read_to_string(dst.join(name)).expect("text");
+        assert!(
+            text.contains("driftless lock") && text.contains("removes this file when it ends"),
+            "{name}: {text}"
+        );
+    }
+    killed(running);
+}
+
+#[test]
+fn lock_of_an_earlier_version_counts_and_then_goes() {
+    only_local!("needs the lock of a run that was killed");
+    let (scratch, src, dst) = stage();
+    let single = scratch.path().join("single");
+    for (from, to, folder, names) in [
+        (&src, &dst, &*dst, FORMER),
+        (&src.join("slow"), &single, scratch.path(), FORMER_OF_SINGLE),
+    ] {
+        let [lock, sign] = names.map(|name| folder.join(name));
+        put(&sign, "");
+        put(&lock, "17 elsewhere\n1700000000\n");
+        attrs::set_mode(&lock, 0o600).expect("chmod");
+        let held = fs::File::options().write(true).open(&lock).expect("open");
+        rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).expect("lock");
+        for to in [to.clone(), dst.join("inner")] {
+            let outcome = sync(from, &to).run();
+            let is_held = to.parent() == Some(folder) || to == folder;
+            assert_eq!(outcome.code() == 11, is_held, "{}", outcome.describe());
+            let said = outcome.stderr_text();
+            assert_eq!(said.contains("(process 17 on elsewhere"), is_held, "{said}");
+        }
+        assert!(lock.exists() && sign.exists());
+        drop(held);
+        check_accounts(&sync(from, to).run().expect(0));
+        assert!(!lock.exists() && !sign.exists());
+    }
+    // The sign alone of a run that was killed at its end.
+    put(&dst.join(FORMER[1]), "");
+    put(&src.join("new"), "content");
+    check_accounts(&sync(&src, &dst).arg("--delete").run().expect(0));
+    check_equal(&src, &dst, "nothing is left of the earlier version");
 }
 
 #[test]
@@ -196,7 +253,7 @@ fn who_may_only_read_the_sign_of_a_lock_keeps_nobody_out() {
     killed(at_work(sync(&src, &dst), &dst.join(LOCK_FILE)));
     let sign = fs::File::open(dst.join(SIGN_FILE)).expect("open");
     // The other kind of lock that a reader can have.
-    rustix::fs::fcntl_lock(&sign, rustix::fs::FlockOperation::NonBlockingLockShared).expect("lock");
+    rustix::fs::fcntl_lock(&sign, FlockOperation::NonBlockingLockShared).expect("lock");
     let outcome = while_locked_by(OTHER_USER, &dst.join(SIGN_FILE), || {
         sync_by_user(&src, &dst).run()
     });

@@ -361,7 +361,7 @@ fn nobody_else_can_lock_a_run_out() {
         dst.join(LOCK_FILE),
         scratch
             .path()
-            .join(".driftless-tmp-2a668198eb83d94f708142c181d3c359"),
+            .join(".driftless-lock-696a1d3da0757277b806e974d486c47b"),
     ];
     let plant = |path: &Path| {
         put(path, "");

@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{TEMP_PREFIX, check_accounts, leftovers, on_trees, wait_until};
+use common::{check_accounts, is_temp, leftovers, on_trees, wait_until};
 use driftless_testkit::fuse::Op;
 use driftless_testkit::{
     FsKind, Fuse, Mood, Options, Outcome, Rule, Scratch, attrs, compare, mutate, snapshot, touched,
@@ -532,14 +532,10 @@ fn check(row: &Row) {
 }
 
 fn leftovers_at(root: &Path) -> Vec<Vec<u8>> {
-    let is_ours = |path: &PathBuf| {
-        path.file_name()
-            .is_some_and(|name| name.as_bytes().starts_with(TEMP_PREFIX))
-    };
     let all = mutate::list_all(root)
         .expect("list")
         .into_iter()
-        .filter(is_ours);
+        .filter(|path| is_temp(path));
     all.map(|path| {
         path.strip_prefix(root)
             .expect("below")

@@ -10,14 +10,13 @@
 mod common;
 
 use common::far::{Far, Way, agent};
-use common::{TEMP_PREFIX, USER, check_equal, put, sync};
+use common::{USER, check_equal, is_temp, put, sync};
 use driftless_testkit::{FsKind, Outcome, Scratch, attrs};
 use rustix::fs::FileType;
 use rustix::process::Uid;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -129,10 +128,7 @@ fn unfinished(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries
         .map(|entry| entry.path())
-        .filter(|path| {
-            path.file_name()
-                .is_some_and(|name| name.as_bytes().starts_with(TEMP_PREFIX))
-        })
+        .filter(|path| is_temp(path))
         .collect()
 }
 
@@ -368,7 +364,7 @@ impl Sights {
             let (name, Ok(meta)) = (entry.file_name(), entry.path().symlink_metadata()) else {
                 continue;
             };
-            let is_temp = name.as_bytes().starts_with(TEMP_PREFIX);
+            let is_temp = is_temp(Path::new(&name));
             if meta.is_dir() {
                 self.private
                     .fetch_or(is_temp && meta.mode() & 0o7777 == 0o700, Relaxed);

@@ -638,10 +638,7 @@ fn a_large_file_with_holes_is_kept() {
 /// Like `leftovers` for one directory that changes while it is listed.
 fn unfinished(dst: &Path) -> Option<PathBuf> {
     let mut entries = fs::read_dir(dst).ok()?.flatten().map(|entry| entry.path());
-    entries.find(|path| {
-        path.file_name()
-            .is_some_and(|name| name.as_encoded_bytes().starts_with(common::TEMP_PREFIX))
-    })
+    entries.find(|path| common::is_temp(path))
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod common;
 
 use common::liar::{END_MAX, Liar, Lie, Said, Stage, Told, about_listings, answering, with_liar};
 use common::victim::name;
-use common::{TEMP_PREFIX, driftless, put};
+use common::{driftless, is_temp, put};
 use driftless_model::{Act, Kind, Meta, Xattrs};
 use driftless_remote::wire::{Frame, Locked, Own, Reply, Request, WireFault};
 use driftless_testkit::mutate::list_all;
@@ -283,10 +283,6 @@ fn content_that_does_not_fit_is_not_published() {
             said.unchanged()
         });
         let (stage, outcome) = with_liar(true, what, lie);
-        let is_temp = |path: &Path| {
-            path.file_name()
-                .is_some_and(|name| name.as_encoded_bytes().starts_with(TEMP_PREFIX))
-        };
         // What was fetched in vain may be read in another way.
         assert_eq!(
             outcome.code() == 0,

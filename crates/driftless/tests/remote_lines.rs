@@ -439,15 +439,11 @@ fn plant(src: &Path) {
 
 /// Every file that has its name has its content; what is unfinished has another name.
 fn check_not_torn(src: &Path, dst: &Path) {
-    let is_temp = |path: &Path| {
-        path.file_name()
-            .is_some_and(|name| name.as_encoded_bytes().starts_with(common::TEMP_PREFIX))
-    };
     let is_extra = |path: &Path| path == dst.join(EXTRA);
     for path in list_all(dst)
         .expect("list")
         .into_iter()
-        .filter(|path| path.is_file() && !is_temp(path) && !is_extra(path))
+        .filter(|path| path.is_file() && !common::is_temp(path) && !is_extra(path))
     {
         let private = path.parent().is_some_and(|dir| {
             fs::metadata(dir).expect("stat").permissions().mode() & 0o7777 == 0o700

@@ -5,7 +5,9 @@
 mod common;
 
 use common::mounted::Mounted;
-use common::{check_equal, names_below, put, stage, sync, sync_ok};
+use common::{
+    LOCK_FILE, SIGN_FILE, check_equal, names_below, problems, put, stage, sync, sync_ok, verify,
+};
 use driftless_testkit::{Outcome, snapshot_hash};
 use std::fs;
 use std::path::Path;
@@ -199,15 +201,45 @@ fn what_another_run_keeps_in_the_root_of_a_source_is_left_out_where_it_is_listed
     {
         put(&src.join(name), "content");
     }
+    // A run makes the lock before it writes to it.
+    put(&src.join(LOCK_FILE), "");
+    put(&src.join(SIGN_FILE), "driftless lock sign: it shows\n");
     let list = scratch.path().join("list");
     put(
         &list,
-        format!("{}\n.driftless-trash\nfile\n", marks.join("\n")),
+        format!(
+            "{}\n{LOCK_FILE}\n{SIGN_FILE}\n.driftless-trash\nfile\n",
+            marks.join("\n")
+        ),
     );
     let argument = format!("--files-from={}", list.display());
     let outcome = sync_ok(&src, &dst, [&argument]);
-    assert_eq!(outcome.count("skipped"), 4, "{}", outcome.describe());
+    assert_eq!(outcome.count("skipped"), 6, "{}", outcome.describe());
     assert_eq!(names_below(&dst), ["file"]);
+    let _ = sync_ok(&src, &dst, ["--delete"]);
+    assert_eq!(names_below(&dst), ["file"]);
+}
+
+#[test]
+fn users_own_file_at_the_name_of_a_lock_is_told() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("file"), "content");
+    let of_file = format!("{LOCK_FILE}-{:032x}", 7);
+    let told = [LOCK_FILE, &of_file, SIGN_FILE, &format!("d/{LOCK_FILE}")];
+    for name in told {
+        put(&src.join(name), "notes of a user's\n");
+    }
+    let list = scratch.path().join("list");
+    put(&list, told.join("\n"));
+    let listed = format!("--files-from={}", list.display());
+    for argument in ["--delete", &listed] {
+        let outcome = sync(&src, &dst).arg(argument).run().expect(3);
+        let mut found = problems(&outcome);
+        found.sort_unstable();
+        assert_eq!(found, told, "{}", outcome.describe());
+    }
+    assert_eq!(names_below(&dst), ["d", "file"]);
+    let _ = verify(&src, &dst).run().expect(3);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod common;
 
 use common::far::Far;
+use common::is_temp;
 use common::mirror::Mirror;
 use common::mounted::Mounted;
 use driftless_testkit::{
@@ -533,7 +534,7 @@ fn check_all_there(mirror: &Mirror, round: u64, files: usize) {
     let found: BTreeSet<String> = below(&mirror.replica)
         .into_iter()
         .filter(|path| path.is_file())
-        .filter(|path| !is_ours(path) && !path.ends_with("stays"))
+        .filter(|path| !is_temp(path) && !path.ends_with("stays"))
         .map(|path| {
             let name = path.file_name().expect("a name").to_str().expect("text");
             assert_eq!(fs::read_to_string(&path).expect("read"), name, "whole");
@@ -646,10 +647,4 @@ fn after_a_cycle_the_trash_is_purged_and_then_the_replica_is_closed() {
     let _done = ask(&mirror, ["purge", "--older", "30d"]).expect(0);
     assert!(paths(&mirror).is_empty());
     assert!(is_closed(&replica));
-}
-
-/// The mark or a lock of the replica.
-fn is_ours(path: &Path) -> bool {
-    let name = path.file_name().expect("a name").as_bytes();
-    name.starts_with(common::TEMP_PREFIX)
 }

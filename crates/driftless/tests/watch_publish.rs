@@ -135,9 +135,9 @@ fn what_only_the_kernel_tells_is_announced_too() {
 
 /// What is kept in the root of a replica, and an unfinished entry.
 const OWN: [&str; 5] = [
-    ".driftless-tmp-00000000000000000000000000000001",
-    ".driftless-tmp-00000000000000000000000000000002",
-    ".driftless-tmp-00000000000000000000000000000003",
+    common::MARK_FILE,
+    common::LOCK_FILE,
+    common::SIGN_FILE,
     ".driftless-trash",
     ".driftless-tmp-0123456789abcdef0123456789abcdef",
 ];

@@ -41,8 +41,8 @@ pub use list::{ListError, ListForm};
 pub use moment::{date_and_time, moment, span};
 pub use mountinfo::unescape_mountinfo;
 pub use path::{
-    BadName, Below, EntryName, RelPath, SNAPSHOTS, TRASH, UNFINISHED, check_name,
-    has_unfinished_form, is_set_aside,
+    BadName, Below, EntryName, LOCK, LOCK_SIGN, RelPath, SNAPSHOTS, TRASH, UNFINISHED, check_name,
+    has_unfinished_form, is_lock_name, is_reserved_name, is_set_aside,
 };
 pub use policy::{Cache, DeleteLimit, Durability, Policy, PolicyError, PolicyNames};
 pub use selection::Selection;

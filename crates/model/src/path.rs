@@ -35,8 +35,8 @@ pub fn is_set_aside(name: &CStr) -> bool {
     [SNAPSHOTS, TRASH].contains(&name)
 }
 
-/// What the names of unfinished entries of a replica begin with, and of what a run keeps in its root;
-/// hexadecimal digits follow.
+/// What the names of unfinished entries of a replica begin with, and that of the file which is its
+/// mark; hexadecimal digits follow.
 pub const UNFINISHED: &[u8] = b".driftless-tmp-";
 /// How many digits follow.
 const UNFINISHED_DIGITS: usize = 32;
@@ -47,6 +47,28 @@ pub fn has_unfinished_form(name: &[u8], begin: &[u8]) -> bool {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let digits = name.strip_prefix(begin);
     digits.is_some_and(|digits| digits.len() == UNFINISHED_DIGITS && digits.iter().all(is_digit))
+}
+
+/// The lock of a replica, in its root. The name of the lock of a single file goes on with `-` and
+/// the digits of its hash.
+pub const LOCK: &CStr = c".driftless-lock";
+
+/// The sign of a replica, in its root: it shows other users whether the lock is held. The name of
+/// the sign of a single file goes on like that of its lock.
+pub const LOCK_SIGN: &CStr = c".driftless-lock-sign";
+
+/// Whether a name is that of a lock or of its sign.
+pub fn is_lock_name(name: &[u8]) -> bool {
+    [LOCK, LOCK_SIGN].into_iter().any(|of_root| {
+        let rest = name.strip_prefix(of_root.to_bytes());
+        rest.is_some_and(|rest| rest.is_empty() || has_unfinished_form(rest, b"-"))
+    })
+}
+
+/// Whether a name is one that entries of a source cannot have on a replica: that of an unfinished
+/// entry, of a mark, of a lock or of its sign.
+pub fn is_reserved_name(name: &[u8]) -> bool {
+    has_unfinished_form(name, UNFINISHED) || is_lock_name(name)
 }
 
 /// Checks that `name` is one path component that stays in its directory: not empty, not `.` or
@@ -251,12 +273,12 @@ impl RelPath {
     }
 
     /// Whether this is none of a user's entries: it is what a mirror keeps in the root of its
-    /// replica, or an unfinished entry, or stands in one.
+    /// replica, an unfinished entry or a lock, or stands in one.
     pub fn is_set_aside(&self) -> bool {
         let first = self.names().next();
         let is_beside = |name| [SNAPSHOTS, TRASH].map(CStr::to_bytes).contains(&name);
         let mut names = self.names();
-        first.is_some_and(is_beside) || names.any(|name| has_unfinished_form(name, UNFINISHED))
+        first.is_some_and(is_beside) || names.any(is_reserved_name)
     }
 
     /// The bytes, names joined by `/`.
@@ -331,11 +353,19 @@ mod tests {
         let unfinished = format!(".driftless-tmp-{:032x}", 0xabc);
         let below = |above: &str| format!("{above}/{unfinished}/x");
         let cut = &unfinished[..unfinished.len() - 1];
+        let of_file = |sign: &str| format!("a/.driftless-lock{sign}-{:032x}", 0xabc);
         for (path, is_so) in [
             (&unfinished[..], true),
             (&below("a/b"), true),
             (".driftless-trash/2026/a", true),
             (".driftless-snapshots", true),
+            (".driftless-lock", true),
+            ("a/.driftless-lock-sign", true),
+            (&of_file(""), true),
+            (&of_file("-sign"), true),
+            (".driftless-lock-", false),
+            (".driftless-lock-sign2", false),
+            (".driftless-locks", false),
             ("", false),
             ("a/.driftless-trash/b", false),
             (".driftless-trash-2", false),

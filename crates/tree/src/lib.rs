@@ -45,6 +45,7 @@ pub use local::handles::HandlePool;
 pub use local::remove::{Removed, STUCK_MAX, Spared};
 pub use local::wanted::{Attributes, Known, Lends, Stood};
 pub use lock::host::{prepare_holder, prepare_locks};
+pub use lock::names::is_lock_of_run;
 pub use lock::{Holder, Lock, Reach};
 pub use mark::{MarkText, prepare_marks};
 pub use mounts::{

@@ -28,7 +28,7 @@ use crate::local::times::keep_times;
 use crate::local::wanted::Known;
 use crate::local::xattr::proc_path;
 use crate::names::{NameStream, Names};
-use crate::temp::{ROOT_LOCK, ROOT_MARK, ROOT_SIGN};
+use crate::temp::ROOT_NAMES;
 use driftless_lock::Mutex;
 use driftless_model::{Act, Meta, Side};
 use rustix::fd::{AsFd, OwnedFd};
@@ -252,7 +252,7 @@ impl LocalDir {
             .fd()
             .map_err(|fault| Errno::from_raw_os_error(fault.errno))?;
         let dir = open_dir(&fd, name)?;
-        for name in [ROOT_MARK, ROOT_LOCK, ROOT_SIGN] {
+        for name in ROOT_NAMES {
             let _it_may_not_be_there = fs::unlinkat(&dir, name, AtFlags::empty());
         }
         fs::unlinkat(&*fd, name, AtFlags::REMOVEDIR)

@@ -2,6 +2,7 @@
 
 pub mod file;
 pub mod host;
+pub mod names;
 pub mod started;
 
 use crate::Hold;
@@ -59,8 +60,8 @@ impl Holder {
         }
     }
 
-    /// What is written into a lock file: a line with the process and its host, and one with the
-    /// time, which earlier forms do not have.
+    /// The lines of a lock file that programs read: one with the process and its host, and one with
+    /// the time, which earlier forms do not have.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let since = self
             .since

@@ -1,9 +1,11 @@
 //! Names of unfinished entries on the replica.
 //!
 //! `.driftless-tmp-` and 32 hexadecimal digits. The form is fixed, so that the next run knows what
-//! an interrupted one left.
+//! an interrupted one left. Locks have names of their own (`lock/names.rs`).
 
-use driftless_model::{UNFINISHED as PREFIX, has_unfinished_form};
+use driftless_model::{
+    LOCK, LOCK_SIGN, UNFINISHED as PREFIX, has_unfinished_form, is_reserved_name,
+};
 use std::ffi::{CStr, CString};
 
 const BETWEEN: &[u8] = b".driftless-respelt-";
@@ -13,15 +15,24 @@ const BETWEEN: &[u8] = b".driftless-respelt-";
 pub const MARK_ATTRIBUTES: [&CStr; 2] = [c"trusted.driftless.mark", c"user.driftless.mark"];
 /// The mark of a replica, in its root, where the file system has no attributes or no room for it.
 pub const ROOT_MARK: &CStr = c".driftless-tmp-00000000000000000000000000000001";
-/// The lock of a replica, in its root.
-pub const ROOT_LOCK: &CStr = c".driftless-tmp-00000000000000000000000000000002";
-/// The sign of a replica, in its root: it shows other users whether the lock is held.
-pub const ROOT_SIGN: &CStr = c".driftless-tmp-00000000000000000000000000000003";
+/// The lock in the root of a replica as earlier versions called it.
+pub const FORMER_ROOT_LOCK: &CStr = c".driftless-tmp-00000000000000000000000000000002";
+/// The sign of that lock.
+pub const FORMER_ROOT_SIGN: &CStr = c".driftless-tmp-00000000000000000000000000000003";
+/// The files that runs keep in the root of their replica.
+pub const ROOT_NAMES: [&CStr; 5] = [
+    ROOT_MARK,
+    LOCK,
+    LOCK_SIGN,
+    FORMER_ROOT_LOCK,
+    FORMER_ROOT_SIGN,
+];
 
 /// Whether `name` is what a run keeps in the root of its replica. No listing of a root shows it, on
-/// either side: it is neither copied, compared nor counted, and is no leftover.
+/// either side: it is neither copied, compared nor counted, and is no leftover. A user's own file at
+/// the name of a lock is shown in the root of a source.
 pub fn is_root_name(name: &CStr) -> bool {
-    name.to_bytes().starts_with(PREFIX) && [ROOT_MARK, ROOT_LOCK, ROOT_SIGN].contains(&name)
+    is_temp_name(name) && ROOT_NAMES.contains(&name)
 }
 
 /// A new random name.
@@ -67,29 +78,15 @@ pub fn fnv1a(bytes: &[u8]) -> u128 {
     })
 }
 
-/// The name of the lock file for a single file called `name`. The NUL is hashed, too, which keeps
-/// it apart from the names of all unfinished copies.
-pub fn lock_name(name: &CStr) -> CString {
-    from_number(fnv1a(name.to_bytes_with_nul()))
-}
-
-/// The name of the file that shows whether a lock is held.
-pub fn sign_name(lock: &CStr) -> CString {
-    if lock == ROOT_LOCK {
-        ROOT_SIGN.to_owned()
-    } else {
-        from_number(fnv1a(lock.to_bytes()))
-    }
-}
-
-fn from_number(number: u128) -> CString {
+/// The name of this number.
+pub fn from_number(number: u128) -> CString {
     let text = format!("{}{number:032x}", String::from_utf8_lossy(PREFIX));
     CString::new(text).expect("hexadecimal digits hold no NUL")
 }
 
-/// Whether `name` has the form of an unfinished entry.
+/// Whether `name` has the form of an unfinished entry or of a lock.
 pub fn is_temp_name(name: &CStr) -> bool {
-    has_unfinished_form(name.to_bytes(), PREFIX)
+    is_reserved_name(name.to_bytes())
 }
 
 #[cfg(test)]
@@ -109,12 +106,8 @@ mod tests {
         );
         assert!(
             is_temp_name(ROOT_MARK)
-                && is_root_name(ROOT_MARK)
-                && is_root_name(ROOT_LOCK)
+                && ROOT_NAMES.into_iter().all(is_root_name)
                 && !is_root_name(&temp_name())
-        );
-        assert!(
-            is_root_name(&sign_name(ROOT_LOCK)) && sign_name(&lock_name(c"a")) != lock_name(c"a")
         );
         assert!(
             !is_temp_name(c".driftless-tmp-")

@@ -273,7 +273,7 @@ mod tests {
         };
         let here = |sort, path: &str| Some((sort, path.to_owned(), None));
         let below = format!("a/{OWN}/b");
-        for own in [OWN, &below, ".driftless-trash/x"] {
+        for own in [OWN, &below, ".driftless-trash/x", "a/.driftless-lock"] {
             assert_eq!(of(Told::entry(path(own))), None, "{own}");
             let moved = |from: &str| Hint::MovedFrom(path(from));
             let file = |from, to| of(Told::entry(path(to)).with(moved(from)));

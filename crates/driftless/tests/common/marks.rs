@@ -1,6 +1,6 @@
 //! Replicas that a run has left unfinished, and what their marks say.
 
-use super::{MARK_FILE, far, put, sync, wait_until};
+use super::{MARK_FILE, far, is_temp, put, sync, wait_until};
 use driftless_testkit::{Driftless, Outcome, attrs};
 use rustix::process::Signal;
 use std::fs;
@@ -66,7 +66,7 @@ pub fn kill(run: Driftless, dst: &Path) {
     let running = run.args(["--bwlimit=20M", "--jobs=1"]).spawn();
     let is_at_work = || {
         fs::read_dir(dst)
-            .is_ok_and(|entries| entries.flatten().any(|entry| entry.file_name().len() < 20))
+            .is_ok_and(|entries| entries.flatten().any(|entry| !is_temp(&entry.path())))
     };
     wait_until("something is copied", Duration::from_secs(30), is_at_work);
     running.signal(Signal::KILL);

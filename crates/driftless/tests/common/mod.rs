@@ -47,12 +47,14 @@ pub const TEMP_PREFIX: &[u8] = b".driftless-tmp-";
 /// The mark of a replica where there are no attributes.
 pub const MARK_FILE: &str = ".driftless-tmp-00000000000000000000000000000001";
 /// The lock of a replica while it is changed.
-pub const LOCK_FILE: &str = ".driftless-tmp-00000000000000000000000000000002";
+pub const LOCK_FILE: &str = ".driftless-lock";
+/// The sign that tells other users of the lock.
+pub const SIGN_FILE: &str = ".driftless-lock-sign";
 
 /// The lock of a replica, which goes when all else is done.
-pub const LOCK: &[u8] = b".driftless-tmp-00000000000000000000000000000002";
+pub const LOCK: &[u8] = LOCK_FILE.as_bytes();
 /// What tells others of the lock, where they may write.
-pub const LOCK_SIGN: &[u8] = b".driftless-tmp-00000000000000000000000000000003";
+pub const LOCK_SIGN: &[u8] = SIGN_FILE.as_bytes();
 
 /// An empty source, and where its replica shall be, on a tmpfs that is as large as any test needs.
 pub fn stage() -> (Scratch, PathBuf, PathBuf) {
@@ -262,14 +264,18 @@ pub fn is_roots_alone(difference: &driftless_testkit::Difference) -> bool {
     }
 }
 
+/// Whether a path leads to an unfinished file, a mark or a lock.
+pub fn is_temp(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| {
+        let name = name.as_bytes();
+        name.starts_with(TEMP_PREFIX) || name.starts_with(LOCK)
+    })
+}
+
 /// Every unfinished file that a run left below `root`; the mark of a replica on a file system
 /// without attributes is none.
 pub fn leftovers(root: &Path) -> Vec<PathBuf> {
     let all = driftless_testkit::mutate::list_all(root).expect("list the replica");
-    let is_temp = |path: &PathBuf| {
-        path.file_name()
-            .is_some_and(|name| name.as_bytes().starts_with(TEMP_PREFIX))
-    };
     all.into_iter()
         .filter(|path| is_temp(path) && *path != root.join(MARK_FILE))
         .collect()

@@ -31,8 +31,8 @@ struct Ready {
 /// Ranges that a receipt names at most.
 const RANGES_MAX: usize = 1000;
 
-/// Reason why an entry of the source is not copied that has the name of an unfinished one.
-pub const RESERVED: &str = "names of this form are for unfinished entries of the replica";
+/// Reason why an entry of the source that has a reserved name is not copied.
+pub const RESERVED: &str = "names of this form are for unfinished entries and locks of replicas";
 
 impl Worker<'_> {
     /// Makes the entry `name` of `visit` equal and accounts for it. Its share of the walk is

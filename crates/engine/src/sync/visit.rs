@@ -7,9 +7,11 @@ use crate::sync::narrowing::Narrowing;
 use crate::sync::protected::Protected;
 use crate::trees::marks::{Doubt, earliest};
 use driftless_lock::Mutex;
-use driftless_model::{Kind, Meta, RelPath, Selection, Stamp, Xattrs, is_set_aside};
+use driftless_model::{Kind, Meta, RelPath, Selection, Stamp, Xattrs, is_lock_name, is_set_aside};
 use driftless_mover::Spot;
-use driftless_tree::{Attributes, DirMutRef, DirRef, Known, NameHashes, is_root_name};
+use driftless_tree::{
+    Attributes, DirMutRef, DirRef, Known, NameHashes, is_lock_of_run, is_root_name,
+};
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -232,7 +234,9 @@ impl Visit {
     /// Whether an entry of this directory is what runs keep in the root of a replica, which the
     /// source may be of another run.
     pub fn is_own(&self, name: &CStr, kind: Kind) -> bool {
-        self.parent.is_none() && !self.borrowed && kind == Kind::File && is_root_name(name)
+        let is_at_root = self.parent.is_none() && !self.borrowed;
+        let is_lock = || !is_lock_name(name.to_bytes()) || is_lock_of_run(&*self.source, name);
+        is_at_root && kind == Kind::File && is_root_name(name) && is_lock()
     }
 
     /// The path of an entry of this directory.

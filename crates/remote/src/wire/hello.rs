@@ -6,7 +6,7 @@ use driftless_tree::Rights;
 use serde::{Deserialize, Serialize};
 
 /// Version of all that is defined here; two sides work together only if they have the same.
-pub const PROTOCOL: u32 = 9;
+pub const PROTOCOL: u32 = 10;
 
 /// What each side says first, behind the greeting.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -3,9 +3,10 @@
 use crate::Done;
 use crate::local::look::{fault, kind_of};
 use crate::local::shown::refuse_locked;
+use crate::lock::names::{HEAD_BYTES, says_lock};
 use crate::names::{NameStream, Names};
 use crate::temp::is_root_name;
-use driftless_model::{Act, Kind, SNAPSHOTS, Side, TRASH};
+use driftless_model::{Act, Kind, SNAPSHOTS, Side, TRASH, is_lock_name};
 use rustix::fd::OwnedFd;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
@@ -57,16 +58,32 @@ pub struct LocalNames {
 impl LocalNames {
     /// Whether no listing shows a name. In a root that is so for the mark, the lock and the sign of
     /// a replica, which are files, and for the directory of snapshots. Anywhere else, or of another
-    /// kind, such a name is one like others. In a root nothing is shown at the name of the trash,
-    /// of whatever kind: what a source has there must not take the place of what a replica keeps.
+    /// kind, such a name is one like others; in the root of a source, so is a user's own file at the
+    /// name of a lock, which would be lost in silence. In a root nothing is shown at the name of
+    /// the trash, of whatever kind: what a source has there must not take the place of what a
+    /// replica keeps.
     fn hides(&self, name: &CStr, kind: Option<Kind>) -> bool {
         let is_ours = || {
             let may_be = |is: Kind| kind.is_none_or(|kind| kind == is);
-            may_be(Kind::File) && is_root_name(name)
+            may_be(Kind::File) && is_root_name(name) && !self.is_users(name)
                 || may_be(Kind::Dir) && name == SNAPSHOTS
                 || name == TRASH
         };
         matches!(name.to_bytes(), b"." | b"..") || self.at_root && is_ours()
+    }
+
+    /// Whether a file of the source that has the name of a lock is none. A file that cannot be read
+    /// counts as a lock.
+    fn is_users(&self, name: &CStr) -> bool {
+        if self.side == Side::Replica || !is_lock_name(name.to_bytes()) {
+            return false;
+        }
+        let flags =
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let mut head = [0; HEAD_BYTES];
+        let got = fs::openat(&*self.fd, name, flags, Mode::empty())
+            .and_then(|file| rustix::io::pread(&file, &mut head[..], 0));
+        got.is_ok_and(|got| !says_lock(&head[..got]))
     }
 }
 

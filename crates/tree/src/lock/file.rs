@@ -1,6 +1,7 @@
 //! The lock that is seen by all hosts that share the locks of a file system: a file of mode 0600 in
 //! the root of the replica, or beside a replica that is a single file. A run makes it before its
-//! first change, and removes it when it gives up the lock.
+//! first change, and removes it when it gives up the lock. It cannot be elsewhere: the tree is all
+//! that hosts, containers and users who work on it are sure to share.
 //!
 //! A user who cannot open the file cannot hold the lock, and cannot tell whether it is held,
 //! either. So a second file stands beside it, the sign. Everybody can read the sign, and its lock
@@ -13,13 +14,17 @@
 //!
 //! A user who may write to the directory can remove or rename the file that is locked. So a run at
 //! work looks whether its lock file is still at its name (`is_kept`).
+//!
+//! Earlier versions gave both files other names (`LockNames::former`). Such a lock keeps a run out
+//! as long as its own run is at work, and then goes.
 
 use crate::local::LocalDir;
 use crate::local::look::{fault, meta_again, meta_of};
 use crate::local::sys;
 use crate::local::times::{keep_times, set_times, while_writable};
+use crate::lock::names::{LOCK_TEXT, LockNames, SIGN_TEXT};
 use crate::lock::{Holder, Lock};
-use crate::temp::{ROOT_LOCK, lock_name, sign_name, temp_name};
+use crate::temp::temp_name;
 use crate::{Done, Held};
 use driftless_model::{Act, Side, Stamp};
 use rustix::fd::{AsFd, OwnedFd};
@@ -27,7 +32,7 @@ use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use rustix::time::{ClockId, clock_gettime};
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -43,7 +48,7 @@ const OPEN: OFlags = OFlags::NOFOLLOW
 /// A locked file in the tree.
 struct FileLock {
     dir: Arc<OwnedFd>,
-    name: CString,
+    names: LockNames,
     file: OwnedFd,
     /// It tells others that the lock is held.
     sign: Option<OwnedFd>,
@@ -53,7 +58,7 @@ struct FileLock {
 
 impl Held for FileLock {
     fn is_kept(&self) -> Done<bool> {
-        let kept = fs::fstat(&self.file).and_then(|st| is_still(&self.dir, &self.name, &st));
+        let kept = fs::fstat(&self.file).and_then(|st| is_still(&self.dir, &self.names.lock, &st));
         kept.map_err(|errno| fault(Side::Replica, Act::KeepLock, errno))
     }
 }
@@ -61,19 +66,18 @@ impl Held for FileLock {
 impl Drop for FileLock {
     fn drop(&mut self) {
         self.traces.mtime = fs::fstat(&self.dir).map(|st| meta_of(&st).mtime).ok();
-        let sign = self.sign.as_ref().map(|sign| (sign, sign_name(&self.name)));
+        let sign = self.sign.as_ref().map(|sign| (sign, &self.names.sign));
         // The sign is removed last: other users cannot tell a lock file without a sign from that of
         // a run at work.
-        for (file, name) in std::iter::once((&self.file, self.name.clone())).chain(sign) {
+        for (file, name) in std::iter::once((&self.file, &self.names.lock)).chain(sign) {
             // What stands at the name now may be another run's.
             if fs::fstat(file)
-                .and_then(|st| is_still(&self.dir, &name, &st))
+                .and_then(|st| is_still(&self.dir, name, &st))
                 .unwrap_or(true)
             {
                 // This is the last call of a run, and nobody is there to be told of a failure, so a
                 // call that fails is made once more.
-                let _the_next_run_takes_it_up =
-                    remove(&self.dir, &name) || remove(&self.dir, &name);
+                let _the_next_run_takes_it_up = remove(&self.dir, name) || remove(&self.dir, name);
                 self.traces.wait = self.traces.wait.max(hidden_for(file));
             }
         }
@@ -154,65 +158,96 @@ pub fn take_within(dir: &LocalDir) -> Done<Lock> {
     in_tree(dir, None, false)
 }
 
-fn in_tree(dir: &LocalDir, name: Option<&CStr>, makes: bool) -> Done<Lock> {
-    let (fd, name) = (
-        dir.fd()?,
-        name.map_or_else(|| ROOT_LOCK.to_owned(), lock_name),
-    );
+fn in_tree(dir: &LocalDir, entry: Option<&CStr>, makes: bool) -> Done<Lock> {
+    let (fd, former) = (dir.fd()?, LockNames::former(entry));
+    match try_file(dir, &former, (false, makes))? {
+        Tried::Not(lock @ (Lock::Taken(_) | Lock::Left(_))) => return Ok(lock),
+        // Its run is over.
+        Tried::Locked(_file) => {
+            remove(&fd, &former.lock);
+            remove(&fd, &former.sign);
+        }
+        // It was killed when it had removed its lock.
+        Tried::Not(_)
+            if makes && is_missing(&fd, &former.lock) && !is_missing(&fd, &former.sign) =>
+        {
+            remove(&fd, &former.sign);
+        }
+        Tried::Not(_) => {}
+    }
+    let names = LockNames::of(entry);
+    Ok(match try_file(dir, &names, (makes, makes))? {
+        Tried::Locked(file) => held(fd, names, file),
+        Tried::Not(lock) => lock,
+    })
+}
+
+/// What came of an attempt to lock a file.
+enum Tried {
+    Locked(OwnedFd),
+    Not(Lock),
+}
+
+/// Locks the file of a lock. `makes` says that it is made if there is none, and `clears` that what
+/// keeps nobody out is removed from its name.
+fn try_file(dir: &LocalDir, names: &LockNames, (makes, clears): (bool, bool)) -> Done<Tried> {
+    let (fd, lock) = (dir.fd()?, &names.lock);
+    let missing = |errno: Errno| Ok(Tried::Not(Lock::Missing(errno.raw_os_error())));
     for _ in 0..TRIES_MAX {
-        let (file, is_new) = match open_lock(&fd, &name, makes) {
+        let (file, is_new) = match open_lock(&fd, lock, makes) {
             Ok(opened) => opened,
-            Err(Errno::ACCESS) => match ask_sign(&fd, &name) {
-                Told::AtWork => return Ok(Lock::Taken(None)),
-                Told::Over | Told::Nothing if makes && clear(&fd, &name) => {
-                    clear(&fd, &sign_name(&name));
+            Err(Errno::ACCESS) => match ask_sign(&fd, names) {
+                Told::AtWork => return Ok(Tried::Not(Lock::Taken(None))),
+                Told::Over | Told::Nothing if clears && clear(&fd, lock) => {
+                    clear(&fd, &names.sign);
                     continue;
                 }
-                Told::Over if makes => return Ok(Lock::Left(name.into_bytes())),
-                Told::Over | Told::Nothing => {
-                    return Ok(Lock::Missing(Errno::ACCESS.raw_os_error()));
+                Told::Over if clears => {
+                    return Ok(Tried::Not(Lock::Left(lock.to_bytes().to_vec())));
                 }
+                Told::Over | Told::Nothing => return missing(Errno::ACCESS),
             },
             // A link, a pipe, a socket, a device or a directory that somebody has put there.
             Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::PERM)
-                if makes && clear(&fd, &name) =>
+                if clears && clear(&fd, lock) =>
             {
                 continue;
             }
-            Err(errno) => return Ok(Lock::Missing(errno.raw_os_error())),
+            Err(errno) => return missing(errno),
         };
         let st = fs::fstat(&file).map_err(|errno| fault(Side::Replica, Act::LookAt, errno))?;
         if !is_new && !is_own_file(dir, &st) {
-            if makes && clear(&fd, &name) {
+            if clears && clear(&fd, lock) {
                 continue;
             }
-            return Ok(Lock::Missing(Errno::EXIST.raw_os_error()));
+            return missing(Errno::EXIST);
         }
         match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             // The run that held it before may have removed the file in between; then this lock is
             // on a file without a name.
-            Ok(()) if is_still(&fd, &name, &st) != Ok(true) => {}
-            Ok(()) => return Ok(held(fd, name, file)),
-            Err(Errno::WOULDBLOCK) => return Ok(Lock::Taken(read_holder(&file))),
+            Ok(()) if is_still(&fd, lock, &st) != Ok(true) => {}
+            Ok(()) => return Ok(Tried::Locked(file)),
+            Err(Errno::WOULDBLOCK) => return Ok(Tried::Not(Lock::Taken(read_holder(&file)))),
             Err(errno) => {
                 if is_new {
-                    remove(&fd, &name);
+                    remove(&fd, lock);
                 }
-                return Ok(Lock::Missing(errno.raw_os_error()));
+                return missing(errno);
             }
         }
     }
-    Ok(Lock::Taken(None))
+    Ok(Tried::Not(Lock::Taken(None)))
 }
 
-fn held(dir: Arc<OwnedFd>, name: CString, file: OwnedFd) -> Lock {
-    let sign = put_sign(&dir, &name);
+fn held(dir: Arc<OwnedFd>, names: LockNames, file: OwnedFd) -> Lock {
+    let sign = put_sign(&dir, &names.sign);
     let since = Some(clock_gettime(ClockId::Realtime).tv_sec);
     let words = Holder {
         since,
         ..Holder::here(std::process::id())
     }
     .encode();
+    let words = [&words[..], LOCK_TEXT.as_bytes()].concat();
     let _for_a_person = fs::ftruncate(&file, 0).and_then(|()| rustix::io::pwrite(&file, &words, 0));
     let traces = Traces {
         dir: dir.clone(),
@@ -221,7 +256,7 @@ fn held(dir: Arc<OwnedFd>, name: CString, file: OwnedFd) -> Lock {
     };
     Lock::Held(Box::new(FileLock {
         dir,
-        name,
+        names,
         file,
         sign,
         traces,
@@ -279,21 +314,21 @@ fn other_owner(dir: &OwnedFd, name: &CStr) -> Option<u32> {
 
 /// Makes the sign, which shows that the lock is held, in the place of what an earlier run has left.
 /// It is locked before others can open it.
-fn put_sign(dir: &OwnedFd, lock: &CStr) -> Option<OwnedFd> {
-    let name = sign_name(lock);
-    let sign = make(dir, &name)
+fn put_sign(dir: &OwnedFd, name: &CStr) -> Option<OwnedFd> {
+    let sign = make(dir, name)
         .or_else(|_| {
-            if clear(dir, &name) {
-                make(dir, &name)
+            if clear(dir, name) {
+                make(dir, name)
             } else {
                 Err(Errno::EXIST)
             }
         })
         .ok()?;
+    let _for_a_person = rustix::io::pwrite(&sign, SIGN_TEXT.as_bytes(), 0);
     let shown = sys::hold_alone(sign.as_fd())
         .and_then(|()| fs::fchmod(&sign, Mode::RUSR | Mode::RGRP | Mode::ROTH));
     if shown.is_err() {
-        remove(dir, &name);
+        remove(dir, name);
     }
     shown.ok().map(|()| sign)
 }
@@ -310,11 +345,11 @@ enum Told {
 
 /// What the sign of a lock tells. A lock file of root's counts as held without a sign, too: nobody
 /// else can make a file of root's.
-fn ask_sign(dir: &OwnedFd, lock: &CStr) -> Told {
-    let Some(owner) = other_owner(dir, lock) else {
+fn ask_sign(dir: &OwnedFd, names: &LockNames) -> Told {
+    let Some(owner) = other_owner(dir, &names.lock) else {
         return Told::Nothing;
     };
-    match look_at_sign(dir, lock, owner) {
+    match look_at_sign(dir, &names.sign, owner) {
         Some(false) => Told::Over,
         Some(true) => Told::AtWork,
         None if owner == 0 => Told::AtWork,
@@ -324,8 +359,8 @@ fn ask_sign(dir: &OwnedFd, lock: &CStr) -> Told {
 
 /// Whether the sign of a lock is locked; `None` if there is no sign of the lock's owner, or it
 /// cannot be asked.
-fn look_at_sign(dir: &OwnedFd, lock: &CStr, owner: u32) -> Option<bool> {
-    let sign = fs::openat(dir, sign_name(lock), OPEN | OFlags::RDONLY, Mode::empty()).ok()?;
+fn look_at_sign(dir: &OwnedFd, name: &CStr, owner: u32) -> Option<bool> {
+    let sign = fs::openat(dir, name, OPEN | OFlags::RDONLY, Mode::empty()).ok()?;
     let is_plain = |st: &Stat| {
         FileType::from_raw_mode(st.st_mode) == FileType::RegularFile && st.st_nlink == 1
     };
@@ -358,13 +393,19 @@ fn held_above(dir: &OwnedFd, here: bool) -> Result<Option<Option<Holder>>, Errno
     }
 }
 
-/// Who has the lock of a directory. A lock file that is neither this user's nor root's keeps nobody
-/// out.
+/// Who has the lock of a directory, of this version or of an earlier one.
 fn holder_in(dir: &OwnedFd) -> Option<Option<Holder>> {
-    let file = match fs::openat(dir, ROOT_LOCK, OPEN | OFlags::RDONLY, Mode::empty()) {
+    let all = [LockNames::of(None), LockNames::former(None)];
+    all.iter().find_map(|names| holder_of(dir, names))
+}
+
+/// Who has the lock of these names. A lock file that is neither this user's nor root's keeps nobody
+/// out.
+fn holder_of(dir: &OwnedFd, names: &LockNames) -> Option<Option<Holder>> {
+    let file = match fs::openat(dir, &*names.lock, OPEN | OFlags::RDONLY, Mode::empty()) {
         Ok(file) => file,
-        Err(Errno::ACCESS) if other_owner(dir, ROOT_LOCK) == Some(0) => {
-            return (look_at_sign(dir, ROOT_LOCK, 0) == Some(true)).then_some(None);
+        Err(Errno::ACCESS) if other_owner(dir, &names.lock) == Some(0) => {
+            return (look_at_sign(dir, &names.sign, 0) == Some(true)).then_some(None);
         }
         Err(_) => return None,
     };
@@ -398,8 +439,12 @@ fn is_still(dir: &OwnedFd, name: &CStr, st: &Stat) -> Result<bool, Errno> {
     }
 }
 
+fn is_missing(dir: &OwnedFd, name: &CStr) -> bool {
+    fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT)
+}
+
 fn read_holder(file: &OwnedFd) -> Option<Holder> {
-    let mut text = [0; 256];
+    let mut text = [0; 1024];
     let got = rustix::io::pread(file, &mut text, 0).ok()?;
     Holder::decode(&text[..got])
 }
