@@ -125,7 +125,7 @@ fn check_pairs(seed: u64, part: usize) {
     };
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
-            scope.spawn(&work);
+            scope.spawn(work);
         }
     });
     let left = touched(&stage.source, &snapshot(&stage.src, true));
