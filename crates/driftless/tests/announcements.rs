@@ -8,7 +8,7 @@ mod common;
 use common::driftless;
 use common::far::{Far, agent};
 use common::mirror::Mirror;
-use common::sr3::{Component, Sr3, USER};
+use common::sr3::{Sr3, USER};
 use driftless_announce::Publisher;
 use driftless_model::{RelPath, Stamp};
 use driftless_queue::{Broker, Credentials, Exchange};
