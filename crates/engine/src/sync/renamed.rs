@@ -144,6 +144,8 @@ impl Worker<'_> {
         if !run.options.applies() || !policy.delete || policy.filter != Filter::default() {
             return None;
         }
+        // Relocations around this one would take what was found from its place.
+        let _alone = run.relocating.lock();
         let root = run.roots.0.first_meta().ino;
         let (from, copy) = run.monitor.stood_at(id, root)?;
         let to = parent.path_of(name);
@@ -167,6 +169,12 @@ impl Worker<'_> {
             return None;
         }
         run.monitor.relocated(&renamed.from, &renamed.to);
+        let place = DirectoryPlace {
+            parent: parent.source.first_meta().ino,
+            name,
+            replica: copy,
+        };
+        run.monitor.directory(id, place);
         parent.replica.as_ref()?.enter_mut(name).ok()
     }
 }

@@ -55,6 +55,8 @@ pub struct Run<'r> {
     pub tally: Tally,
     /// Hard-link groups.
     pub links: Links<(Arc<Visit>, CString)>,
+    /// Held from the look at the index of directories until a relocated one has its new place there.
+    pub relocating: Mutex<()>,
     /// What is to be removed at the end.
     pub deletes: DeletePlan,
     /// Content that is known to be equal from an interrupted run.
@@ -169,6 +171,7 @@ impl<'r> Run<'r> {
             queue: Queue::new(1),
             tally: Tally::default(),
             links: Links::new(),
+            relocating: Mutex::default(),
             deletes: DeletePlan::after(options.deleted_before),
             ledger: options.ledger.as_ref().map(|notes| {
                 Mutex::new(Ledger::open(
