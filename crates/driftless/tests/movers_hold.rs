@@ -490,6 +490,9 @@ fn a_mover_that_has_something_else_mounted_below_the_source_touches_nothing_ther
     check_equal(one, &trees.replica, &outcome.describe());
 }
 
+/// Has the mover of the host `blind` alone see something else in that directory.
+const BLIND_ON_ONE: &str = "case \"$*\" in *blind*) BLIND;; *) exec $command;; esac";
+
 /// A command in the place of ssh for a mover on whose host something else is mounted in one of the
 /// replica's directories. It lies in memory, and is the same however often the mover is started.
 fn blind_below(trees: &Trees, wraps: &str) -> String {
@@ -532,10 +535,7 @@ fn a_mover_that_makes_entries_where_nobody_sees_them_is_not_believed() {
 #[test]
 fn what_a_mover_made_where_nobody_sees_it_is_made_by_others() {
     let trees = Trees::new();
-    let ssh = blind_below(
-        &trees,
-        "case \"$*\" in *blind*) BLIND;; *) exec $command;; esac",
-    );
+    let ssh = blind_below(&trees, BLIND_ON_ONE);
     let outcome = sync_on_hosts("near,blind", &ssh, &trees.one, &trees.replica)
         .run()
         .expect(0);
@@ -586,10 +586,7 @@ fn mover_with_own_mount_is_not_believed() {
 #[test]
 fn work_in_own_mount_is_done_again() {
     let trees = Trees::new();
-    let ssh = equal_where_blind(
-        &trees,
-        "case \"$*\" in *blind*) BLIND;; *) exec $command;; esac",
-    );
+    let ssh = equal_where_blind(&trees, BLIND_ON_ONE);
     let outcome = sync_on_hosts("near,blind", &ssh, &trees.one, &trees.replica)
         .arg("--checksum")
         .run()

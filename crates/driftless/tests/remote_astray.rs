@@ -115,6 +115,19 @@ fn restarted(besides: &str) -> String {
     )
 }
 
+/// A stage with files that take some seconds.
+fn filled() -> Stage {
+    let stage = Stage::with_rate(6 * MIB);
+    for index in 0..200u64 {
+        put(
+            &stage.src.join(format!("dir-{}/file-{index}", index % 10)),
+            vec![index as u8 + 1; 30_000],
+        );
+    }
+    put(&stage.src.join("large"), vec![7; 24 * MIB as usize]);
+    stage
+}
+
 /// What a file has become that was not on the disk yet when the power went.
 fn lose_content(file: &Path) {
     let meta = fs::metadata(file).expect("stat");
@@ -128,14 +141,7 @@ fn lose_content(file: &Path) {
 
 #[test]
 fn what_was_written_before_the_far_host_restarted_is_compared_by_content() {
-    let stage = Stage::with_rate(6 * MIB);
-    for index in 0..200u64 {
-        put(
-            &stage.src.join(format!("dir-{}/file-{index}", index % 10)),
-            vec![index as u8 + 1; 30_000],
-        );
-    }
-    put(&stage.src.join("large"), vec![7; 24 * MIB as usize]);
+    let stage = filled();
     let agent = stage.agent(&restarted(""));
     let running = stage.push_by(&agent).arg("--streams=1").spawn();
     let victims = || -> Vec<PathBuf> {
@@ -254,14 +260,7 @@ fn finished_files(tree: &Path) -> Vec<String> {
 
 /// Exchanges the tree of the other host while the line is cut.
 fn exchange_during_a_cut(way: Way, is_mounted: bool) {
-    let stage = Stage::with_rate(6 * MIB);
-    for index in 0..200u64 {
-        put(
-            &stage.src.join(format!("dir-{}/file-{index}", index % 10)),
-            vec![index as u8 + 1; 30_000],
-        );
-    }
-    put(&stage.src.join("large"), vec![7; 24 * MIB as usize]);
+    let stage = filled();
     put(&stage.dst.join("extra/file-here"), "only here");
     let arguments = ["--delete", "--durability=none", "--streams=1"];
     let run = stage.near.sync(way, &stage.src, &stage.dst).args(arguments);

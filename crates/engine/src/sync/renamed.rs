@@ -106,13 +106,18 @@ impl Worker<'_> {
         entered: &Entered,
     ) {
         if let (Some(id), Some(replica)) = (id, &entered.replica) {
-            let place = DirectoryPlace {
-                parent: parent.source.first_meta().ino,
-                name,
-                replica: replica.first_meta().ino,
-            };
-            self.run.monitor.directory(id, place);
+            self.note_copy((parent, name, id), replica.first_meta().ino);
         }
+    }
+
+    /// Tells the monitor the place of a directory, with the inode number of its copy.
+    fn note_copy(&self, (parent, name, id): (&Visit, &CStr, DirectoryId), replica: u64) {
+        let place = DirectoryPlace {
+            parent: parent.source.first_meta().ino,
+            name,
+            replica,
+        };
+        self.run.monitor.directory(id, place);
     }
 
     /// Returns the identity of a directory of the source, if the monitor keeps an index of them.
@@ -169,12 +174,7 @@ impl Worker<'_> {
             return None;
         }
         run.monitor.relocated(&renamed.from, &renamed.to);
-        let place = DirectoryPlace {
-            parent: parent.source.first_meta().ino,
-            name,
-            replica: copy,
-        };
-        run.monitor.directory(id, place);
+        self.note_copy((parent, name, id), copy);
         parent.replica.as_ref()?.enter_mut(name).ok()
     }
 }

@@ -196,6 +196,14 @@ impl RemoteDir {
         )
     }
 
+    /// Returns the answer to a request that was asked ahead, or asks now.
+    fn answer(&self, foretold: Option<Arc<Promise>>, request: &Request) -> Done<(Reply, Vec<u8>)> {
+        match foretold {
+            Some(promise) => on(self.0.side, self.0.client.connection.wait(&promise)),
+            None => self.call(request),
+        }
+    }
+
     fn done(&self, request: &Request) -> Done {
         self.call(request).map(drop)
     }

@@ -4,7 +4,7 @@ use super::completions::{fetched, looked};
 use super::listing::RemoteNames;
 use super::{AHEAD_BYTES_MAX, AHEAD_MAX, EXPECTED_ENTRIES, Expected, First, NO_META, RemoteDir};
 use crate::budget::Room;
-use crate::client::connection::{Space, nonsense, on};
+use crate::client::connection::{Space, nonsense};
 use crate::client::replies::long_if_need_be;
 use crate::wire::{Name, Reply, Request, SparingRules};
 use driftless_lock::Mutex;
@@ -240,30 +240,16 @@ impl Dir for RemoteDir {
     }
 
     fn lineage(&self) -> Done<Vec<Ancestor>> {
-        let connection = &self.0.client.connection;
-        let foretold = self
-            .0
-            .foretold
-            .lock()
-            .lineage
-            .take()
-            .map(|promise| on(self.0.side, connection.wait(&promise)));
-        match foretold.unwrap_or_else(|| self.call(&Request::Lineage { dir: self.0.at }))? {
+        let foretold = self.0.foretold.lock().lineage.take();
+        match self.answer(foretold, &Request::Lineage { dir: self.0.at })? {
             (Reply::Lineage(above), _) if !above.is_empty() => Ok(above),
             _ => self.confused(),
         }
     }
 
     fn birthmark(&self) -> Done<Option<u128>> {
-        let connection = &self.0.client.connection;
-        let foretold = self
-            .0
-            .foretold
-            .lock()
-            .birthmark
-            .take()
-            .map(|promise| on(self.0.side, connection.wait(&promise)));
-        match foretold.unwrap_or_else(|| self.call(&Request::Birthmark { dir: self.0.at }))? {
+        let foretold = self.0.foretold.lock().birthmark.take();
+        match self.answer(foretold, &Request::Birthmark { dir: self.0.at })? {
             (Reply::Birthmark(told), _) => Ok(told),
             _ => self.confused(),
         }
