@@ -6,6 +6,9 @@ have one test that is under way when all others are done.
 
 What a program prints comes when it has ended. All are run, and those that failed are named at the end. A program that exceeds its time is
 killed together with its process group, so that a test that hangs costs minutes and names itself.
+
+A few programs that failed run once more, with the machine to themselves. Those that pass then are named as unsteady: the run passes, and
+the fault of the test or of the program wants to be found.
 """
 
 import json
@@ -20,6 +23,8 @@ from pathlib import Path
 
 PROGRAMS_AT_ONCE = 2
 PROGRAM_SECONDS_MAX = 1500
+# More failures than these are no accident, and none of them is tried again.
+RUN_AGAIN_MAX = 3
 
 # One folder for each FUSE connection of the kernel (Documentation/filesystems/fuse.rst, "Control filesystem").
 FUSE_CONNECTIONS = Path("/sys/fs/fuse/connections")
@@ -81,6 +86,17 @@ def run(program, folder, words, known):
     return name, code == 0
 
 
+def run_again(failed, words, known):
+    """Runs the failed programs once more, one after the other; returns the names of those that failed again."""
+    if len(failed) > RUN_AGAIN_MAX:
+        return [Path(program).name for program, _ in failed]
+    ended = [run(program, folder, words, known) for program, folder in failed]
+    unsteady = [name for name, passed in ended if passed]
+    if unsteady:
+        print(f"unsteady, failed once and passed alone: {' '.join(unsteady)}", file=sys.stderr)
+    return [name for name, passed in ended if not passed]
+
+
 def main():
     """Builds, runs and tells."""
     words = sys.argv[1:]
@@ -96,7 +112,8 @@ def main():
             for leader in list(RUNNING):
                 end(leader, known)
             sys.exit(130)
-    failed = [name for name, passed in ended if not passed]
+    failed = [one for one, (_, passed) in zip(built, ended) if not passed]
+    failed = run_again(failed, words[cut + 1:], known)
     if not ended or failed:
         sys.exit(f"failed: {' '.join(failed) or 'there is no test program'}")
 

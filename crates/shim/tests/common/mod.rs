@@ -178,6 +178,18 @@ impl Agent {
         let sender = UnixDatagram::unbound().expect("a socket");
         sender.send_to(b"end", self.at("socket")).expect("the end");
         thread.join().expect("the agent ends");
+        self.wait_until_refused();
+    }
+
+    /// Waits until the kernel refuses messages: children that other tests start hold copies of the
+    /// socket until they execute a program (fork(2)).
+    fn wait_until_refused(&self) {
+        let begin = Instant::now();
+        let probe = UnixDatagram::unbound().expect("a socket");
+        while probe.connect(self.at("socket")).is_ok() {
+            assert!(begin.elapsed().as_secs() < 20, "the socket stays open");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// A program under the library, in the tree.
