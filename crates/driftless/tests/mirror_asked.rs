@@ -4,7 +4,8 @@
 mod common;
 
 use common::mirror::Mirror;
-use driftless_testkit::{FsKind, Outcome, Scratch};
+use driftless_testkit::accounts::ORDINARY_ID;
+use driftless_testkit::{Driftless, FsKind, Outcome, Scratch};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -194,4 +195,96 @@ fn what_a_mirror_does_not_say_that_ends_meanwhile_its_state_does() {
     let _none = mirror.command("problems").run().expect(0);
     let told = mirror.command("barrier").run().expect(1).stderr_text();
     assert!(told.contains("has ended before it answered"), "{told}");
+}
+
+/// A group that is on every host, and that the mirror's user is no member of.
+const GROUP: &str = "games";
+
+/// A command about the job of a mirror by another user, who has a state folder of their own and
+/// these groups.
+fn by_other(command: Driftless, home: &Path, groups: &str) -> Driftless {
+    let id = ORDINARY_ID.to_string();
+    let words = ["setpriv", "--reuid", &id, "--regid", &id, groups];
+    let command = command.through(words).env("XDG_STATE_HOME", home);
+    command.env("XDG_CONFIG_HOME", home).env("HOME", home)
+}
+
+/// Option of setpriv(1) that makes a process a member of the group.
+fn membership() -> String {
+    let groups = fs::read_to_string("/etc/group").expect("groups");
+    let mut lines = groups.lines().map(|line| line.split(':'));
+    let found = lines.find(|fields| fields.clone().next() == Some(GROUP));
+    let gid = found
+        .and_then(|mut fields| fields.nth(2))
+        .expect("a number");
+    format!("--groups={gid}")
+}
+
+fn home_of_other(scratch: &Scratch) -> std::path::PathBuf {
+    let home = scratch.dir("home");
+    fs::set_permissions(scratch.path(), PermissionsExt::from_mode(0o755)).expect("a mode");
+    std::os::unix::fs::chown(&home, Some(ORDINARY_ID), Some(ORDINARY_ID)).expect("an owner");
+    home
+}
+
+#[test]
+fn operators_may_ask_and_may_not_act() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let home = home_of_other(&scratch);
+    let keys = format!("{KEYS}operators = {GROUP:?}\n");
+    let mut mirror = Mirror::of(&scratch.dir("src"), &keys);
+    mirror.barrier();
+    let member = membership();
+    let ask = |command: Driftless| by_other(command, &home, &member);
+    let runtime = mirror.runtime_folder();
+    let list = mirror.without_job(&["list", "--json"]);
+    for (command, words) in [
+        (
+            mirror.command("status").arg("--json"),
+            "\"is_running\":true",
+        ),
+        (mirror.command("status").arg("--check"), "test"),
+        (mirror.command("problems"), ""),
+        (mirror.command("foreign"), ""),
+        (list, "\"is_running\":true"),
+        (mirror.report().arg("--json"), "\"job\":\"test\""),
+        (mirror.report(), "backlog"),
+    ] {
+        let told = ask(command.env("DRIFTLESS_RUNTIME_DIR", &runtime)).run();
+        let told = told.expect(0);
+        assert!(told.stdout_text().contains(words), "{}", told.describe());
+    }
+    let refused = format!("members of the group \"{GROUP}\" may ask");
+    for words in [
+        &["pause"][..],
+        &["resume"],
+        &["sync-now"],
+        &["barrier"],
+        &["retry"],
+        &["failover", "--yes"],
+        &["failback", "--yes"],
+        &["trash", "restore", "file"],
+        &["trash", "purge"],
+    ] {
+        let told = ask(mirror.command(words[0]).args(&words[1..])).run();
+        let told = told.expect(1);
+        assert!(told.stderr_text().contains(&refused), "{}", told.describe());
+    }
+    assert_eq!(mirror.status()["is_paused"], false);
+    let stranger = by_other(mirror.command("status"), &home, "--clear-groups");
+    let told = stranger.run().expect(1).stderr_text();
+    assert!(told.contains("runs as another user"), "{told}");
+    mirror.kill();
+    let told = ask(mirror.command("status")).run().expect(1);
+    let words = "answers operators only while it runs";
+    assert!(told.stderr_text().contains(words), "{}", told.describe());
+}
+
+#[test]
+fn missing_group_of_operators_is_named() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let keys = format!("{KEYS}operators = \"no-such-group\"\n");
+    let told = Mirror::refused(&scratch.dir("src"), &keys).stderr_text();
+    let words = "there is no group \"no-such-group\" on this host";
+    assert!(told.contains(words), "{told}");
 }

@@ -3,6 +3,7 @@
 use crate::foreign::Foreign;
 use crate::status::{Status, Trouble};
 use crossbeam_channel::{Receiver, Sender, bounded};
+use driftless_model::escape;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -66,6 +67,83 @@ impl Ask {
     }
 }
 
+impl Ask {
+    /// Returns whether the question changes nothing, neither in the trees nor in the mirror's work.
+    #[must_use]
+    pub fn only_reads(&self) -> bool {
+        match self {
+            Ask::Status | Ask::Problems | Ask::Foreign | Ask::Hear { .. } => true,
+            Ask::Pause
+            | Ask::Resume
+            | Ask::SyncNow { .. }
+            | Ask::Barrier { .. }
+            | Ask::End
+            | Ask::Retry { .. } => false,
+        }
+    }
+
+    /// Returns the question as a user calls it.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Ask::Status => "status",
+            Ask::Problems => "problems",
+            Ask::Foreign => "foreign",
+            Ask::Pause => "pause",
+            Ask::Resume => "resume",
+            Ask::SyncNow { .. } => "sync-now",
+            Ask::Barrier { .. } => "barrier",
+            Ask::Hear { .. } => "status --check",
+            Ask::End => "failover",
+            Ask::Retry { .. } => "retry",
+        }
+    }
+}
+
+/// A question that is answered from the mirror's state: a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum AskState {
+    /// Tells what the mirror did in a day.
+    Report {
+        /// The beginning of the day, in seconds since 1970; the last 24 hours without it.
+        day: Option<u64>,
+        /// The form of the answer.
+        form: ReportForm,
+    },
+}
+
+/// The form of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReportForm {
+    /// Tables for a person.
+    Text,
+    /// One JSON object a line.
+    Json,
+    /// A page.
+    Html,
+}
+
+/// Anything that the mirror is asked through its socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Question {
+    /// A question that the mirror's state answers.
+    State(AskState),
+    /// A question that the replicas answer.
+    Mirror(Ask),
+}
+
+/// Returns the refusal of an act (`what`) for a member of the group of operators.
+#[must_use]
+pub fn forbidden(what: &str, group: &str) -> String {
+    format!(
+        "cannot {what}: members of the group \"{}\" may ask for status, list, problems, foreign and report only; ask as the user of the mirror, or as root",
+        escape(group.as_bytes())
+    )
+}
+
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", content = "with", rename_all = "kebab-case")]
@@ -97,6 +175,10 @@ pub enum Answer {
     },
     /// The question makes no sense, or what was asked for does not last.
     Refused(String),
+    /// The user who asks may not ask for that.
+    Forbidden(String),
+    /// The report, in the form that was asked for.
+    Report(String),
 }
 
 /// Paths of one replica that have a problem.

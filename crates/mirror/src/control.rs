@@ -1,18 +1,23 @@
 //! How a mirror that runs is asked: a socket, one line of JSON for a question and one for its
 //! answer.
 //!
-//! Only the user whose mirror it is and root may ask; the kernel says who does (unix(7),
-//! `SO_PEERCRED`). The socket lies in a folder that is closed to others.
+//! The user whose mirror it is and root may ask for anything, at a socket in a folder that is closed
+//! to others. Members of a group may ask for what changes nothing, at a second socket that the kernel
+//! lets them connect to (unix(7)). Nothing of what a client says about itself is believed: the kernel
+//! says which user asks (`SO_PEERCRED`).
 
-use crate::ask::{Answer, Ask};
+use crate::ask::{Answer, Ask, AskState, Question, forbidden};
 use crate::hub;
 use crate::message::Inboxes;
+use rustix::fd::OwnedFd;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, socket_with};
+use serde::Serialize;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -22,28 +27,89 @@ const QUESTION_BYTES_MAX: u64 = 64 << 10;
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// A socket takes a limit of nothing for none.
 const LIMIT_MIN: Duration = Duration::from_millis(1);
+/// Connections that wait to be taken.
+const BACKLOG: i32 = 128;
+
+/// Answers a question from the mirror's state, or says why it cannot.
+pub type StateReader = dyn Fn(&AskState) -> Result<String, String> + Send + Sync;
+
+/// What answers at the sockets of a mirror.
+#[derive(Clone)]
+pub struct Desk {
+    /// The replicas.
+    pub inboxes: Inboxes,
+    /// The mirror's state.
+    pub state: Arc<StateReader>,
+}
+
+/// A group whose members may ask for what changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operators {
+    /// Its name.
+    pub group: String,
+    /// Its number.
+    pub gid: u32,
+    /// The socket for its members.
+    pub socket: PathBuf,
+}
 
 /// Begins to hear questions at a socket. What stands at `path` goes: whoever calls this holds the
 /// job.
 ///
 /// # Errors
 /// The socket cannot be made.
+pub fn listen(path: &Path, desk: Desk) -> io::Result<()> {
+    serve_at(bound(path, None)?, desk, None)
+}
+
+/// Begins to hear questions of members of a group, as [`listen`] does.
+///
+/// # Errors
+/// The socket cannot be made, or not be given to the group.
+pub fn listen_to(operators: &Operators, desk: Desk) -> io::Result<()> {
+    let listener = bound(&operators.socket, Some(operators.gid))?;
+    serve_at(listener, desk, Some(operators.group.clone()))
+}
+
+/// Makes a socket for this user, and for a group. Nothing can connect before its mode is set: until
+/// then it does not listen.
 #[allow(
     clippy::disallowed_methods,
     reason = "our own socket, no part of a replicated tree"
 )]
-pub fn listen(path: &Path, inboxes: Inboxes) -> io::Result<()> {
+fn bound(path: &Path, gid: Option<u32>) -> io::Result<UnixListener> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    let socket = socket()?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    if gid.is_some() {
+        chown(path, None, gid)?;
+    }
+    // Connecting takes the right to write (unix(7)).
+    let mode = if gid.is_some() { 0o660 } else { 0o600 };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(UnixListener::from(socket))
+}
+
+fn socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    Ok(socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        flags,
+        None,
+    )?)
+}
+
+fn serve_at(listener: UnixListener, desk: Desk, group: Option<String>) -> io::Result<()> {
     let serve = move || {
         for stream in listener.incoming().flatten() {
-            let inboxes = inboxes.clone();
+            let (desk, group) = (desk.clone(), group.clone());
             let answer = move || {
-                let _it_may_have_hung_up = serve(&stream, &inboxes);
+                let _it_may_have_hung_up = serve(&stream, &desk, group.as_deref());
             };
             let _without_a_thread_nobody_answers =
                 Builder::new().name("control".into()).spawn(answer);
@@ -53,11 +119,13 @@ pub fn listen(path: &Path, inboxes: Inboxes) -> io::Result<()> {
     Ok(())
 }
 
-/// Answers the questions of one connection.
-fn serve(stream: &UnixStream, inboxes: &Inboxes) -> io::Result<()> {
-    if !may_ask(stream) {
+/// Answers the questions of one connection, at the socket of a group if that is named.
+fn serve(stream: &UnixStream, desk: &Desk, group: Option<&str>) -> io::Result<()> {
+    let is_own = is_own(stream);
+    if !is_own && group.is_none() {
         return Ok(());
     }
+    let group = group.filter(|_| !is_own);
     let mut lines = BufReader::new(stream);
     loop {
         let mut line = Vec::new();
@@ -65,17 +133,30 @@ fn serve(stream: &UnixStream, inboxes: &Inboxes) -> io::Result<()> {
         if bounded.read_until(b'\n', &mut line)? == 0 {
             return Ok(());
         }
-        let answer = match serde_json::from_slice(&line) {
-            Ok(ask) => hub::ask(inboxes, &ask),
-            Err(error) => Answer::Refused(format!("no question: {error}")),
-        };
-        let mut text = serde_json::to_vec(&answer)?;
+        let mut text = serde_json::to_vec(&desk.answer(&line, group))?;
         text.push(b'\n');
         (&mut &*stream).write_all(&text)?;
     }
 }
 
-fn may_ask(stream: &UnixStream) -> bool {
+impl Desk {
+    /// Answers a question; that of a member of a group if one is named.
+    fn answer(&self, line: &[u8], group: Option<&str>) -> Answer {
+        match (serde_json::from_slice(line), group) {
+            (Err(error), _) => Answer::Refused(format!("no question: {error}")),
+            (Ok(Question::State(ask)), _) => {
+                (self.state)(&ask).map_or_else(Answer::Refused, Answer::Report)
+            }
+            (Ok(Question::Mirror(ask)), Some(group)) if !ask.only_reads() => {
+                Answer::Forbidden(forbidden(ask.word(), group))
+            }
+            (Ok(Question::Mirror(ask)), _) => hub::ask(&self.inboxes, &ask),
+        }
+    }
+}
+
+/// Returns whether this user or root asks.
+fn is_own(stream: &UnixStream) -> bool {
     socket_peercred(stream)
         .is_ok_and(|who| who.uid.is_root() || who.uid == rustix::process::geteuid())
 }
@@ -89,12 +170,16 @@ pub fn ask(path: &Path, ask: &Ask) -> io::Result<Answer> {
     ask_within(path, ask, ask.limit())
 }
 
-/// Asks the mirror that listens at `path`, and waits for so long at most: to be connected, to be
-/// heard, and to be answered.
+/// Asks the mirror that listens at `path`, an [`Ask`] or an [`AskState`], and waits for so long at
+/// most: to be connected, to be heard, and to be answered.
 ///
 /// # Errors
 /// None listens there, it hung up, or it did not answer in time (`TimedOut`).
-pub fn ask_within(path: &Path, ask: &Ask, limit: Option<Duration>) -> io::Result<Answer> {
+pub fn ask_within(
+    path: &Path,
+    ask: &impl Serialize,
+    limit: Option<Duration>,
+) -> io::Result<Answer> {
     asked(path, ask, limit).map_err(|error| match error.kind() {
         // What a socket with a limit says when that is over (socket(7), `SO_RCVTIMEO`).
         io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
@@ -102,7 +187,7 @@ pub fn ask_within(path: &Path, ask: &Ask, limit: Option<Duration>) -> io::Result
     })
 }
 
-fn asked(path: &Path, ask: &Ask, limit: Option<Duration>) -> io::Result<Answer> {
+fn asked(path: &Path, ask: &impl Serialize, limit: Option<Duration>) -> io::Result<Answer> {
     let stream = connect(path, limit)?;
     let mut text = serde_json::to_vec(ask)?;
     text.push(b'\n');
@@ -118,8 +203,7 @@ fn asked(path: &Path, ask: &Ask, limit: Option<Duration>) -> io::Result<Answer> 
 /// A process that hangs takes no connection any more, and so many wait: to connect has a limit, too.
 fn connect(path: &Path, limit: Option<Duration>) -> io::Result<UnixStream> {
     let limit = limit.map(|limit| limit.max(LIMIT_MIN));
-    let flags = SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let socket = socket()?;
     set_socket_timeout(&socket, Timeout::Send, limit)?;
     set_socket_timeout(&socket, Timeout::Recv, limit)?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;

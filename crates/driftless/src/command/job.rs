@@ -59,11 +59,22 @@ pub fn text_of(path: &Path) -> Result<String, String> {
 /// The name of a job. A file that cannot be read any more has its own.
 pub fn name(typed: &Path) -> Result<String, Failure> {
     match place(typed) {
+        // A mirror of another user may run whose file this user may not read.
+        Ok(path) if is_name(typed) && is_closed(&path) => Ok(typed.to_string_lossy().into_owned()),
         Ok(_) => read(typed).map(|job| job.name),
         // A mirror may run whose file was taken away.
         Err(_) if is_name(typed) => Ok(typed.to_string_lossy().into_owned()),
         Err(failure) => Err(failure),
     }
+}
+
+/// Returns whether this user may not read a file.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the user's own file, no part of a replicated tree"
+)]
+fn is_closed(path: &Path) -> bool {
+    File::open(path).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 fn is_name(typed: &Path) -> bool {
@@ -351,7 +362,12 @@ pub fn view(job: &Job, typed: &Path) -> Result<MirrorView, Failure> {
     let starting = |process: &String| (Exit::CouldNotRun, starting_words(name, process));
     let holder = holder(name)?;
     if !is_there(&path) {
-        let why = format!("{name}: its mirror has never run here (driftless mirror run {typed})");
+        let other = match &job.operators {
+            Some(_) => "; that of another user answers operators only while it runs",
+            None => "",
+        };
+        let why =
+            format!("{name}: its mirror has never run here (driftless mirror run {typed}){other}");
         return Err(holder.as_ref().map_or((Exit::CouldNotRun, why), starting));
     }
     MirrorState::look(&path).map_err(|error| match (&error, &holder) {

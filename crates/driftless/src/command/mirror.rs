@@ -9,6 +9,7 @@ mod join;
 mod keep_equal;
 mod kept;
 mod list;
+pub mod operators;
 mod over;
 mod places;
 mod pool;
@@ -91,6 +92,7 @@ fn check(args: &JobArgs) -> Result<Exit, Failure> {
     detectors::check(&job)?;
     publish::check(&job)?;
     programs::check(&job)?;
+    operators::check(&job)?;
     let hears = match (job.is_live(), job.snapshots().is_some()) {
         (true, _) => "changes are heard of as they happen",
         (_, true) => "changes are found by comparing snapshots",
@@ -116,7 +118,7 @@ fn foreign(args: &JobArgs, json: bool) -> Result<Exit, Failure> {
 
 fn ask_done(args: &JobArgs, question: &Ask) -> Result<Exit, Failure> {
     match ask(args, question)? {
-        Answer::Refused(why) => Err((Exit::CouldNotRun, why)),
+        Answer::Refused(why) | Answer::Forbidden(why) => Err((Exit::CouldNotRun, why)),
         Answer::Reached { problems: 0 } | Answer::Done => Ok(Exit::Equal),
         Answer::Reached { problems } => Err((
             Exit::Problems,
@@ -144,7 +146,9 @@ fn ask_done(args: &JobArgs, question: &Ask) -> Result<Exit, Failure> {
             say::line(&retried(paths, away));
             Ok(Exit::Equal)
         }
-        Answer::Status(_) | Answer::Problems(_) | Answer::Foreign(_) => Ok(Exit::Equal),
+        Answer::Status(_) | Answer::Problems(_) | Answer::Foreign(_) | Answer::Report(_) => {
+            Ok(Exit::Equal)
+        }
     }
 }
 

@@ -8,12 +8,16 @@ mod plots;
 mod told;
 
 use crate::args::ReportArgs;
+use crate::command::mirror::operators;
 use crate::command::{job, record};
 use crate::exit::Exit;
 use crate::output::product::Product;
 use crate::output::{html, mirror as say};
+use driftless_mirror::ask::{AskState, ReportForm};
 use driftless_mirror::clock::now;
+use driftless_mirror::job::Job;
 use facts::Facts;
+use std::path::Path;
 
 /// The exit code, and what to say.
 type Failure = (Exit, String);
@@ -40,24 +44,48 @@ fn report(args: &ReportArgs) -> Result<(), Failure> {
     let page = args.html.as_ref();
     let page = page.map(|path| Product::begin(path, html::FORM));
     let page = page.transpose().map_err(failed)?;
+    let form = match &page {
+        Some(_) => ReportForm::Html,
+        None if args.json => ReportForm::Json,
+        None => ReportForm::Text,
+    };
+    let typed = &args.job.job;
+    let question = AskState::Report {
+        day: args.day,
+        form,
+    };
+    let text = match operators::report(&job::name(typed)?, &question)? {
+        Some(text) => text,
+        None => made(&job::read(typed)?, typed, (args.day, form))?,
+    };
+    match page {
+        Some(file) => html::write(file, &text).map_err(failed)?,
+        None => text.lines().for_each(say::line),
+    }
+    Ok(())
+}
+
+/// Makes the report of a day, or of the last 24 hours, from the state of the mirror, whose job the
+/// user has typed so.
+pub fn made(
+    job: &Job,
+    typed: &Path,
+    (day, form): (Option<u64>, ReportForm),
+) -> Result<String, Failure> {
     let now = now().as_secs();
     // The hour that has begun is the last one.
-    let from = args.day.unwrap_or((now / HOUR + 1) * HOUR - DAY);
-    let replicas = job::read(&args.job.job)?.apart();
+    let from = day.unwrap_or((now / HOUR + 1) * HOUR - DAY);
+    let time = from..from.saturating_add(DAY);
+    let replicas = job.apart();
     let all = replicas.iter().map(|one| {
-        let facts = Facts::gather(
-            &job::view(one, &args.job.job)?,
-            from..from + DAY,
-            now,
-            one.rpo,
-        );
+        let facts = Facts::gather(&job::view(one, typed)?, time.clone(), now, one.rpo);
         facts.map_err(|error| record::refusal(&error))
     });
     let all: Vec<Facts> = all.collect::<Result<_, _>>()?;
-    match page {
-        Some(file) => html::write(file, &page::page(&all)).map_err(failed)?,
-        None if args.json => all.iter().for_each(told::json),
-        None => all.iter().for_each(told::text),
-    }
-    Ok(())
+    let lines: Vec<String> = match form {
+        ReportForm::Html => return Ok(page::page(&all)),
+        ReportForm::Json => all.iter().map(told::json).collect(),
+        ReportForm::Text => all.iter().flat_map(told::text).collect(),
+    };
+    Ok(lines.join("\n"))
 }

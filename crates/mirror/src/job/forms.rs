@@ -47,6 +47,18 @@ pub(super) fn path_below(value: &DeValue) -> Result<RelPath, String> {
     RelPath::parse(text.as_bytes()).map_err(|error| error.to_string())
 }
 
+/// The name of a group of users, as group(5) has it.
+pub(super) fn group_name(value: &DeValue) -> Result<String, String> {
+    let name = text_of(value, "the name of a group, such as \"operators\",")?;
+    match name.starts_with('-') || name.contains([':', '\n']) {
+        true => Err(format!(
+            "\"{}\" is no name of a group",
+            escape(name.as_bytes())
+        )),
+        false => Ok(name.to_owned()),
+    }
+}
+
 /// The name of a job. What ends so is what a failback of another one keeps.
 pub(super) fn job_name(value: &DeValue) -> Result<String, String> {
     let name = plain_name(value)?;

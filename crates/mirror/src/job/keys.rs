@@ -4,7 +4,7 @@
 use driftless_settings::Keys;
 
 /// All keys: those of a table with its name before a dot. `trash` is a key or a table.
-pub const KEYS: [&str; 84] = [
+pub const KEYS: [&str; 85] = [
     "name",
     "source",
     "replica",
@@ -13,6 +13,7 @@ pub const KEYS: [&str; 84] = [
     "rpo",
     "quiet",
     "on_problem",
+    "operators",
     "delete",
     "max_delete",
     "delete_excluded",

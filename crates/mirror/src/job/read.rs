@@ -3,7 +3,7 @@
 //! Each key has its form and its default here, and nowhere else. Whether the values can be meant
 //! together is asked at the end, by [`check`](super::check).
 
-use super::forms::{check_job_name, job_name};
+use super::forms::{check_job_name, group_name, job_name};
 use super::keys::JOB;
 use super::quiet::Quiet;
 use super::values::{
@@ -55,6 +55,7 @@ fn read(from: &mut Document, place: &Path) -> Job {
         quiet: quiet(from),
         key: None,
         on_problem: from.take("on_problem", forms::command),
+        operators: from.take("operators", group_name),
         read_only: from.take("read_only", forms::flag).unwrap_or(true),
         policy: driftless_model::Policy {
             trash: trash.is_some(),

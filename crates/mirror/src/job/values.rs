@@ -28,6 +28,8 @@ pub struct Job {
     pub(crate) key: Option<String>,
     /// The command that is told of problems, with its arguments.
     pub on_problem: Option<Vec<String>>,
+    /// The group whose members may ask the mirror for what changes nothing.
+    pub operators: Option<String>,
     /// What is deleted is kept for a while.
     pub trash: Option<Trash>,
     /// The replica is closed to all changes while the mirror does nothing there, where its file

@@ -50,6 +50,9 @@ fn a_value_of_another_type_is_refused_with_what_is_expected() {
         ),
         ("on_problem = \" \"", "1:14: on_problem: ", "no command"),
         ("on_problem = \"a 'b\"", "1:14: on_problem: ", "quote"),
+        ("operators = \"a:b\"", "1:13: operators: ", "no name of a"),
+        ("operators = \"-x\"", "1:13: operators: ", "no name of a"),
+        ("operators = 4", "1:13: operators: ", "a number"),
         (
             "required = [\"../x\"]",
             "1:13: required: ",

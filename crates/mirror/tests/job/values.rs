@@ -26,6 +26,7 @@ fn two_trees_are_a_job_and_the_rest_has_defaults() {
         (&job.trash, &job.on_problem, &job.metrics),
         (&None, &None, &None)
     );
+    assert_eq!(job.operators, None);
     assert_eq!(
         (&job.command, &job.list, &job.lustre),
         (&None, &None, &None)
@@ -55,6 +56,7 @@ detect = ["walk", "fanotify", "btrfs", "announcements"]
 rpo = "90s"
 quiet = ["Mon-Fri 08:00-18:00", "Sun"]
 on_problem = "mail -s 'a problem' root"
+operators = "ops"
 delete = true
 max_delete = "10%"
 delete_excluded = true
@@ -111,6 +113,7 @@ listen = "[::1]:9464"
     assert_eq!(job.rpo, seconds(90));
     assert!(job.quiet.holds(Weekday::Monday, 480) && job.quiet.holds(Weekday::Sunday, 0));
     assert_eq!(job.on_problem.unwrap(), ["mail", "-s", "a problem", "root"]);
+    assert_eq!(job.operators.unwrap(), "ops");
     let trash = job.trash.unwrap();
     assert_eq!(trash.age, Some(seconds(30 * 24 * 3600)));
     assert_eq!(trash.bytes, Some(10 << 40));

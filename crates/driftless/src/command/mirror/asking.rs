@@ -1,7 +1,7 @@
 //! One question to the mirror of a job: it is waited for while the mirror begins, and it is told when
 //! the mirror does not answer.
 
-use super::{Failure, waiting};
+use super::{Failure, operators, waiting};
 use crate::args::JobArgs;
 use crate::command::job;
 use crate::exit::Exit;
@@ -10,7 +10,7 @@ use driftless_mirror::ask::{Answer, Ask};
 use driftless_mirror::control;
 use driftless_mirror::job::Job;
 use driftless_mirror::status::Status;
-use driftless_model::{cause, escape};
+use driftless_model::escape;
 use std::io;
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -34,7 +34,7 @@ pub fn ask(args: &JobArgs, question: &Ask) -> Result<Answer, Failure> {
 pub fn ask_or_not_running(args: &JobArgs, question: &Ask) -> Result<Option<Answer>, Failure> {
     let name = job::name(&args.job)?;
     let asking = Asking {
-        socket: job::socket(&name)?,
+        socket: operators::place(&name)?,
         args,
         question,
         name,
@@ -53,7 +53,7 @@ pub fn ask_or_not_running(args: &JobArgs, question: &Ask) -> Result<Option<Answe
 /// has not by then. One that does not run hears nothing.
 pub fn hear(name: &str) -> Result<bool, Failure> {
     let question = Ask::Hear { timeout: HEARING };
-    let answer = control::ask(&job::socket(name)?, &question);
+    let answer = control::ask(&operators::place(name)?, &question);
     let is_late = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
     Ok(match answer {
         Ok(answer) => !matches!(answer, Answer::Late { .. }),
@@ -85,6 +85,7 @@ impl Asking<'_> {
             // It is about to end.
             Ok(Answer::Refused(_)) if self.is_kept() => Ok(None),
             Ok(Answer::Refused(why)) => Err((Exit::CouldNotRun, why)),
+            Ok(Answer::Forbidden(why)) => Err((Exit::CouldNotRun, format!("{}: {why}", self.name))),
             Ok(answer) => Ok(Some(answer)),
             Err(error) => self.failed(&error),
         }
@@ -92,7 +93,7 @@ impl Asking<'_> {
 
     fn failed(&self, error: &io::Error) -> Result<Option<Answer>, Failure> {
         let why = match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => return Ok(None),
+            _ if operators::is_silent(error) => return Ok(None),
             io::ErrorKind::TimedOut => return Err(self.unanswered()),
             io::ErrorKind::ConnectionReset
             | io::ErrorKind::BrokenPipe
@@ -102,7 +103,7 @@ impl Asking<'_> {
                 }
                 "its mirror has ended before it answered: ask again when it runs".into()
             }
-            _ => cause(error),
+            _ => operators::unreached(error),
         };
         Err((Exit::CouldNotRun, format!("{}: {why}", self.name)))
     }

@@ -5,6 +5,7 @@
 
 use super::detectors::{of_replica, own_path};
 use super::keep_equal::{options_now, reach};
+use super::operators;
 use super::over::{agree, connected, failed, keep_aside, not_done, refuse_other, take_role};
 use crate::args::FailbackArgs;
 use crate::command::{job, record};
@@ -43,6 +44,7 @@ struct Failback<'a> {
 pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
     own::give_up_umask();
     let job = job::with_one(&job::read(&how.job.job)?, how.replica.as_deref())?;
+    operators::refuse(&job, "failback")?;
     let signals = signals::watch();
     active(&job)?;
     let _held = (!how.dry_run).then(|| job::hold(&job)).transpose()?;

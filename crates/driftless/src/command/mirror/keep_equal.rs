@@ -1,9 +1,9 @@
 //! `driftless mirror run`: opens what a job names, and keeps its replicas equal until a signal comes.
 
 use super::pool::End;
-use super::{Failure, detectors, publish, rivals};
+use super::{Failure, detectors, operators, publish, rivals};
 use crate::args::{JobArgs, LogArgs};
-use crate::command::{job, mounts, record};
+use crate::command::{job, mounts, record, report};
 use crate::exit::Exit;
 use crate::output::diagnostics;
 use crate::{own, service, signals};
@@ -11,8 +11,9 @@ use driftless_detect::Detector;
 use driftless_engine::{Options, RunError, Throttle};
 use driftless_lock::Mutex;
 use driftless_mirror::alarm::{Caller, Pace};
+use driftless_mirror::ask::AskState;
 use driftless_mirror::clock::now;
-use driftless_mirror::control;
+use driftless_mirror::control::{self, Desk, Operators};
 use driftless_mirror::hands::Hands;
 use driftless_mirror::hub::{Mirror, statuses};
 use driftless_mirror::job::Job;
@@ -63,10 +64,10 @@ pub fn run(
     end: Option<End>,
     signals: &signals::Signals,
 ) -> Result<Exit, Failure> {
+    let operators = operators::of(job)?;
     let begun = Mirror::begin(beginnings, detectors, signals.stop.clone());
     let (mirror, inboxes) = begun.map_err(|error| not_begun(&job.name, &error))?;
-    control::listen(&job::socket(&job.name)?, inboxes.clone())
-        .map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", job.name)))?;
+    answer_users(job, operators.as_ref(), inboxes.clone())?;
     rivals::refuse(job)?;
     serve_metrics(job, inboxes.clone())?;
     let talk = |end: End| end.talk(job, inboxes.clone());
@@ -136,6 +137,27 @@ fn beginning(
         hands,
         snapshots,
         on_problem,
+    })
+}
+
+/// Begins to answer this user and root, and the operators of the job if it names them.
+fn answer_users(job: &Job, operators: Option<&Operators>, inboxes: Inboxes) -> Result<(), Failure> {
+    let failed = |error| (Exit::CouldNotRun, format!("{}: {error}", job.name));
+    let reported = job.clone();
+    let state = move |AskState::Report { day, form }: &AskState| {
+        let typed = Path::new(&reported.name);
+        let made = report::made(&reported, typed, (*day, *form));
+        made.map_err(|(_, why)| why)
+    };
+    let desk = Desk {
+        inboxes,
+        state: Arc::new(state),
+    };
+    control::listen(&job::socket(&job.name)?, desk.clone()).map_err(failed)?;
+    let listen = |operators| control::listen_to(operators, desk);
+    operators.map_or(Ok(()), listen).map_err(|error| {
+        let why = format!("operators: cannot listen to them: {}", cause(&error));
+        (Exit::CouldNotRun, format!("{}: {why}", job.name))
     })
 }
 

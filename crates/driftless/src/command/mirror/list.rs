@@ -1,7 +1,7 @@
 //! The mirrors that this user can ask about: those of the job files in the configuration folders,
 //! and those that have a state.
 
-use super::{Failure, asking, kept};
+use super::{Failure, asking, kept, operators};
 use crate::args::JobArgs;
 use crate::command::job;
 use crate::exit::Exit;
@@ -71,6 +71,9 @@ fn known_jobs() -> Result<BTreeMap<String, Option<PathBuf>>, Failure> {
                 jobs.entry(name).or_insert(Some(stem));
             }
         }
+    }
+    for name in operators::jobs() {
+        jobs.entry(name).or_insert(None);
     }
     if let Some(folder) = own::state_places().into_iter().next() {
         for state in files_of(&folder, ".db")? {

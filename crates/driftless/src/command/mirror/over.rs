@@ -7,6 +7,7 @@
 use super::asking::hear;
 use super::detectors::{of_replica, own_path};
 use super::keep_equal::reach;
+use super::operators;
 use super::shared::{Shared, Standing};
 use crate::args::{FailoverArgs, FailoverTo};
 use crate::command::{job, record};
@@ -58,6 +59,7 @@ struct Failover<'a> {
 pub fn fail_over(args: &FailoverArgs) -> Result<Exit, Failure> {
     own::give_up_umask();
     let job = job::with_one(&job::read(&args.job.job)?, args.replica.as_deref())?;
+    operators::refuse(&job, "failover")?;
     let signals = signals::watch();
     let reach = reach(&job, &signals);
     // What its sources of changes have not told yet is lost as well.

@@ -2,7 +2,7 @@
 //! is read where it is, so the mirror need not run.
 
 use super::over::not_done;
-use super::{Failure, detectors, keep_equal};
+use super::{Failure, detectors, keep_equal, operators};
 use crate::args::{JobArgs, TrashCommand};
 use crate::command::job;
 use crate::exit::Exit;
@@ -34,6 +34,11 @@ const LIST: TrashCommand = TrashCommand::List {
 /// is restored comes from the first that has it.
 pub fn run(args: &JobArgs, command: Option<&TrashCommand>) -> Result<Exit, Failure> {
     let job = job::read(&args.job)?;
+    match command.unwrap_or(&LIST) {
+        TrashCommand::List { .. } => {}
+        TrashCommand::Restore { .. } => operators::refuse(&job, "trash restore")?,
+        TrashCommand::Purge { .. } => operators::refuse(&job, "trash purge")?,
+    }
     let signals = signals::watch();
     if let Some(TrashCommand::Restore { path, to: None, .. }) = command {
         refuse_inactive(&job, path)?;

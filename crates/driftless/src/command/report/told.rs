@@ -1,10 +1,10 @@
 //! What `driftless report` prints: tables for a person, or one JSON object for each replica.
 
 use super::facts::{Facts, Hour};
-use crate::output::mirror::{at, line, seconds};
+use crate::output::mirror::{at, seconds};
 use crate::units::{show_bytes, show_count, show_counted, show_share};
 use driftless_mirror::worded::for_job;
-use driftless_model::escape;
+use driftless_model::{escape, escape_text};
 use driftless_state::mirror::{ProblemRow, RunRow};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -22,26 +22,27 @@ pub const RUNS: [&str; 8] = [
     "run", "began", "took", "seen", "changed", "deleted", "missed", "end",
 ];
 
-/// Prints it for a person.
-pub fn text(facts: &Facts) {
-    line(&title(facts));
+/// Returns the lines for a person.
+pub fn text(facts: &Facts) -> Vec<String> {
+    let mut lines = vec![title(facts)];
     for (name, value) in summary(facts) {
-        line(&format!("  {name:<9} {value}"));
+        lines.push(format!("  {name:<9} {value}"));
     }
     let hours: Vec<Vec<String>> = facts.hours.iter().map(hour).collect();
-    table(&HOURS, &hours);
+    lines.extend(table(&HOURS, &hours));
     let runs = facts.runs.iter().take(ROWS_MAX);
-    table(&RUNS, &runs.map(run).collect::<Vec<_>>());
+    lines.extend(table(&RUNS, &runs.map(run).collect::<Vec<_>>()));
     if !facts.problems.is_empty() {
-        line("");
+        lines.push(String::new());
     }
-    for row in facts.problems.iter().take(ROWS_MAX) {
-        line(&format!("  {}", problem(row)));
-    }
+    let problems = facts.problems.iter().take(ROWS_MAX);
+    lines.extend(problems.map(|row| format!("  {}", problem(row))));
     if facts.problems.len() > ROWS_MAX {
         let more = show_count((facts.problems.len() - ROWS_MAX) as u64);
-        line(&format!("  and {more} more (driftless mirror problems)"));
+        lines.push(format!("  and {more} more (driftless mirror problems)"));
     }
+    // A name of a tree may hold a line feed, which would begin a line of its own.
+    lines.iter().map(|line| escape_text(line).into()).collect()
 }
 
 /// What it is about.
@@ -158,28 +159,31 @@ pub fn problem(row: &ProblemRow) -> String {
     )
 }
 
-/// Columns as wide as what is in them; all but the first to the right.
-fn table(heads: &[&str], rows: &[Vec<String>]) {
+/// Returns columns as wide as what is in them; all but the first to the right.
+fn table(heads: &[&str], rows: &[Vec<String>]) -> Vec<String> {
     if rows.is_empty() {
-        return;
+        return Vec::new();
     }
     let heads: Vec<String> = heads.iter().map(|head| (*head).to_owned()).collect();
     let all: Vec<&Vec<String>> = [&heads].into_iter().chain(rows).collect();
     let width = |at: usize| all.iter().map(|row| row[at].chars().count()).max();
     let widths: Vec<usize> = (0..heads.len()).filter_map(width).collect();
-    line("");
-    for row in all {
+    let line = |row: &&Vec<String>| {
         let cells = row.iter().zip(&widths).enumerate();
         let cells = cells.map(|(at, (text, width))| match at {
             0 => format!("{text:<width$}"),
             _ => format!("{text:>width$}"),
         });
-        line(&format!("  {}", cells.collect::<Vec<_>>().join("  ")));
-    }
+        format!("  {}", cells.collect::<Vec<_>>().join("  "))
+    };
+    [String::new()]
+        .into_iter()
+        .chain(all.iter().map(line))
+        .collect()
 }
 
-/// Prints it for a program.
-pub fn json(facts: &Facts) {
+/// Returns the line for a program.
+pub fn json(facts: &Facts) -> String {
     let about = &facts.job.about;
     let value = json!({
         "job": about.name,
@@ -201,7 +205,7 @@ pub fn json(facts: &Facts) {
         "runs": facts.runs.iter().map(run_json).collect::<Vec<_>>(),
         "problems": facts.problems.iter().map(problem_json).collect::<Vec<_>>(),
     });
-    line(&value.to_string());
+    value.to_string()
 }
 
 fn hour_json(hour: &Hour) -> Value {
