@@ -573,6 +573,35 @@ fn what_was_done_after_a_clock_was_ahead_is_told_before_it_goes() {
 }
 
 #[test]
+fn failback_names_as_lost_what_failover_named() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let (source, replica) = (scratch.dir("source"), scratch.dir("replica"));
+    let outside = scratch.dir("outside");
+    for name in ["changed", "same"] {
+        write(&source, name, "content");
+    }
+    write(&outside, "old", "older than its place in the source");
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    let _paused = mirror.command("pause").run().expect(0);
+    write(&source, "changed", "more content");
+    fs::rename(&outside, source.join("moved")).expect("renamed");
+    mirror.wait_for("left", |left| left >= 2);
+    mirror.stop();
+    let later = "UPDATE job SET equal_until_ms = CAST(\
+        (julianday('now') - 2440587.5) * 86400000 AS INTEGER)";
+    assert!(mirror.changed_state(later).success());
+    let over = done(&mirror, &["failover", "--yes", "--json"]);
+    let told = done(&mirror, &["failback", "--dry-run", "--json"]);
+    for (value, key) in [(&over, "left_paths"), (&told, "lost_paths")] {
+        let paths = value[key].as_array().expect("a list");
+        for name in ["changed", "moved"] {
+            assert!(paths.contains(&name.into()), "{key}: {name}: {value}");
+        }
+    }
+}
+
+#[test]
 fn a_failover_whose_snapshot_is_gone_can_come_to_another_end_and_opens_the_replica() {
     let near = Scratch::new(FsKind::Btrfs, SIZE_MIB);
     let far = Scratch::new(FsKind::Btrfs, SIZE_MIB);

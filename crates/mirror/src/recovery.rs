@@ -8,5 +8,5 @@
 mod loss;
 mod reverse;
 
-pub use loss::{Loss, Lost, PATHS_TOLD_MAX};
+pub use loss::{Known, Loss, Lost, PATHS_TOLD_MAX};
 pub use reverse::{Rehearsal, carry_out, go_back, rehearse, reversed};

@@ -7,11 +7,16 @@ use driftless_model::{Problem, RelPath, Scope, Stamp};
 use driftless_state::StateError;
 use driftless_state::mirror::{COMPLETE, MirrorView, RUNS_KEPT_MAX, RoleRow};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Paths that are told one by one.
 pub const PATHS_TOLD_MAX: usize = 100;
+
+/// The longest that the clock of a file system of this host is behind: a tick of the kernel.
+const TICK: Duration = Duration::from_millis(10);
+/// The same of a file system that keeps whole seconds, or every other one, as FAT does.
+const WHOLE_SECONDS: Duration = Duration::from_secs(2);
 
 /// What the replica lacks, as far as the mirror knew when it ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,8 +32,8 @@ pub struct Loss {
     pub has_been_equal: bool,
     /// Paths that have changed on the source and are not on the replica.
     pub left: Vec<RelPath>,
-    /// Number of these paths that stand for an unknown number of entries below them.
-    pub whole: usize,
+    /// Those of these paths that stand for an unknown number of entries below them.
+    pub whole: BTreeMap<RelPath, Scope>,
     /// Paths that could not be made equal.
     pub problems: Vec<Problem>,
     /// Snapshots that both have, by their names on the replica, the newest first.
@@ -59,7 +64,8 @@ impl Loss {
         let shared = rows.iter().map(|row| (row.replica.clone(), row.made));
         let shared = read.iter().cloned().chain(shared);
         let shared = shared.filter(|(_, made)| is_past(*made)).collect();
-        let whole = left.iter().filter(|row| row.scope != Scope::Entry).count();
+        let whole = left.iter().filter(|row| row.scope != Scope::Entry);
+        let whole = whole.map(|row| (row.path.clone(), row.scope)).collect();
         let has_newest = rows.first().is_some_and(|row| row.is_newest);
         let common = rows.into_iter().filter(|_| has_newest);
         Ok(Loss {
@@ -81,7 +87,60 @@ impl Loss {
 impl Loss {
     /// Returns whether [`left`](Loss::left) names everything that the mirror knows to be missing.
     pub fn is_counted(&self) -> bool {
-        self.has_been_equal && self.whole == 0
+        self.has_been_equal && self.whole.is_empty()
+    }
+
+    /// Returns what tells entries of the source that the replica has never had.
+    pub fn known(&self) -> Known {
+        let problems = self.problems.iter().map(|problem| &problem.path);
+        let entries = self.left.iter().chain(problems).cloned();
+        // Where all may differ, times tell what does.
+        let is_part = |path: &&RelPath| !path.is_root();
+        let subtrees = self
+            .whole
+            .iter()
+            .filter(|(_, scope)| **scope == Scope::Subtree);
+        Known {
+            equal_until: self.equal_until,
+            entries: entries.collect(),
+            subtrees: subtrees
+                .map(|(path, _)| path)
+                .filter(is_part)
+                .cloned()
+                .collect(),
+        }
+    }
+}
+
+/// What is known of two trees that were equal: an entry that one of them loses is told if it may be
+/// newer than that.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Both trees were equal then; `None` if no such moment is known.
+    equal_until: Option<Duration>,
+    /// Entries that are known to have differed all the same.
+    entries: BTreeSet<RelPath>,
+    /// Paths below which any entry may have differed.
+    subtrees: BTreeSet<RelPath>,
+}
+
+impl Known {
+    /// Returns what is known of trees that were equal until a moment.
+    pub fn until(equal_until: Option<Duration>) -> Known {
+        Known {
+            equal_until,
+            ..Known::default()
+        }
+    }
+
+    /// Returns whether an entry that was changed last at `changed` may be newer than what replaces
+    /// it.
+    pub(super) fn may_lose(&self, path: &RelPath, changed: Stamp) -> bool {
+        let is_below = || path.above().any(|dir| self.subtrees.contains(&dir));
+        is_newer(changed, self.equal_until)
+            || self.entries.contains(path)
+            || self.subtrees.contains(path)
+            || is_below()
     }
 }
 
@@ -103,10 +162,16 @@ pub struct Lost {
     pub is_removed: bool,
 }
 
-/// Whether an entry was changed after both trees were known to be equal. Where no such moment is
-/// known, nobody can say that it was not.
-pub(super) fn is_newer(changed: Stamp, equal_until: Option<Duration>) -> bool {
+/// Returns whether an entry may have been changed after both trees were known to be equal. A file
+/// system stamps a change with a clock that is behind by up to a tick, and some cut the fraction of a
+/// second off. Where no such moment is known, every entry may.
+fn is_newer(changed: Stamp, equal_until: Option<Duration>) -> bool {
     equal_until.is_none_or(|until| {
+        let behind = match changed.nsec {
+            0 => WHOLE_SECONDS,
+            _ => TICK,
+        };
+        let until = until.saturating_sub(behind);
         let seconds = i64::try_from(until.as_secs()).unwrap_or(i64::MAX);
         (changed.sec, changed.nsec) > (seconds, until.subsec_nanos())
     })
@@ -119,16 +184,46 @@ mod tests {
     #[test]
     fn what_changed_after_both_were_equal_is_newer() {
         let at = |sec, nsec| Stamp { sec, nsec };
-        let until = Some(Duration::new(10, 5));
+        let until = Some(Duration::new(10, 500_000_000));
         for (changed, expected) in [
-            (at(10, 5), false),
-            (at(10, 6), true),
+            (at(10, 490_000_000), false),
+            (at(10, 490_000_001), true),
+            (at(10, 500_000_001), true),
             (at(9, 999_999_999), false),
+            (at(8, 0), false),
+            (at(9, 0), true),
             (at(11, 0), true),
             (at(-1, 0), false),
         ] {
             assert_eq!(is_newer(changed, until), expected, "{changed:?}");
             assert!(is_newer(changed, None));
+        }
+    }
+
+    #[test]
+    fn what_was_left_is_lost_however_old() {
+        let path = |text: &str| RelPath::parse(text.as_bytes()).expect("a path");
+        let loss = Loss {
+            equal_until: Some(Duration::from_secs(100)),
+            left: vec![path("left"), path("moved"), path("dir"), RelPath::root()],
+            whole: BTreeMap::from([
+                (path("moved"), Scope::Subtree),
+                (path("dir"), Scope::Names),
+                (RelPath::root(), Scope::Subtree),
+            ]),
+            ..Loss::default()
+        };
+        let old = Stamp { sec: 5, nsec: 1 };
+        let is_lost = |name: &str| loss.known().may_lose(&path(name), old);
+        for (name, expected) in [
+            ("left", true),
+            ("moved", true),
+            ("moved/a/b", true),
+            ("dir", true),
+            ("dir/file", false),
+            ("other", false),
+        ] {
+            assert_eq!(is_lost(name), expected, "{name}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! It is a run like any other, with the guards of one: an empty replica never empties the source.
 
-use super::loss::{Lost, is_newer};
+use super::loss::{Known, Lost};
 use crate::job::Job;
 use driftless_engine::{
     Counts, MachineClock, Mode, Monitor, Options, Progress, RunError, Summary, Trees, sync,
@@ -84,15 +84,15 @@ pub fn go_back(options: &Options, snapshot: &Path) -> Options {
     }
 }
 
-/// Says what a run would do, and changes nothing. Both trees were known to be equal at
-/// `equal_until`.
+/// Says what a run would do, and changes nothing. `known` tells what of the tree that is changed may
+/// be newer.
 ///
 /// # Errors
 /// A tree is out of reach, or a guard refuses.
 pub fn rehearse(
     options: &Options,
     reach: &Reach,
-    equal_until: Option<Duration>,
+    known: &Known,
     stop: &AtomicBool,
 ) -> Result<Rehearsal, RunError> {
     let mut options = Options {
@@ -108,7 +108,7 @@ pub fn rehearse(
     let replaced = heard.replaced.into_inner();
     let is_lost = |lost: &Lost| {
         let changed = trees.changed_on_replica(&lost.path);
-        changed.is_some_and(|changed| changed.is_there && is_newer(changed.at, equal_until))
+        changed.is_some_and(|changed| changed.is_there && known.may_lose(&lost.path, changed.at))
     };
     Ok(Rehearsal {
         counts: summary.counts,
@@ -221,7 +221,7 @@ mod tests {
             connecting: Duration::ZERO,
             stop: Arc::default(),
         };
-        rehearse(&options, &reach, None, &AtomicBool::new(false)).unwrap()
+        rehearse(&options, &reach, &Known::default(), &AtomicBool::new(false)).unwrap()
     }
 
     #[test]

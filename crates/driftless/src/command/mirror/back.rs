@@ -106,7 +106,7 @@ impl Failback<'_> {
         self.refuse_other()?;
         self.refuse_empty()?;
         let until = self.loss.equal_until;
-        let rehearsal = rehearse(&self.options, &self.reach, until, self.stop)
+        let rehearsal = rehearse(&self.options, &self.reach, &self.loss.known(), self.stop)
             .map_err(|error| failed(self.job, &error))?;
         self.refuse_unlike(&rehearsal)?;
         Ok(Back {

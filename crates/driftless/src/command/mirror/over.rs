@@ -21,7 +21,7 @@ use driftless_mirror::ask::Ask;
 use driftless_mirror::clock::now;
 use driftless_mirror::control;
 use driftless_mirror::job::Job;
-use driftless_mirror::recovery::{Loss, carry_out, go_back, rehearse};
+use driftless_mirror::recovery::{Known, Loss, carry_out, go_back, rehearse};
 use driftless_mirror::snapshots::{KEPT, name_of};
 use driftless_model::Stamp;
 use driftless_remote::Reach;
@@ -293,7 +293,8 @@ impl Failover<'_> {
             Some(path) => {
                 let options = go_back(&self.options, &path);
                 let made = self.loss.shared.get(to).copied();
-                let rehearsal = rehearse(&options, &self.reach, made, self.stop);
+                let known = Known::until(made);
+                let rehearsal = rehearse(&options, &self.reach, &known, self.stop);
                 Some(rehearsal.map_err(|error| failed(self.job, &error))?)
             }
         };
