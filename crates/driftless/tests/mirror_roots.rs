@@ -116,6 +116,35 @@ fn a_source_that_is_replaced_is_followed() {
     check_heard(&mirror, "replaced");
 }
 
+/// Seconds since 1970.
+fn clock() -> f64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.expect("after 1970").as_secs_f64()
+}
+
+#[test]
+fn a_replaced_source_is_not_claimed_equal() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::write(source.join("file"), "content").expect("a file");
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    let life = mirror.status()["began"].clone();
+    fs::rename(&source, scratch.path().join("old")).expect("renamed");
+    let moved = clock();
+    fs::create_dir(&source).expect("a directory");
+    fs::write(source.join("new"), "content").expect("a file");
+    loop {
+        let status = mirror.status();
+        // It may have looked by then, and follow the other directory.
+        if status["began"] != life || status["now"].as_f64() > Some(moved + 4.0) {
+            break;
+        }
+        assert!(status["equal_until"].as_f64() <= Some(moved), "{status}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Whatever it is asked, it says that this tree is out of reach.
 fn wait_until_out_of_reach(mirror: &Mirror, named: &Path) {
     let (began, named) = (Instant::now(), named.display().to_string());

@@ -8,6 +8,7 @@ mod company;
 mod crossings;
 mod last_replica;
 mod onlooker;
+mod place;
 mod renames;
 mod snapshot;
 mod walk;
@@ -33,6 +34,7 @@ use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
 use driftless_state::DirectoryIndex;
 pub use last_replica::{LastReplica, ReplicaHere};
+use place::SeenInPlace;
 use rustix::fd::OwnedFd;
 use rustix::fs::fstat;
 use std::collections::{BTreeMap, HashSet};
@@ -73,6 +75,7 @@ pub struct Hands {
     is_deaf: AtomicBool,
     /// When it was looked last whether the paths of both trees lead to what is open.
     looked: Mutex<Option<Instant>>,
+    in_place: SeenInPlace,
     open: RwLock<Option<Arc<Open>>>,
     /// Who closes the replica to others while nothing is done there.
     keeper: Option<Mutex<Box<dyn Provider>>>,
@@ -221,6 +224,7 @@ impl Hands {
             watched: None,
             is_deaf: AtomicBool::new(false),
             looked: Mutex::new(None),
+            in_place: SeenInPlace::default(),
             open: RwLock::new(None),
             keeper: None,
             closes: false,
@@ -349,7 +353,9 @@ impl Hands {
         let mut looked = self.looked.lock();
         let is_due = looked.is_none_or(|last| last.elapsed() >= LOOK_EVERY);
         if is_due || taken.paths.contains_key(&RelPath::root()) {
+            let began = crate::clock::now();
             trees.look_again()?;
+            self.in_place.after(began);
             // Somebody may have closed it meanwhile.
             if let Err(why) = self.close_replica(false) {
                 tracing::warn!("the replica cannot be opened: {why}");

@@ -37,10 +37,12 @@ use crate::waits::Waits;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use cycle::Cycle;
 use driftless_model::{Change, Hint, RelPath, SNAPSHOTS, Scope};
+use driftless_remote::Target;
 use driftless_state::StateError;
 pub use pool::Pool;
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -277,7 +279,17 @@ impl Live {
         self.crier.as_ref().map(Crier::desk).unwrap_or_default()
     }
 
+    /// Returns the path of a live source of this host.
+    fn source_here(&self) -> Option<PathBuf> {
+        let target = Target::parse(self.job.source.as_ref()).ok()?;
+        let is_here = target.host.is_none() && !self.job.reads_snapshots();
+        is_here.then_some(target.path)
+    }
+
     fn start_lanes(&mut self, outbox: &Sender<Message>) -> std::io::Result<()> {
+        if let Some(source) = self.source_here() {
+            self.hands.watch_place(source)?;
+        }
         let equipment = Equipment {
             hands: self.hands.clone(),
             desk: self.desk(),
@@ -349,7 +361,9 @@ impl Live {
         let is_sure = self.walked.ended.is_some() && self.doubt.is_none() && self.away.is_none();
         let is_done = self.dirty.is_empty() && self.next_again().is_none();
         if is_live && is_sure && is_done {
-            self.memory.equal_until(self.heard_until);
+            if let Some(moment) = self.known_until() {
+                self.memory.equal_until(moment);
+            }
             self.hearing.wake_quiet(now);
         }
         if self.memory.is_due(now) {
@@ -365,6 +379,18 @@ impl Live {
                 self.saved_until(now.saturating_sub(YOUNG));
                 self.hearing.let_go(&done);
             }
+        }
+    }
+
+    /// Returns the moment until which all changes of the source are known: no detector reports any of
+    /// another directory that was put in its place since.
+    fn known_until(&self) -> Option<Duration> {
+        match self.source_here().is_some() {
+            true => self
+                .hands
+                .seen_in_place()
+                .map(|seen| seen.min(self.heard_until)),
+            false => Some(self.heard_until),
         }
     }
 
