@@ -7,6 +7,7 @@
 pub mod agents;
 mod base;
 pub mod changelog;
+mod connections;
 mod detector;
 pub mod fanotify;
 pub mod gap;
@@ -17,5 +18,6 @@ pub mod post;
 pub mod snapshot;
 
 pub use base::Base;
+pub use connections::take_each;
 pub use detector::{Deaf, Detector, Heard, Queue, Seen, Sharing, Unnamed, Waker};
 pub use lines::LineFault;

@@ -6,10 +6,11 @@ mod common;
 use common::mirror::Mirror;
 use driftless_testkit::accounts::ORDINARY_ID;
 use driftless_testkit::{Driftless, FsKind, Outcome, Scratch};
+use rustix::process::Signal;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -195,6 +196,101 @@ fn what_a_mirror_does_not_say_that_ends_meanwhile_its_state_does() {
     let _none = mirror.command("problems").run().expect(0);
     let told = mirror.command("barrier").run().expect(1).stderr_text();
     assert!(told.contains("has ended before it answered"), "{told}");
+}
+
+#[test]
+fn a_mirror_that_was_killed_does_not_run() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let mut mirror = Mirror::of(&scratch.dir("src"), KEYS);
+    mirror.barrier();
+    let by_name = |command: &str, job: &str| mirror.command_of(command, Path::new(job)).run();
+    let unknown = by_name("pause", "unknown").expect(2).stderr_text();
+    assert!(unknown.contains("there is no such job"), "{unknown}");
+    let _known = by_name("pause", "test").expect(0);
+    mirror.kill();
+    let socket = mirror.state_file().with_extension("socket");
+    assert!(socket.exists(), "it is stale");
+    for is_stale in [true, false] {
+        for command in ["status", "problems", "pause", "retry"] {
+            let told = mirror.command_of(command, Path::new("test")).run();
+            let told = told.expect(1).stderr_text();
+            let words = "test: its mirror does not run";
+            assert!(told.contains(words), "{command}, {is_stale}: {told}");
+        }
+        let _gone_then = fs::remove_file(&socket);
+    }
+    let told = mirror.command("pause").run().expect(1).stderr_text();
+    assert!(told.contains("its mirror does not run"), "{told}");
+}
+
+#[test]
+fn clients_that_say_nothing_are_hung_up_on() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let mirror = Mirror::of(&scratch.dir("src"), KEYS);
+    mirror.barrier();
+    let socket = mirror.state_file().with_extension("socket");
+    let connect = |_: u32| UnixStream::connect(&socket).expect("connected");
+    let mut silent: Vec<UnixStream> = (0..300).map(connect).collect();
+    let last = silent.last_mut().expect("one");
+    last.set_read_timeout(Some(LIMIT)).expect("a limit");
+    let mut said = String::new();
+    let _hung_up = last.read_to_string(&mut said);
+    assert!(said.contains("\"busy\""), "{said}");
+    let told = mirror.command("status").run().expect(1).stderr_text();
+    assert!(told.contains("answers as many as it can"), "{told}");
+    let first = &mut silent[0];
+    first.set_read_timeout(Some(LIMIT)).expect("a limit");
+    assert_eq!(first.read(&mut [0; 10]).expect("hung up"), 0);
+    let (began, is_running) = (Instant::now(), "\"is_running\":true");
+    let answers = || mirror.command("status").arg("--json").run();
+    while !answers().stdout_text().contains(is_running) {
+        assert!(began.elapsed() < LIMIT, "{}", answers().describe());
+    }
+}
+
+/// Threads at the socket of a mirror.
+fn threads_at_socket(mirror: &Mirror) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{}/task", mirror.process())).expect("threads");
+    let names = tasks
+        .flatten()
+        .map(|task| fs::read_to_string(task.path().join("comm")));
+    names
+        .flatten()
+        .filter(|name| name.trim() == "control")
+        .count()
+}
+
+fn wait_for_threads(mirror: &Mirror, wanted: usize) {
+    let began = Instant::now();
+    while threads_at_socket(mirror) != wanted {
+        assert!(began.elapsed() < LIMIT, "{wanted} threads");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_barrier_that_was_killed_is_given_up() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let mirror = Mirror::of(&scratch.dir("src"), KEYS);
+    mirror.barrier();
+    let _paused = mirror.command("pause").run().expect(0);
+    fs::write(mirror.source.join("file"), "content").expect("a file");
+    wait_for_threads(&mirror, 1);
+    let waits = mirror.command("barrier").spawn();
+    let (began, mut looks) = (Instant::now(), 0);
+    // The command asks for the status first, and waits at a connection of its own then.
+    while looks < 20 {
+        assert!(began.elapsed() < LIMIT, "nobody waits");
+        std::thread::sleep(Duration::from_millis(20));
+        looks = if threads_at_socket(&mirror) == 2 {
+            looks + 1
+        } else {
+            0
+        };
+    }
+    waits.signal(Signal::KILL);
+    let _killed = waits.wait();
+    wait_for_threads(&mirror, 1);
 }
 
 /// A group that is on every host, and that the mirror's user is no member of.

@@ -324,6 +324,76 @@ fn the_command_for_problems_gets_the_facts_and_none_of_our_files() {
     );
 }
 
+/// Sets the number of descriptors that a process may have, which cannot raise it again; false if it
+/// cannot be set.
+fn limit_descriptors(process: u32, limit: &str) -> bool {
+    let process = process.to_string();
+    let words = ["--pid", &process, &format!("--nofile={limit}:{limit}")];
+    let done = Command::new("prlimit").args(words).status();
+    done.expect("prlimit").success()
+}
+
+/// Ticks of the processor that the threads at the socket of a mirror have had.
+fn ticks_at_socket(process: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("threads");
+    let stats = tasks.flatten().filter_map(|task| {
+        let name = fs::read_to_string(task.path().join("comm")).ok()?;
+        let is_meant = name.trim() == "control";
+        is_meant.then(|| fs::read_to_string(task.path().join("stat")).ok())?
+    });
+    let ticks = |stat: String| -> u64 {
+        let (_, fields) = stat.rsplit_once(')').expect("a name");
+        let fields = fields.split_whitespace().skip(11).take(2);
+        fields
+            .map(|field| field.parse::<u64>().expect("ticks"))
+            .sum()
+    };
+    stats.map(ticks).sum()
+}
+
+#[test]
+fn alarm_waits_until_its_command_can_start() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let (source, log) = (scratch.dir("src"), scratch.path().join("log"));
+    let told = scratch.path().join("told");
+    let keys = format!(
+        "{FOLLOWING}on_problem = \"cp /dev/stdin {}\"\n",
+        told.display()
+    );
+    let mirror = Mirror::idle(&source, &keys);
+    let to_log = [
+        "sh",
+        "-c",
+        "exec \"$@\" 2>\"$0\"",
+        log.to_str().expect("text"),
+    ];
+    let run = mirror
+        .command("run")
+        .through(to_log)
+        .limit(4 * LIMIT)
+        .spawn();
+    mirror.wait_until_answers();
+    mirror.barrier();
+    assert!(limit_descriptors(run.pid(), "3"));
+    fs::write(source.join("file"), "content").expect("a file");
+    wait_for_text(&log, "on_problem: ");
+    let before = ticks_at_socket(run.pid());
+    let late = mirror.command("barrier").arg("--timeout=2s").run();
+    let _nobody_answers = late.expect(6);
+    let spent = ticks_at_socket(run.pid()) - before;
+    assert!(
+        spent < 50,
+        "{spent} ticks for a connection that cannot be taken"
+    );
+    let text = fs::read_to_string(&log).expect("a log");
+    assert_eq!(text.matches("on_problem: ").count(), 1, "{text}");
+    // To raise it takes CAP_SYS_RESOURCE, which root lacks in some containers.
+    if limit_descriptors(run.pid(), "1024") {
+        wait_for_text(&told, "\"job\":\"test\"");
+        mirror.barrier();
+    }
+}
+
 #[test]
 fn the_service_manager_is_told_that_it_is_ready_goes_on_and_ends() {
     let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);

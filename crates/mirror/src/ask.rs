@@ -177,6 +177,8 @@ pub enum Answer {
     Refused(String),
     /// The user who asks may not ask for that.
     Forbidden(String),
+    /// Too many ask at the same time.
+    Busy(String),
     /// The report, in the form that was asked for.
     Report(String),
 }

@@ -11,11 +11,15 @@ use crate::live::{BeginError, Beginning, Live};
 use crate::message::{Inbox, Inboxes};
 use crate::pulse::Pulse;
 use crate::status::Status;
+use crossbeam_channel::RecvTimeoutError;
 use driftless_detect::Detector;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
+
+/// Interval at which it is looked whether an answer is still awaited.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// All replicas of a job, kept equal.
 pub struct Mirror {
@@ -111,15 +115,23 @@ impl Drop for Stopped<'_> {
     }
 }
 
-/// Asks all replicas of a mirror; the answer is that of all.
-pub fn ask(inboxes: &Inboxes, ask: &Ask) -> Answer {
+/// Asks all replicas of a mirror; the answer is that of all. The answer is given up when
+/// `is_awaited` says that its client waits no more.
+pub fn ask_while(inboxes: &Inboxes, ask: &Ask, is_awaited: &dyn Fn() -> bool) -> Answer {
     let is_over = || {
         Answer::Refused(
             "the mirror is about to end; ask again when it has been started anew".into(),
         )
     };
     let answers = inboxes.ask(ask);
-    let answers = answers.into_iter().map(|answer| answer.recv().ok());
+    let answers = answers.into_iter().map(|answer| {
+        loop {
+            match answer.recv_timeout(LOOK_EVERY) {
+                Err(RecvTimeoutError::Timeout) if is_awaited() => {}
+                received => return received.ok(),
+            }
+        }
+    });
     let answers: Option<Vec<Answer>> = answers.collect();
     answers.and_then(Answer::of_all).unwrap_or_else(is_over)
 }

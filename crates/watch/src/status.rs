@@ -5,6 +5,7 @@
 //! `SO_PEERCRED`).
 
 use driftless_detect::agents::{Delivery, Question};
+use driftless_detect::take_each;
 use driftless_model::cause;
 use driftless_state::StateError;
 use driftless_state::watch::{TreeRow, WatchView};
@@ -202,7 +203,7 @@ pub fn serve(
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     let serve = move || {
-        for stream in listener.incoming().flatten() {
+        take_each(&listener, |stream| {
             let (status, deliverer) = (status.clone(), deliverer.clone());
             let answer = move || {
                 if let Err(error) = answer(&stream, status, &deliverer) {
@@ -211,7 +212,7 @@ pub fn serve(
             };
             let _without_a_thread_nobody_answers =
                 Builder::new().name("status".into()).spawn(answer);
-        }
+        });
     };
     Builder::new().name("status".into()).spawn(serve).map(drop)
 }

@@ -9,6 +9,7 @@
 use super::{GREETING, POST_BYTES_MAX, read};
 use crate::agents::Courier;
 use crate::base::Base;
+use crate::connections::take_each;
 use crate::detector::{Deaf, Detector, Heard, Seen, Waker};
 use driftless_model::quote;
 use rustix::net::sockopt::socket_peercred;
@@ -87,12 +88,7 @@ impl Posts {
         };
         let listener = bound(socket).map_err(failed)?;
         let desk = Arc::new(desk);
-        let serve = move || {
-            listener
-                .incoming()
-                .flatten()
-                .for_each(|stream| desk.take(stream))
-        };
+        let serve = move || take_each(&listener, |stream| desk.take(stream));
         let spawned = Builder::new().name("posts".into()).spawn(serve);
         spawned.map_err(failed)?;
         Ok(Posts {

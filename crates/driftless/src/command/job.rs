@@ -42,6 +42,24 @@ pub fn read(typed: &Path) -> Result<Job, Failure> {
     Ok(job)
 }
 
+/// Reads a job whose mirror does not run. If the file is gone, the state of an earlier mirror tells
+/// that the job is known.
+pub fn read_idle(typed: &Path) -> Result<Job, Failure> {
+    read(typed).map_err(|failure| {
+        let name = typed.to_string_lossy();
+        let is_gone = is_name(typed) && place(typed).is_err();
+        let lock = format!("mirror-{name}.lock");
+        if !is_gone || !file(&lock).is_ok_and(|lock| is_there(&lock)) {
+            return failure;
+        }
+        let folders = folders_in_words();
+        let why = format!(
+            "{name}: its mirror does not run, and its job file is not in {folders}; name the file"
+        );
+        (Exit::CouldNotRun, why)
+    })
+}
+
 /// The text of a file in which somebody says what is to be done, and a byte of what is too long.
 #[allow(
     clippy::disallowed_methods,

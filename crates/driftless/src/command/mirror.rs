@@ -118,7 +118,9 @@ fn foreign(args: &JobArgs, json: bool) -> Result<Exit, Failure> {
 
 fn ask_done(args: &JobArgs, question: &Ask) -> Result<Exit, Failure> {
     match ask(args, question)? {
-        Answer::Refused(why) | Answer::Forbidden(why) => Err((Exit::CouldNotRun, why)),
+        Answer::Refused(why) | Answer::Forbidden(why) | Answer::Busy(why) => {
+            Err((Exit::CouldNotRun, why))
+        }
         Answer::Reached { problems: 0 } | Answer::Done => Ok(Exit::Equal),
         Answer::Reached { problems } => Err((
             Exit::Problems,

@@ -8,6 +8,7 @@
 
 use super::Alarm;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use driftless_model::cause;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::File;
@@ -35,6 +36,8 @@ pub struct Pace {
     pub pause: Duration,
     /// A command that takes longer is ended.
     pub limit: Duration,
+    /// From a command that could not be started to the next try: no descriptor was left, say.
+    pub again: Duration,
 }
 
 impl Default for Pace {
@@ -42,6 +45,7 @@ impl Default for Pace {
         Pace {
             pause: Duration::from_secs(60),
             limit: Duration::from_secs(60),
+            again: Duration::from_secs(2),
         }
     }
 }
@@ -96,22 +100,36 @@ impl Serving {
         let mut next = Instant::now();
         while let Ok(first) = told.recv() {
             thread::sleep(next.saturating_duration_since(Instant::now()));
-            let alarms: Vec<Alarm> = [first].into_iter().chain(told.try_iter()).collect();
-            self.call(&alarms);
+            let mut alarms: Vec<Alarm> = [first].into_iter().chain(told.try_iter()).collect();
+            while !self.call(&alarms) {
+                thread::sleep(self.pace.again);
+                let free = ALARMS_MAX.saturating_sub(alarms.len());
+                alarms.extend(told.try_iter().take(free));
+            }
             next = Instant::now() + self.pace.pause;
         }
     }
 
-    fn call(&mut self, alarms: &[Alarm]) {
+    /// Tells of alarms; false if the command could not be started.
+    fn call(&mut self, alarms: &[Alarm]) -> bool {
         let left_out = self.left_out.swap(0, Relaxed);
-        let failed = match self.start(alarms, left_out) {
+        let started = self.start(alarms, left_out);
+        let was_started = started.is_ok();
+        let failed = match started {
             Ok(child) => self.wait(child),
-            Err(error) => Some(error.to_string()),
+            Err(error) => {
+                self.left_out.fetch_add(left_out, Relaxed);
+                Some(format!(
+                    "cannot start it: {}; it is tried again by itself",
+                    cause(&error)
+                ))
+            }
         };
         if let Some(why) = failed.as_ref().filter(|_| self.failed != failed) {
             tracing::error!("on_problem: {}: {why}", self.words[0]);
         }
         self.failed = failed;
+        was_started
     }
 
     fn start(&self, alarms: &[Alarm], left_out: u64) -> io::Result<Child> {
@@ -196,6 +214,7 @@ mod tests {
         let pace = Pace {
             pause: Duration::from_millis(800),
             limit: Duration::from_secs(20),
+            again: Duration::ZERO,
         };
         let caller = Caller::start(words, 0o022, pace).unwrap();
         let said = || std::fs::read_to_string(&told).unwrap_or_default();
@@ -228,6 +247,7 @@ mod tests {
             pace: Pace {
                 pause: Duration::ZERO,
                 limit: Duration::from_millis(300),
+                again: Duration::ZERO,
             },
             left_out: Arc::default(),
             failed: None,

@@ -85,7 +85,9 @@ impl Asking<'_> {
             // It is about to end.
             Ok(Answer::Refused(_)) if self.is_kept() => Ok(None),
             Ok(Answer::Refused(why)) => Err((Exit::CouldNotRun, why)),
-            Ok(Answer::Forbidden(why)) => Err((Exit::CouldNotRun, format!("{}: {why}", self.name))),
+            Ok(Answer::Forbidden(why) | Answer::Busy(why)) => {
+                Err((Exit::CouldNotRun, format!("{}: {why}", self.name)))
+            }
             Ok(answer) => Ok(Some(answer)),
             Err(error) => self.failed(&error),
         }
@@ -199,13 +201,15 @@ fn unlike(job: &Job, all: &[Status]) -> Option<String> {
 /// Nobody answers: because a replica is the active side, a mirror begins, or nobody has started one.
 fn not_running(args: &JobArgs) -> Failure {
     let named = args.job.display();
-    let is_active = job::read(&args.job).and_then(|job| job::refuse_active(&job));
-    if let Err(refused @ (Exit::Refused, _)) = is_active {
+    let job = job::read_idle(&args.job);
+    let is_active = job.as_ref().map(job::refuse_active);
+    if let Ok(Err(refused @ (Exit::Refused, _))) = is_active {
         return refused;
     }
     let holder = job::name(&args.job).and_then(|name| job::holder(&name));
-    let why = match holder {
-        Ok(Some(process)) => job::starting_words(&named.to_string(), &process),
+    let why = match (holder, job) {
+        (Ok(Some(process)), _) => job::starting_words(&named.to_string(), &process),
+        (_, Err(unknown)) => return unknown,
         _ => format!("{named}: its mirror does not run (driftless mirror run {named})"),
     };
     (Exit::CouldNotRun, why)

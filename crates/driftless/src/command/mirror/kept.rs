@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// How each replica was left.
 pub fn statuses(typed: &Path) -> Result<Vec<Status>, Failure> {
-    let job = job::read(typed)?;
+    let job = job::read_idle(typed)?;
     let starting = job::holder(&job.name)?;
     let replicas = job.apart();
     let statuses = replicas.iter().map(|one| {
@@ -24,7 +24,7 @@ pub fn statuses(typed: &Path) -> Result<Vec<Status>, Failure> {
 
 /// Which paths of each replica had a problem.
 pub fn troubles(typed: &Path) -> Result<Vec<Troubles>, Failure> {
-    let replicas = job::read(typed)?.apart();
+    let replicas = job::read_idle(typed)?.apart();
     let troubles = replicas.iter().map(|one| {
         let told = kept::troubles(one, &job::view(one, typed)?);
         told.map_err(|error| record::refusal(&error))

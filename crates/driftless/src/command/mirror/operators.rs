@@ -163,7 +163,7 @@ pub fn report(name: &str, question: &AskState) -> Result<Option<String>, Failure
     let failed = |why: String| Err((Exit::CouldNotRun, format!("{name}: {why}")));
     match control::ask_within(&socket, question, Some(REPORT_LIMIT)) {
         Ok(Answer::Report(text)) => Ok(Some(text)),
-        Ok(Answer::Refused(why) | Answer::Forbidden(why)) => failed(why),
+        Ok(Answer::Refused(why) | Answer::Forbidden(why) | Answer::Busy(why)) => failed(why),
         Ok(_) => Err((Exit::Bug, "the mirror gave another answer".into())),
         Err(error) if is_silent(&error) => Ok(None),
         Err(error) => failed(unreached(&error)),
