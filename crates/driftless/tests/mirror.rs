@@ -351,6 +351,25 @@ fn more_deletes_in_an_hour_than_one_run_may_make_are_refused_and_told() {
 }
 
 #[test]
+fn share_of_deletes_counts_what_came_since() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::write(source.join("first"), b"content").expect("a file");
+    let keys = "detect = [\"fanotify\"]\ndelete = true\nmax_delete = \"50%\"\n";
+    let mirror = Mirror::of(&source, keys);
+    mirror.barrier();
+    let name = |number: u32| source.join(format!("f{number}"));
+    for number in 0..100 {
+        fs::write(name(number), b"content").expect("a file");
+    }
+    mirror.barrier();
+    for number in 0..40 {
+        fs::remove_file(name(number)).expect("removed");
+    }
+    check_equal(&mirror, "40 of a hundred that came after the comparison");
+}
+
+#[test]
 fn a_job_that_asks_for_what_is_not_there_is_refused() {
     let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
     let source = scratch.dir("src");

@@ -57,9 +57,10 @@ impl Deletes {
             _ if is_walk => return Some(limit),
             DeleteLimit::Count(count) => count,
             DeleteLimit::Percent(percent) => {
+                // The share is one of what there was when the hour began.
                 let entries = match walked.seen {
                     0 => UNKNOWN_ENTRIES,
-                    seen => seen,
+                    _ => walked.entries + self.gone(now),
                 };
                 entries.saturating_mul(percent) / 100
             }
@@ -100,9 +101,10 @@ mod tests {
     #[test]
     fn what_may_go_in_an_hour_is_what_one_run_may_delete() {
         let at = |minutes: u64| Duration::from_secs(100 * 3600 + minutes * 60);
-        let walked = Walked {
+        let mut walked = Walked {
             ended: Some(at(0)),
-            seen: 2000,
+            seen: 1500,
+            entries: 1500,
             ..Walked::default()
         };
         let unknown = Walked::default();
@@ -111,10 +113,15 @@ mod tests {
         let mut deletes = Deletes::new(percent);
         assert_eq!(deletes.limit(at(0), true, &walked), percent);
         assert_eq!(deletes.limit(at(0), false, &unknown), count(100));
-        deletes.add(at(0), 150);
-        deletes.add(at(30), 40);
-        assert_eq!(deletes.limit(at(31), false, &walked), count(10));
-        assert_eq!(deletes.limit(at(62), false, &walked), count(160));
+        walked.follow(690, 0);
+        let delete = |deletes: &mut Deletes, walked: &mut Walked, minutes, count| {
+            deletes.add(at(minutes), count);
+            walked.follow(0, count);
+        };
+        delete(&mut deletes, &mut walked, 0, 150);
+        delete(&mut deletes, &mut walked, 30, 40);
+        assert_eq!(deletes.limit(at(31), false, &walked), count(29));
+        assert_eq!(deletes.limit(at(62), false, &walked), count(164));
         assert_eq!(deletes.limit(at(200), false, &walked), count(200));
         let told = |deletes: &mut Deletes, at, cause: &str| {
             let problem = Problem {

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 /// Problems of one piece of work that are told apart; with more, all of it is looked at again.
 pub(crate) const PROBLEMS_MAX: usize = 10_000;
@@ -50,6 +50,8 @@ pub(crate) struct Gathered {
     pub(crate) problems: Mutex<Vec<Problem>>,
     pub(crate) changed: Mutex<Vec<Made>>,
     pub(crate) changed_bytes: AtomicUsize,
+    /// Entries that the replica lacked before.
+    pub(crate) created: AtomicU64,
     /// More was changed than that.
     pub(crate) changed_more: AtomicBool,
     pub(crate) linked: Mutex<Vec<Linked>>,
@@ -114,6 +116,8 @@ impl Gathered {
         drop(linked);
         let more = std::mem::take(&mut *other.changed.lock());
         more.into_iter().for_each(|made| self.add_changed(made));
+        self.created
+            .fetch_add(other.created.load(Relaxed), Relaxed);
         self.changed_more
             .fetch_or(other.has_lost_changes(), Relaxed);
     }
@@ -160,6 +164,9 @@ impl Monitor for Gathered {
     }
 
     fn receipt(&self, receipt: &Receipt) {
+        if receipt.action == Action::Create {
+            self.created.fetch_add(1, Relaxed);
+        }
         self.add_changed(Made {
             path: receipt.path.clone(),
             action: receipt.action,

@@ -133,6 +133,8 @@ pub struct Outcome {
     pub not_moved: Vec<Move>,
     /// What was done.
     pub counts: Counts,
+    /// Entries that the replica lacked before.
+    pub created: u64,
     /// Paths that have a problem.
     pub problems: Vec<Problem>,
     /// Paths that were changed.
@@ -271,6 +273,11 @@ impl Hands {
     /// The replica that was filled, by its mark; `None` before anything was.
     pub fn known(&self) -> Option<u128> {
         *self.known.lock()
+    }
+
+    fn know(&self, open: &Open) {
+        let mut known = self.known.lock();
+        *known = known.or_else(|| open.trees.identity());
     }
 
     /// Opens both trees, unless they are open.
@@ -467,6 +474,7 @@ impl Hands {
             was_carried_out: false,
             not_moved: Vec::new(),
             counts: Counts::default(),
+            created: 0,
             problems: Vec::new(),
             changed: Vec::new(),
             news: News::default(),
@@ -480,9 +488,7 @@ impl Hands {
             self.look_again(&open.trees, &outcome.taken)?;
             self.lend(&open)?;
             let end = self.work_where_alike((&open, &policy), &mut outcome, (&gathered, stop))?;
-            let mut known = self.known.lock();
-            *known = known.or_else(|| open.trees.identity());
-            drop(known);
+            self.know(&open);
             outcome.was_carried_out = end == Ended::Done;
             outcome.on = outcome.was_carried_out.then_some(open);
             if let Some(equal_at) = equal_at
@@ -494,6 +500,7 @@ impl Hands {
         });
         self.end_walk(&gathered, matches!(done, Ok(Ended::Done)));
         self.gather_news(&gathered, &mut outcome);
+        outcome.created = gathered.created.into_inner();
         outcome.problems = gathered.problems.into_inner();
         for problem in &mut outcome.problems {
             problem.cause = worded::for_job(&problem.cause);

@@ -255,6 +255,7 @@ impl Live {
         self.is_paused = self.memory.is_paused()?;
         self.hearing.resume(|name| self.memory.cursor(name))?;
         self.walked.seen = self.memory.entries()?;
+        self.walked.entries = self.walked.seen;
         self.walked.equal = self.memory.was_equal_until()?;
         Ok(())
     }

@@ -224,6 +224,9 @@ pub struct Walked {
     pub took: Duration,
     /// Entries that it met.
     pub seen: u64,
+    /// Entries that there are by now: those that it met, and what has come and gone since.
+    #[serde(default)]
+    pub entries: u64,
     /// Entries that it changed.
     pub changed: u64,
     /// How many have ended.
@@ -246,7 +249,13 @@ impl Walked {
         self.asked = Some(walk.begun.min(now));
         self.ended = walk.ended;
         (self.seen, self.changed) = (walk.counts.seen, walk.counts.changed + walk.counts.deleted);
+        self.entries = self.seen;
         self.took = walk.ended.unwrap_or(walk.begun).saturating_sub(walk.begun);
+    }
+
+    /// Entries of a tree have come and gone since.
+    pub fn follow(&mut self, created: u64, deleted: u64) {
+        self.entries = (self.entries + created).saturating_sub(deleted);
     }
 
     /// One has come to its end.
@@ -254,6 +263,7 @@ impl Walked {
         self.took = now.saturating_sub(self.asked.unwrap_or(now));
         (self.ended, self.equal) = (Some(now), Some(self.begun));
         (self.seen, self.changed) = (counts.seen, counts.changed + counts.deleted);
+        self.entries = self.seen;
         self.count += 1;
         self.missed += missed;
     }

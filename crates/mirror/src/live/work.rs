@@ -259,6 +259,7 @@ impl Live {
         self.count_missed(&outcome);
         if !outcome.taken.is_walk() {
             self.deletes.add(now, outcome.counts.deleted);
+            self.walked.follow(outcome.created, outcome.counts.deleted);
         }
         let paths = looked_at(&outcome);
         let is_walk = outcome.taken.is_walk();
