@@ -324,6 +324,25 @@ fn the_command_for_problems_gets_the_facts_and_none_of_our_files() {
     );
 }
 
+#[test]
+fn status_names_problems_where_all_was_compared() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    for name in ["equal", "unlike"] {
+        fs::write(source.join(name), b"content").expect("a file");
+    }
+    let mut mirror = Mirror::idle(&source, "detect = [\"fanotify\"]\n");
+    fs::create_dir_all(mirror.replica.join("unlike/below")).expect("directories");
+    mirror.start();
+    mirror.wait_for("problems", |problems| problems > 0);
+    let (began, mut told) = (Instant::now(), String::new());
+    while !told.contains("but for 1 path that has a problem") {
+        assert!(began.elapsed() < LIMIT, "{told}");
+        told = mirror.command("status").run().expect(0).stdout_text();
+    }
+    assert!(!told.contains("has not been equal yet"), "{told}");
+}
+
 /// Sets the number of descriptors that a process may have, which cannot raise it again; false if it
 /// cannot be set.
 fn limit_descriptors(process: u32, limit: &str) -> bool {

@@ -12,7 +12,7 @@ pub use logged::AlarmLog;
 
 use crate::status::{Problems, Status};
 use crate::worded;
-use driftless_model::{RelPath, escape};
+use driftless_model::RelPath;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -75,7 +75,7 @@ impl Alarm {
             "what": self.what.word(),
             "job": self.job,
             "replica": self.replica,
-            "path": self.path.as_ref().map(|path| escape(path.as_bytes())),
+            "path": self.path.as_ref().map(worded::shown),
             "why": self.why,
             "at": self.at.as_secs_f64(),
         })
@@ -212,6 +212,17 @@ mod tests {
         assert!(alarms.see(&ill, &none, never).is_empty());
         assert!(alarms.see(&well, &none, never).is_empty());
         assert_eq!(alarms.see(&ill, &none, never).len(), 3);
+    }
+
+    #[test]
+    fn root_is_a_dot_in_an_alarm() {
+        let new = Alarms::default().see(&Status::default(), &problems(&["", "a"]), |_| false);
+        let paths: Vec<Value> = new
+            .iter()
+            .map(|alarm| alarm.json()["path"].clone())
+            .collect();
+        assert_eq!(paths, [".", "a"]);
+        assert!(new[0].why.starts_with("\".\": "), "{}", new[0].why);
     }
 
     #[test]

@@ -5,8 +5,9 @@
 //! not have been changed either: one that was renamed takes old entries to new names.
 
 use crate::gathered::Made;
+use crate::worded::shown;
 use driftless_engine::Trees;
-use driftless_model::{Action, RelPath, Stamp, escape};
+use driftless_model::{Action, RelPath, Stamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -33,7 +34,7 @@ impl Foreign {
     /// A walk has found these.
     pub fn add(&mut self, found: &BTreeSet<RelPath>) {
         for path in found.iter().take(LOGGED_MAX) {
-            let path = escape(path.as_bytes());
+            let path = shown(path);
             tracing::warn!("\"{path}\": somebody else had changed it on the replica: put right");
         }
         if found.len() > LOGGED_MAX {

@@ -116,8 +116,7 @@ impl Gathered {
         drop(linked);
         let more = std::mem::take(&mut *other.changed.lock());
         more.into_iter().for_each(|made| self.add_changed(made));
-        self.created
-            .fetch_add(other.created.load(Relaxed), Relaxed);
+        self.created.fetch_add(other.created.load(Relaxed), Relaxed);
         self.changed_more
             .fetch_or(other.has_lost_changes(), Relaxed);
     }

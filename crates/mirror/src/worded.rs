@@ -1,6 +1,8 @@
 //! What engine and guard say, in the words of a job: where they advise an option of `sync`, a mirror
 //! has a key.
 
+use driftless_model::{RelPath, escape};
+
 /// What is said, and what is said of a job.
 const WORDS: [(&str, &str); 14] = [
     (
@@ -42,6 +44,15 @@ const WORDS: [(&str, &str); 14] = [
     (" or use --deploy", " or use deploy in [reach]"),
     ("with --deploy=FILE", "with deploy in [reach]"),
 ];
+
+/// Returns a path below the roots as it is shown: the root is a dot.
+#[must_use]
+pub fn shown(path: &RelPath) -> String {
+    match path.is_root() {
+        true => ".".into(),
+        false => escape(path.as_bytes()),
+    }
+}
 
 /// The advice to leave a tree out, up to the rule, which ends with a quote.
 const EXCLUDE: &str = "; leave it out with --exclude '";

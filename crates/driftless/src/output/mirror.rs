@@ -12,8 +12,8 @@ use driftless_mirror::ask::Troubles;
 use driftless_mirror::clock::is_past;
 use driftless_mirror::foreign::Foreign;
 use driftless_mirror::status::{PoolMember, Status, Trouble};
-use driftless_mirror::worded::for_job;
-use driftless_model::{cause, escape, escape_text, moment};
+use driftless_mirror::worded::{for_job, shown};
+use driftless_model::{cause, escape_text, moment};
 use driftless_state::mirror::{JobRow, Role};
 use std::io::{ErrorKind, Write};
 use std::time::Duration;
@@ -243,7 +243,7 @@ pub fn active(job: &JobRow, json: bool) {
 pub fn foreign(replicas: &[(String, Foreign)], json: bool) {
     for (replica, foreign) in replicas {
         for path in &foreign.paths {
-            let path = recovery::shown(path);
+            let path = shown(path);
             match json {
                 true => line(&serde_json::json!({ "replica": replica, "path": path }).to_string()),
                 false if replicas.len() > 1 => line(&format!("{replica}: {path}")),
@@ -271,7 +271,7 @@ pub fn problems(replicas: &[Troubles], json: bool) {
 fn problem_json(replica: &str, trouble: &Trouble) -> String {
     let value = serde_json::json!({
         "replica": replica,
-        "path": escape(trouble.problem.path.as_bytes()),
+        "path": shown(&trouble.problem.path),
         "what": for_job(&trouble.problem.to_string()),
         "first": trouble.first.as_secs_f64(),
         "last": trouble.last.as_secs_f64(),

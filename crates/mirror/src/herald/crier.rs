@@ -10,10 +10,11 @@ use super::{Herald, ToldNow, Untold};
 use crate::clock::now;
 use crate::hands::{Ended, Hands, Outcome};
 use crate::message::Message;
+use crate::worded::shown;
 use crossbeam_channel::Sender;
 use driftless_engine::{Onlooker, Stood};
 use driftless_lock::{Condvar, Mutex};
-use driftless_model::{Fault, RelPath, escape};
+use driftless_model::{Fault, RelPath};
 use driftless_sarracenia::{About, Announced, Became, Standing};
 use std::io;
 use std::sync::Arc;
@@ -309,7 +310,7 @@ impl Teller {
             while let Err(why) = self.herald.tell(one, TURN) {
                 match why {
                     Untold::Never(why) => {
-                        let path = escape(one.path.as_bytes());
+                        let path = shown(&one.path);
                         tracing::warn!("\"{path}\": it cannot be announced: {why}");
                         break;
                     }

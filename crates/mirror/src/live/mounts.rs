@@ -4,8 +4,9 @@
 
 use super::Live;
 use crate::dirty::Dirty;
+use crate::worded::shown;
 use driftless_engine::mounted_below;
-use driftless_model::{RelPath, Scope, escape};
+use driftless_model::{RelPath, Scope};
 use driftless_remote::Target;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -38,7 +39,7 @@ impl Live {
             return;
         }
         for path in changed_in(&mut self.mounts.source, &self.job.source) {
-            let place = escape(path.as_bytes());
+            let place = shown(&path);
             tracing::warn!("what is mounted in the source at {place} has changed: it is compared");
             let below = Dirty::new(Scope::Subtree, self.in_doubt_since(now), now);
             self.dirty.add_again(path.clone(), below);

@@ -3,8 +3,8 @@
 use super::facts::{Facts, Hour};
 use crate::output::mirror::{at, seconds};
 use crate::units::{show_bytes, show_count, show_counted, show_share};
-use driftless_mirror::worded::for_job;
-use driftless_model::{escape, escape_text};
+use driftless_mirror::worded::{for_job, shown};
+use driftless_model::escape_text;
 use driftless_state::mirror::{ProblemRow, RunRow};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub fn text(facts: &Facts) -> Vec<String> {
         lines.push(format!("  and {more} more (driftless mirror problems)"));
     }
     // A name of a tree may hold a line feed, which would begin a line of its own.
-    lines.iter().map(|line| escape_text(line).into()).collect()
+    lines.iter().map(|line| escape_text(line)).collect()
 }
 
 /// What it is about.
@@ -245,7 +245,7 @@ fn run_json(run: &RunRow) -> Value {
 
 fn problem_json(row: &ProblemRow) -> Value {
     json!({
-        "path": escape(row.problem.path.as_bytes()),
+        "path": shown(&row.problem.path),
         "what": for_job(&row.problem.to_string()),
         "first": row.first.as_secs_f64(),
         "last": row.last.as_secs_f64(),

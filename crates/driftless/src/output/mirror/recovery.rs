@@ -4,7 +4,8 @@ use super::line;
 use crate::units::{show_counted, show_entries};
 use driftless_engine::Counts;
 use driftless_mirror::recovery::{Loss, Lost, PATHS_TOLD_MAX, Rehearsal};
-use driftless_model::{Problem, RelPath, Stamp, escape, moment};
+use driftless_mirror::worded::shown;
+use driftless_model::{Problem, RelPath, Stamp, moment};
 use driftless_state::mirror::Role;
 use std::time::Duration;
 
@@ -59,14 +60,6 @@ fn told(at: Duration) -> String {
 fn paths<'p>(paths: impl Iterator<Item = &'p RelPath>) -> Vec<String> {
     let told = paths.take(PATHS_TOLD_MAX);
     told.map(shown).collect()
-}
-
-/// The root has a name, too.
-pub fn shown(path: &RelPath) -> String {
-    match path.is_root() {
-        true => ".".into(),
-        false => escape(path.as_bytes()),
-    }
 }
 
 fn list(all: &[String], count: usize) {

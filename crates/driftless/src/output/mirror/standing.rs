@@ -133,9 +133,14 @@ fn behind(status: &Status) -> String {
         );
     }
     let verdict = if status.is_behind() { ": TOO FAR" } else { "" };
-    let equal = match status.equal_until {
-        Some(moment) => format!("; it had everything at {}", at(moment)),
-        None => "; it has not been equal yet".to_owned(),
+    let equal = match (status.equal_until, status.walk.ended) {
+        (Some(moment), _) => format!("; it had everything at {}", at(moment)),
+        (None, Some(ended)) if status.problems > 0 => {
+            let few = ("path that has a problem", "paths that have problems");
+            let problems = show_counted(status.problems, few.0, few.1);
+            format!("; all was compared by {}, but for {problems}", at(ended))
+        }
+        _ => "; it has not been equal yet".to_owned(),
     };
     let behind = seconds(status.behind());
     format!("{behind}, of {allowed} that are allowed{verdict}{equal}")
