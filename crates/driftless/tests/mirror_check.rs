@@ -97,6 +97,35 @@ fn trees_that_cannot_be_meant_are_told_when_a_job_is_checked() {
 }
 
 #[test]
+fn job_and_file_of_one_name_are_refused() {
+    let desk = Desk::new();
+    let config = desk.scratch.dir("config");
+    let folder = config.join("driftless");
+    fs::create_dir(&folder).expect("a directory");
+    let here = desk.scratch.dir("here");
+    let (source, replica) = (&desk.source, desk.scratch.path().join("r"));
+    let job = format!("source = {source:?}\nreplica = {replica:?}\n");
+    fs::write(folder.join("projects.toml"), &job).expect("a file");
+    let check = |name: &str| {
+        let words = ["env", "-C", here.to_str().expect("text")];
+        let run = driftless().args(["mirror", "check", name]).through(words);
+        run.env("XDG_CONFIG_HOME", &config).run()
+    };
+    let _alone = check("projects").expect(0);
+    fs::write(here.join("projects"), &job).expect("a file");
+    let told = check("projects").expect(2).stderr_text();
+    for words in [
+        "projects.toml",
+        "\"./projects\"",
+        "of a file in the working",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    let _file = check("./projects").expect(0);
+    let _job = check(folder.join("projects.toml").to_str().expect("text")).expect(0);
+}
+
+#[test]
 fn who_can_hear_posts_nowhere_is_told_when_a_job_is_checked() {
     let desk = Desk::new();
     desk.check_keys(POSTS, 0, "");

@@ -47,7 +47,7 @@ pub fn read(typed: &Path) -> Result<Job, Failure> {
 pub fn read_idle(typed: &Path) -> Result<Job, Failure> {
     read(typed).map_err(|failure| {
         let name = typed.to_string_lossy();
-        let is_gone = is_name(typed) && place(typed).is_err();
+        let is_gone = is_name(typed) && !is_file(typed) && place(typed).is_err();
         let lock = format!("mirror-{name}.lock");
         if !is_gone || !file(&lock).is_ok_and(|lock| is_there(&lock)) {
             return failure;
@@ -81,7 +81,7 @@ pub fn name(typed: &Path) -> Result<String, Failure> {
         Ok(path) if is_name(typed) && is_closed(&path) => Ok(typed.to_string_lossy().into_owned()),
         Ok(_) => read(typed).map(|job| job.name),
         // A mirror may run whose file was taken away.
-        Err(_) if is_name(typed) => Ok(typed.to_string_lossy().into_owned()),
+        Err(_) if is_name(typed) && !is_file(typed) => Ok(typed.to_string_lossy().into_owned()),
         Err(failure) => Err(failure),
     }
 }
@@ -127,35 +127,44 @@ pub fn name_in(file: &Path) -> Option<String> {
     is_job.then(|| parse(&text, file).map_or_else(|_| own_name(), |job| Some(job.name)))?
 }
 
-/// The file that is meant.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the user's own file, no part of a replicated tree"
-)]
+/// The file that is meant. A name that may mean two is refused: whoever may write into the working
+/// directory could have another job be read.
 fn place(typed: &Path) -> Result<PathBuf, Failure> {
-    if std::fs::metadata(typed).is_ok_and(|meta| !meta.is_dir()) {
-        return Ok(typed.to_owned());
-    }
     let files = folders().into_iter().map(|folder| {
         let mut file = folder.join(typed).into_os_string();
         file.push(".toml");
         PathBuf::from(file)
     });
-    let found = files
-        .filter(|_| is_name(typed))
-        .find(|path| std::fs::metadata(path).is_ok());
-    found.ok_or_else(|| {
-        let folders = folders_in_words();
-        let what = match std::fs::metadata(typed) {
-            Ok(_) => "it is a directory",
-            Err(_) => "there is no such job",
-        };
-        let why = format!(
-            "{}: {what}; name the file of a job, or that of one in {folders} without .toml",
-            quote(typed)
-        );
-        (Exit::Usage, why)
-    })
+    let job = files.filter(|_| is_name(typed)).find(|path| is_there(path));
+    let refuse = |why: String| Err((Exit::Usage, format!("{}: {why}", quote(typed))));
+    match (is_file(typed), job) {
+        (true, None) => Ok(typed.to_owned()),
+        (false, Some(job)) => Ok(job),
+        (true, Some(job)) => {
+            let (file, job) = (quote(&Path::new(".").join(typed)), quote(&job));
+            refuse(format!(
+                "it is the name of a job, {job}, and of a file in the working directory; name {job} or {file}"
+            ))
+        }
+        (false, None) => {
+            let folders = folders_in_words();
+            let what = match is_there(typed) {
+                true => "it is a directory",
+                false => "there is no such job",
+            };
+            refuse(format!(
+                "{what}; name the file of a job, or that of one in {folders} without .toml"
+            ))
+        }
+    }
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the user's own file, no part of a replicated tree"
+)]
+fn is_file(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| !meta.is_dir())
 }
 
 /// Holds a job as long as the value lives; its file names the process.
