@@ -571,7 +571,10 @@ fn a_dry_run_knows_of_names_that_a_new_directory_of_the_replica_will_take_for_on
     put(&src.join("dir/b"), "lower");
     // In a new replica, in a new directory, and in one that is there.
     for next in [Some("other"), Some("dir/other"), None] {
-        let plan = sync(src, dst).arg("--dry-run").run().expect(3);
+        let plan = sync(src, dst)
+            .args(["--dry-run", "--copy-into"])
+            .run()
+            .expect(3);
         check_accounts(&plan);
         assert_eq!(problems(&plan), ["dir/b"], "{}", plan.describe());
         next.into_iter().for_each(|next| put(&dst.join(next), ""));

@@ -8,14 +8,16 @@ use common::far::{self, Far, Way};
 use common::mounted::Mounted;
 use common::{
     check_accounts, check_equal, check_settled, names_below, on_trees, only_local, problems, put,
-    sync, sync_ok, verify,
+    sync, sync_ok, verify, wait_until,
 };
 use driftless_testkit::{Driftless, FsKind, Scratch, snapshot_hash};
+use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 const NONE: [&str; 0] = [];
 
@@ -280,8 +282,8 @@ fn a_replica_below_the_source_is_taken_where_it_is_excluded_or_not_listed() {
         ("new", vec!["--exclude=/new/", "--exclude=/bk"]),
     ] {
         let dst = src.join(dst);
-        for more in [None, Some(&"--delete")] {
-            let _ = sync_ok(&src, &dst, arguments.iter().chain(more));
+        for more in ["--copy-into", "--delete"] {
+            let _ = sync_ok(&src, &dst, arguments.iter().chain([&more]));
             assert!(
                 dst.join("keep/file").exists() && !dst.join("bk/old/keep").exists(),
                 "{arguments:?}"
@@ -461,6 +463,12 @@ fn trees_are_taken_for_each_other_as_soon_as_a_name_is_in_both() {
         .run()
         .expect(0);
     only("old");
+    check_refused_beside(
+        sync(&src, &dst).arg("--exclude=many-*"),
+        scratch.path(),
+        &["\"old\""],
+    );
+    only("many-39999");
     let _ = sync(&src, &dst).arg("--exclude=many-*").run().expect(0);
 }
 
@@ -623,7 +631,7 @@ fn a_copy_beside_other_entries_makes_no_replica() {
     put(&src.join("a"), "content");
     put(&dst.join("precious"), "content");
     // By mistake, which is cleaned up by hand.
-    let _ = sync_ok(&src, &dst, NONE);
+    let _ = sync_ok(&src, &dst, ["--copy-into"]);
     let _ = sync_ok(&src, &dst, ["--delete", "--exclude=*"]);
     fs::remove_file(dst.join("a")).expect("removed");
     check_refused(
@@ -631,6 +639,187 @@ fn a_copy_beside_other_entries_makes_no_replica() {
         13,
         &dst,
         &["--delete-unlike"],
+    );
+}
+
+/// The first copy of a source beside other entries, which is refused.
+fn check_refused_beside(run: Driftless, root: &Path, words: &[&str]) {
+    let words = [&["--copy-into", "nothing was touched"], words].concat();
+    check_refused(run, 13, root, &words);
+}
+
+#[test]
+fn first_copy_beside_other_entries_is_refused() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (project, backup) = projects(&scratch);
+    let [from, to] = far::ends(&project, &backup.join("projA"));
+    let meant = format!("was this meant? {}", env!("CARGO_BIN_EXE_driftless"));
+    let ends = format!("{} {}", from.display(), to.display());
+    let words = [&meant, &ends, "it holds \"projB\", \"projC\","];
+    for options in [
+        &[][..],
+        &["--dry-run"],
+        &["--checksum", "--exclude=/projB/"],
+    ] {
+        let run = on_trees("sync", &project, &backup).args(options);
+        let shown = if options.len() > 1 {
+            &words[..2]
+        } else {
+            &words[..]
+        };
+        check_refused_beside(run, scratch.path(), shown);
+    }
+    let here = format!("cd {} && exec \"$0\" sync . ../backup", project.display());
+    let from_inside =
+        Driftless::new("/bin/sh").args(["-c", &here, env!("CARGO_BIN_EXE_driftless")]);
+    check_refused_beside(from_inside, scratch.path(), &["sync . ../backup/projA"]);
+    // Only runs that would copy are refused.
+    let _ = verify(&project, &backup).run().expect(4);
+    let _ = sync_ok(&project, &backup.join("projA"), NONE);
+    check_equal(&project, &backup.join("projA"), "it was meant");
+    for name in ["projD", "projE", "projF", "proj\nG"] {
+        put(&backup.join(name), "content");
+    }
+    let words = ["it holds \"proj\\nG\", \"projA\", \"projB\" and 4 more,"];
+    check_refused_beside(sync(&project, &backup), scratch.path(), &words);
+    let empty = scratch.dir("empty");
+    check_refused_beside(sync(&empty, &backup), scratch.path(), &["empty"]);
+}
+
+#[test]
+fn first_copy_beside_entries_of_another_host_is_refused() {
+    only_local!("goes over ssh anyway");
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (project, backup) = projects(&scratch);
+    let far = Far::root();
+    for way in Way::ALL {
+        let [_, to] = far.ends(way, &project, &backup.join("projA"));
+        let meant = to.display().to_string();
+        check_refused_beside(
+            far.sync(way, &project, &backup),
+            scratch.path(),
+            &[&meant, "\"projB\", \"projC\""],
+        );
+        let copied = scratch.path().join("copied");
+        for _ in 0..2 {
+            let _ = far.sync_ok(way, &project, &copied, NONE);
+        }
+        fs::remove_dir_all(&copied).expect("removed");
+    }
+}
+
+#[test]
+fn wanted_copy_beside_other_entries_is_made() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (project, backup) = projects(&scratch);
+    let _ = sync_ok(&project, &backup, ["--copy-into", "--dry-run"]);
+    let copied = sync_ok(&project, &backup, ["--copy-into"]);
+    assert_eq!(copied.count("only_on_replica"), 2);
+    assert_eq!(
+        names_below(&backup),
+        [
+            "a",
+            "b",
+            "b/c",
+            "projB",
+            "projB/a",
+            "projC",
+            "projC/b",
+            "projC/b/c"
+        ]
+    );
+    // From then on names are shared.
+    put(&project.join("new"), "content");
+    let _ = sync_ok(&project, &backup, NONE);
+    let contradiction = sync(&project, &backup).args(["--copy-into", "--delete"]);
+    check_refused(
+        contradiction,
+        2,
+        scratch.path(),
+        &["--copy-into", "--delete"],
+    );
+}
+
+#[test]
+fn interrupted_copy_beside_other_entries_goes_on() {
+    only_local!("kills a run of this host");
+    let (_scratch, src, dst) = stage();
+    put(&src.join("large"), vec![1; 8 << 20]);
+    put(&dst.join("precious"), "content");
+    let running = sync(&src, &dst)
+        .args(["--copy-into", "--bwlimit=1M"])
+        .spawn();
+    let marked = || {
+        Command::new("getfattr")
+            .args(["-n", "trusted.driftless.mark"])
+            .arg(&dst)
+            .output()
+    };
+    wait_until("it has begun", Duration::from_secs(60), || {
+        marked().expect("getfattr").status.success()
+    });
+    running.signal(Signal::KILL);
+    let _killed = running.wait();
+    assert!(!dst.join("large").exists(), "no name is shared");
+    let _ = sync_ok(&src, &dst, NONE);
+    assert_eq!(names_below(&dst), ["large", "precious"]);
+}
+
+#[test]
+fn names_of_file_systems_are_no_other_entries() {
+    let (scratch, src, _) = stage();
+    put(&src.join("new"), "content");
+    let unfinished = format!(".driftless-tmp-{:032x}/x", 7);
+    for (number, name) in [
+        "lost+found/x",
+        ".Trash-1000/x",
+        "$RECYCLE.BIN/x",
+        "System Volume Information/x",
+        ".snapshots/1/x",
+        "aquota.user",
+        ".driftless-trash/x",
+        ".driftless-snapshots/x",
+        &unfinished,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let dst = scratch.dir(&format!("dst-{number}"));
+        put(&dst.join(name), "content");
+        let _ = sync_ok(&src, &dst, NONE);
+        assert!(dst.join("new").exists(), "{name}");
+    }
+}
+
+#[test]
+fn entries_that_the_user_leaves_out_refuse_nothing() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (project, backup) = projects(&scratch);
+    put(&scratch.path().join("list"), "b\n");
+    let list = format!("--files-from={}", scratch.path().join("list").display());
+    for options in [&["--exclude=/proj*"][..], &["--exclude=*"], &[&list]] {
+        let _ = sync_ok(&project, &backup, options.iter().chain([&"--dry-run"]));
+    }
+    let _ = sync_ok(&project, &backup, ["--exclude=/proj*"]);
+}
+
+#[test]
+fn replica_takes_new_names_of_its_source_alone() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("file"), "content");
+    let _ = sync_ok(&src, &dst, NONE);
+    turn_over(&src);
+    let _ = sync_ok(&src, &dst, ["--dry-run"]);
+    let _ = sync_ok(&src, &dst, NONE);
+    assert_eq!(names_below(&dst), ["file", "new-file"]);
+    fs::remove_file(src.join("new-file")).expect("removed");
+    let _ = sync_ok(&src, &dst, NONE);
+    let other = scratch.dir("other");
+    put(&other.join("project"), "content");
+    check_refused_beside(
+        sync(&other, &dst),
+        scratch.path(),
+        &["\"file\", \"new-file\""],
     );
 }
 

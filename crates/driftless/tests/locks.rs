@@ -335,7 +335,8 @@ fn what_lies_in_a_replica_that_another_host_works_on_is_left_to_it() {
     let other = scratch.dir("other");
     put(&other.join("file"), "content");
     fs::create_dir(dst.join("home")).expect("dir");
-    let first = at_work(sync(&src, &dst).through(OTHER_HOST), &dst.join(LOCK_FILE));
+    let run = sync(&src, &dst).arg("--copy-into").through(OTHER_HOST);
+    let first = at_work(run, &dst.join(LOCK_FILE));
     for (from, to) in [
         (other.clone(), dst.join("home")),
         (other.join("file"), dst.join("home/file")),

@@ -389,7 +389,10 @@ fn nobody_else_can_lock_a_run_out() {
 }
 
 fn at_work(src: &Path, dst: &Path) -> Running {
-    let first = sync(src, dst).arg("--bwlimit=100K").spawn();
+    // There may be other entries already.
+    let first = sync(src, dst)
+        .args(["--bwlimit=100K", "--copy-into"])
+        .spawn();
     let is_written = || fs::read(dst.join(LOCK_FILE)).is_ok_and(|text| text.ends_with(b"\n"));
     wait_until("the first run works", Duration::from_secs(20), is_written);
     first

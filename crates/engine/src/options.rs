@@ -101,6 +101,9 @@ pub struct Options {
     pub is_among_others: Arc<AtomicBool>,
     /// A replica whose mark says that it is the active side of its job is left alone.
     pub refuses_active: bool,
+    /// A replica that holds other entries, and none of the source's, is refused where nothing is
+    /// deleted.
+    pub refuses_other_entries: bool,
     /// A file of this machine on which another process holds a lease is a problem, and is not waited
     /// for: it is tried again later.
     pub passes_by_leases: bool,

@@ -24,6 +24,21 @@ pub enum Refusal {
         /// The replica that may have been meant, as it would be typed.
         meant: Option<Vec<u8>>,
     },
+    /// The replica holds other entries and none of the source's, and nothing would be deleted: the
+    /// directory above the replica looks like that.
+    #[error(
+        "\"{replica}\": cannot copy \"{source_path}\" into it: it holds {held}, and nothing at its top has a name that the source has; nothing was touched; name a directory of its own, or give --copy-into to copy beside these entries"
+    )]
+    OtherEntries {
+        /// The source.
+        source_path: String,
+        /// The replica.
+        replica: String,
+        /// Entries that it holds.
+        held: String,
+        /// The replica that may have been meant, as it would be typed.
+        meant: Option<Vec<u8>>,
+    },
     /// Something that must be there on both sides is not: an unmounted file system looks like that.
     #[error("\"{path}\" is not there on the {side}: {cause} (--require); nothing was touched")]
     Lacking {

@@ -31,6 +31,10 @@ pub struct SyncArgs {
     #[arg(long, requires = "delete", help_heading = "Deleting")]
     pub delete_unlike: bool,
 
+    /// Copy into a directory that holds other entries, and none that SRC has: the directory above
+    /// the replica looks like that
+    #[arg(long, conflicts_with = "delete", help_heading = "Safety")]
+    pub copy_into: bool,
     #[command(flatten)]
     pub guard: GuardArgs,
     #[command(flatten)]

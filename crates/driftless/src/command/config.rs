@@ -52,6 +52,7 @@ pub fn sync(args: &SyncArgs, matches: &ArgMatches) -> Result<Options, String> {
     checked(Options {
         link_dest: args.link_dest.clone(),
         policy,
+        refuses_other_entries: !args.copy_into,
         mode: if args.dry_run {
             Mode::Preview
         } else {

@@ -131,7 +131,7 @@ pub fn refusal(error: &RunError, options: &Options) -> (Exit, String) {
         return record::refusal(error);
     }
     let meant = match error {
-        RunError::Refused(Refusal::Unlike { meant, .. }) => {
+        RunError::Refused(Refusal::Unlike { meant, .. } | Refusal::OtherEntries { meant, .. }) => {
             meant.as_deref().and_then(|meant| instead(options, meant))
         }
         _ => None,

@@ -10,7 +10,7 @@ use crate::trees::earlier_copy::refuse_changed_copy;
 use crate::trees::error::RunError;
 use crate::trees::locks::{Locks, hold};
 use crate::trees::marks::Marks;
-use crate::trees::precautions::refuse_doubt;
+use crate::trees::precautions::{refuse_doubt, refuse_other_entries};
 use crate::trees::replica::Replica;
 use driftless_model::{Fault, Selection, Side, errno};
 use driftless_tree::{DirMutRef, DirRef, HandlePool, Place};
@@ -30,10 +30,12 @@ pub fn prepare_replica(
         // Who works on a tree that it would lie in is found before it is made.
         Replica::Missing(parent, name) => hold(options, parent, Some(name))?,
     };
-    if let (true, Replica::There(replica)) =
-        (options.policy.delete && !options.compares(), &replica)
-    {
-        refuse_doubt(options, source, replica)?;
+    if let (false, Replica::There(replica)) = (options.compares(), &replica) {
+        if options.policy.delete {
+            refuse_doubt(options, source, replica)?;
+        } else {
+            refuse_other_entries(options, source, replica)?;
+        }
     }
     let (replica, made) = open_replica(options, source, replica)?;
     if let Some(new) = replica.as_ref().filter(|_| made) {

@@ -9,6 +9,7 @@ use crate::options::Options;
 use crate::trees::changes::scope;
 use crate::trees::marks::Marks;
 use crate::trees::rings::Origin;
+use driftless_model::is_set_aside;
 use driftless_reconcile::Mark;
 use driftless_tree::{Dir, DirMutRef, DirRef, Done, is_temp_name, windows};
 use std::collections::HashSet;
@@ -18,9 +19,34 @@ use std::sync::Arc;
 /// A directory that file systems make in their own roots (mke2fs(8)): it says nothing about a tree.
 const OF_FILE_SYSTEM: &CStr = c"lost+found";
 
+/// Names that file systems, and programs that serve a whole file system, make in its root: records
+/// of quotas (quotacheck(8)), folders of snapshots, trash of desktops, folders of other systems.
+const OF_ROOTS: [&CStr; 12] = [
+    c"aquota.group",
+    c"aquota.user",
+    c"quota.group",
+    c"quota.user",
+    c".snap",
+    c".snapshot",
+    c".snapshots",
+    c".zfs",
+    c".Trashes",
+    c".fseventsd",
+    c"$RECYCLE.BIN",
+    c"System Volume Information",
+];
+/// The trash of one user in the root of a file system (FreeDesktop.org trash specification); the
+/// user's number follows.
+const TRASH_OF_USER: &[u8] = b".Trash-";
+
 /// Whether a name at the top of a replica tells what filled it.
 pub fn says_something(name: &CStr) -> bool {
-    name != OF_FILE_SYSTEM && !is_temp_name(name)
+    name != OF_FILE_SYSTEM && !is_temp_name(name) && !is_set_aside(name)
+}
+
+/// Whether a name is one that roots of file systems have, whatever is copied there.
+pub fn is_of_file_system(name: &CStr) -> bool {
+    OF_ROOTS.contains(&name) || name.to_bytes().starts_with(TRASH_OF_USER)
 }
 
 /// Returns the birthmark of the source, if a run that has looked at all of it may write it to the
@@ -65,6 +91,17 @@ pub fn was_filled_from(options: &Options, source: &DirRef, replica: &DirMutRef) 
     let mark = own_mark(options, replica);
     let filled = mark.and_then(|mark| mark.filled);
     filled.is_some() && filled == birthmark(options, source)
+}
+
+/// Whether the mark of the replica says that runs of this source have filled it, or begun to. A
+/// mark that some run has made will do for a source of which no birthmark can be had.
+pub fn was_begun_from(options: &Options, source: &DirRef, replica: &DirMutRef) -> bool {
+    let mark = own_mark(options, replica);
+    mark.filter(|mark| mark.run != 0).is_some_and(|mark| {
+        let own = scope(options).source;
+        mark.unsettled.iter().any(|line| line.source == own)
+            || mark.filled == birthmark(options, source)
+    })
 }
 
 /// Whether a run has filled the directory as a replica of its own.

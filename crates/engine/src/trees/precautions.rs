@@ -2,13 +2,17 @@
 
 use crate::options::Options;
 use crate::trees::error::RunError;
-use crate::trees::filling::{is_replica, says_something, was_filled_from};
+use crate::trees::filling::{
+    is_of_file_system, is_replica, says_something, was_begun_from, was_filled_from,
+};
 use crate::trees::folding::seen;
 use crate::trees::replica::Replica;
-use driftless_model::{Kind, RelPath, Side};
+use driftless_model::{Fault, Kind, RelPath, Side, escape};
 use driftless_reconcile::{NameIndex, Refusal};
-use driftless_tree::{Dir, DirMutRef, DirRef, Names, descend, windows};
+use driftless_tree::{Dir, DirMutRef, DirRef, Done, Names, descend, windows};
+use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, OsStr};
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 /// Refuses a run if anything that must be there on both sides is not.
@@ -67,10 +71,6 @@ pub fn refuse_doubt(
     source: &DirRef,
     replica: &DirMutRef,
 ) -> Result<(), Refusal> {
-    let has_entries = |dir: &dyn Dir| {
-        let mut names = Names::default();
-        dir.list()?.fill(&mut names, 1).map(|_| !names.is_empty())
-    };
     if !has_entries(&**replica).unwrap_or(true) {
         return Ok(());
     }
@@ -81,38 +81,104 @@ pub fn refuse_doubt(
     }
 }
 
+fn has_entries(dir: &dyn Dir) -> Done<bool> {
+    let mut names = Names::default();
+    dir.list()?.fill(&mut names, 1).map(|_| !names.is_empty())
+}
+
+/// Refuses a copy that deletes nothing, into a directory that holds other entries and none of the
+/// source's. Such a directory is probably the one above the replica: rsync makes a directory with
+/// the name of the source there.
+pub fn refuse_other_entries(
+    options: &Options,
+    source: &DirRef,
+    replica: &DirMutRef,
+) -> Result<(), Refusal> {
+    // Few calls tell it of a replica that was filled before.
+    let is_asked = options.refuses_other_entries && takes_all(options);
+    if !is_asked || was_begun_from(options, source, replica) {
+        return Ok(());
+    }
+    let held = if has_entries(&**replica).unwrap_or(false) {
+        // The run itself tells that a source cannot be listed.
+        unlike(options, source, replica).unwrap_or_default()
+    } else {
+        None
+    };
+    match held.filter(|held| held.count > 0) {
+        None => Ok(()),
+        Some(held) => Err(Refusal::OtherEntries {
+            source_path: options.source.to_string(),
+            replica: options.replica.to_string(),
+            held: held.to_string(),
+            meant: meant(options, source, replica),
+        }),
+    }
+}
+
+/// Whether the run takes the whole source, and not the paths of a list.
+fn takes_all(options: &Options) -> bool {
+    let selection = options.selection.as_ref();
+    selection.is_none_or(|selection| selection.whole)
+}
+
 /// What a look at the names of the replica says.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Likeness {
     /// One of them is among those of the source.
     Alike,
-    /// None is, and some would be deleted.
-    Unlike,
+    /// None is, and these would be deleted.
+    Unlike(Held),
     /// None would be deleted.
     Harmless,
 }
 
-/// Two trees that are meant for each other have a name in common at the top, if only for a file
-/// system that takes no heed of case, or the mark of the replica names the source. Of a source with
-/// more names than are held at a time, the replica is looked through again for each window, unless
-/// they are alike.
-fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirMutRef) -> Result<(), Refusal> {
-    let is_whole = options
-        .selection
-        .as_ref()
-        .is_none_or(|selection| selection.whole);
-    if options.policy.delete_unlike || !is_whole {
-        return Ok(());
-    }
-    let unreadable = |fault: driftless_model::Fault| Refusal::UnreadableSource(fault.cause());
-    for names in windows(source).map_err(unreadable)? {
-        let names = names.map_err(unreadable)?;
-        // Nothing is deleted from a replica that cannot be listed, and the run says so.
-        if likeness(options, &names, replica).unwrap_or(Likeness::Harmless) != Likeness::Unlike {
-            return Ok(());
+/// Most names of other entries that a refusal tells.
+const SHOWN_MAX: usize = 3;
+
+/// Entries at the top of a replica that are none of the source's.
+#[derive(Debug, Default)]
+struct Held {
+    /// The first of them, by their bytes.
+    first: BTreeSet<CString>,
+    /// Number of all, but for those that a file system makes.
+    count: u64,
+}
+
+impl Held {
+    fn add(&mut self, name: &CStr) {
+        if is_of_file_system(name) {
+            return;
+        }
+        self.count += 1;
+        self.first.insert(name.to_owned());
+        if self.first.len() > SHOWN_MAX {
+            self.first.pop_last();
         }
     }
-    if was_filled_from(options, source, replica) {
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |name: &CString| format!("\"{}\"", escape(name.to_bytes()));
+        let names: Vec<String> = self.first.iter().map(shown).collect();
+        write!(out, "{}", names.join(", "))?;
+        match self.count - names.len() as u64 {
+            0 => Ok(()),
+            more => write!(out, " and {more} more"),
+        }
+    }
+}
+
+/// Refuses to delete from a replica whose names at the top are all other than the source's, unless
+/// the mark of the replica names the source.
+fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirMutRef) -> Result<(), Refusal> {
+    if options.policy.delete_unlike || !takes_all(options) {
+        return Ok(());
+    }
+    let unreadable = |fault: Fault| Refusal::UnreadableSource(fault.cause());
+    let held = unlike(options, source, replica).map_err(unreadable)?;
+    if held.is_none() || was_filled_from(options, source, replica) {
         return Ok(());
     }
     Err(Refusal::Unlike {
@@ -121,15 +187,27 @@ fn refuse_unlike(options: &Options, source: &DirRef, replica: &DirMutRef) -> Res
     })
 }
 
-fn likeness(
-    options: &Options,
-    names: &Names,
-    replica: &DirMutRef,
-) -> driftless_tree::Done<Likeness> {
+/// Returns the entries at the top of the replica, if the trees are not meant for each other: such
+/// trees have a name in common at the top, if only for a file system that takes no heed of case. Of
+/// a source with more names than are held at a time, the replica is looked through again for each
+/// window, unless they are alike.
+fn unlike(options: &Options, source: &DirRef, replica: &DirMutRef) -> Done<Option<Held>> {
+    let mut held = None;
+    for names in windows(source)? {
+        // Nothing is deleted from a replica that cannot be listed, and the run says so.
+        match likeness(options, &names?, replica).unwrap_or(Likeness::Harmless) {
+            Likeness::Unlike(others) => held = Some(others),
+            Likeness::Alike | Likeness::Harmless => return Ok(None),
+        }
+    }
+    Ok(held)
+}
+
+fn likeness(options: &Options, names: &Names, replica: &DirMutRef) -> Done<Likeness> {
     let mut index = NameIndex::new(crate::trees::alike::random_seed());
     let bytes = |number| names.bytes(number);
     index.fill(names.len(), bytes);
-    let mut found = Likeness::Harmless;
+    let mut held: Option<Held> = None;
     for theirs in windows(replica)? {
         let theirs = theirs?;
         for (name, kind) in (0..theirs.len())
@@ -147,12 +225,12 @@ fn likeness(
             {
                 return Ok(Likeness::Alike);
             }
-            if found == Likeness::Harmless && may_go(options, replica, name, kind) {
-                found = Likeness::Unlike;
+            if may_go(options, replica, name, kind) {
+                held.get_or_insert_default().add(name);
             }
         }
     }
-    Ok(found)
+    Ok(held.map_or(Likeness::Harmless, Likeness::Unlike))
 }
 
 /// Whether an entry at the top of the replica would be deleted if the source lacks it.
