@@ -6,14 +6,17 @@ mod common;
 
 use common::mirror::Mirror;
 use driftless_testkit::{
-    FsKind, Options, Outcome, Profile, Scratch, assert_equal, build_tree, snapshot_hash,
+    FsKind, Options, Outcome, Profile, Scratch, assert_equal, build_tree, on_terminal,
+    snapshot_hash,
 };
 use rustix::io::Errno;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 const SIZE_MIB: u64 = 400;
@@ -969,4 +972,86 @@ fn rehearsal_says_first_that_a_replica_was_never_equal() {
         (&over["done"], &over["role"]),
         (&true.into(), &"failed over".into())
     );
+}
+
+/// Presses Ctrl-C where a command of a mirror asks its question at a terminal.
+fn interrupt_at_the_question(mirror: &Mirror, command: &str) {
+    let run = mirror.runtime_folder();
+    let folder = run.parent().expect("the folder of the mirror").display();
+    let line = format!(
+        "XDG_STATE_HOME={folder}/state DRIFTLESS_RUNTIME_DIR={} exec {} mirror {command} {folder}/job.toml",
+        run.display(),
+        env!("CARGO_BIN_EXE_driftless")
+    );
+    let mut terminal = on_terminal(&line)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a terminal");
+    let (mut typed, mut shown) = (terminal.stdin.take(), terminal.stdout.take());
+    let (sender, told) = mpsc::channel();
+    let reading = std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = shown.as_mut().expect("piped").read(&mut bytes) {
+            let _the_test_is_over =
+                sender.send(String::from_utf8_lossy(&bytes[..count]).into_owned());
+        }
+    });
+    let mut text = String::new();
+    while !text.contains("[y/N]") {
+        match told.recv_timeout(LIMIT) {
+            Ok(more) => text.push_str(&more),
+            Err(error) => {
+                let _it_may_have_ended = terminal.kill();
+                panic!("no question ({error}): {text}");
+            }
+        }
+    }
+    let typing = typed.as_mut().expect("piped");
+    typing
+        .write_all(b"\x03")
+        .and_then(|()| typing.flush())
+        .expect("Ctrl-C");
+    let began = Instant::now();
+    let status = loop {
+        match terminal.try_wait().expect("its end") {
+            Some(status) => break status,
+            None if began.elapsed() < LIMIT => std::thread::sleep(Duration::from_millis(5)),
+            None => {
+                let _it_may_have_ended = terminal.kill();
+                panic!("{command} waits for its answer still: {text}");
+            }
+        }
+    };
+    drop(typed);
+    reading.join().expect("read");
+    text.extend(told.iter());
+    assert_eq!(status.code(), Some(130), "{text}");
+    assert!(text.contains("not done"), "{text}");
+}
+
+#[test]
+fn interrupt_at_the_question_changes_nothing() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, replica) = (scratch.dir("source"), scratch.dir("replica"));
+    write(&source, "file", "content");
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    interrupt_at_the_question(&mirror, "failover");
+    write(&source, "late", "copied all the same");
+    mirror.barrier();
+    assert!(replica.join("late").exists(), "the mirror goes on");
+    done(&mirror, &["failover", "--yes", "--json"]);
+    assert_eq!(mirror.ended().code(), 0, "it was asked to end");
+    write(&replica, "new", "new on the replica");
+    let before = snapshot_hash(&source, true);
+    interrupt_at_the_question(&mirror, "failback");
+    assert_eq!(
+        snapshot_hash(&source, true),
+        before,
+        "nothing is brought back"
+    );
+    assert_eq!(mirror.status()["role"], "failed over");
+    done(&mirror, &["failback", "--finish", "--yes", "--json"]);
+    assert!(source.join("new").exists(), "it is brought back");
 }

@@ -76,6 +76,7 @@ pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
     agree(
         how.yes,
         &format!("{}: the source becomes what the replica is", job.name),
+        &signals,
     )?;
     let mut state = job::state(&job)?;
     let (done, code) = failback.carry_out(&mut state, told)?;
