@@ -603,6 +603,71 @@ fn dry_run_says_what_the_real_run_does_and_changes_nothing() {
     assert_eq!(planned.count("deleted"), done.count("deleted"));
 }
 
+/// Checks that a run does what a dry run says; returns its changes.
+fn check_told(src: &Path, dst: &Path, option: &str) -> Vec<String> {
+    let run = |more: &[&str]| {
+        // With one thread the same name comes first both times.
+        let outcome = sync_ok(src, dst, [&[option, "--jobs=1"], more].concat());
+        let line = |event: &serde_json::Value| {
+            format!("{} {} {}", event["path"], event["action"], event["what"])
+        };
+        let mut all: Vec<String> = outcome.events_named("change").iter().map(line).collect();
+        all.sort();
+        all
+    };
+    let said = run(&["--dry-run"]);
+    assert_eq!(said, run(&[]), "{option}");
+    said
+}
+
+/// Makes a file with a mode and one modification time for all.
+fn put_with_mode(path: &Path, mode: u32) {
+    put(path, "content");
+    attrs::set_mode(path, mode).expect("mode");
+    attrs::set_mtime(path, 1_000_000_000, 0).expect("mtime");
+}
+
+#[test]
+fn dry_run_knows_the_last_name_of_a_file() {
+    let (_scratch, src, dst) = stage(FsKind::Tmpfs);
+    for name in ["a", "b", "c"] {
+        put_with_mode(&src.join(name), 0o640);
+    }
+    put_with_mode(&dst.join("a"), 0o644);
+    for name in ["b", "c"] {
+        fs::hard_link(dst.join("a"), dst.join(name)).expect("a further name");
+    }
+    let _ = sync_ok(&src, &dst, ["--exclude=*"]);
+    let told = check_told(&src, &dst, "--no-hard-links");
+    let of = |action: &str| told.iter().filter(|line| line.contains(action)).count();
+    assert_eq!((of("\"content\""), of("\"meta\"")), (2, 1), "{told:?}");
+}
+
+#[test]
+fn dry_run_knows_which_directories_lose_rights() {
+    let (_scratch, src, dst) = stage(FsKind::Tmpfs);
+    for root in [&src, &dst] {
+        for dir in ["above/changed", "above/kept"] {
+            put_with_mode(&root.join(dir).join("file"), 0o644);
+        }
+    }
+    let _ = sync_ok(&src, &dst, NONE);
+    for dir in ["above", "above/changed", "above/kept"] {
+        attrs::set_mode(&dst.join(dir), 0o777).expect("mode");
+        attrs::set_mode(&src.join(dir), 0o700).expect("mode");
+    }
+    attrs::set_mode(&src.join("above/changed/file"), 0o600).expect("mode");
+    let _ = sync_ok(&src, &dst, ["--no-mode"]);
+    put(&src.join("above/changed/new"), "content");
+    let told = check_told(&src, &dst, "--no-mode");
+    let named = |path: &str| {
+        told.iter()
+            .any(|line| line.starts_with(&format!("{path:?} ")))
+    };
+    assert!(named("above") && named("above/changed"), "{told:?}");
+    assert!(!named("above/kept"), "{told:?}");
+}
+
 #[test]
 fn dry_run_to_a_new_replica_does_not_make_it() {
     let (_scratch, src, dst) = hostile(FsKind::Tmpfs, 7);

@@ -14,6 +14,7 @@ pub mod entry;
 pub mod extras;
 pub mod files;
 pub mod finish;
+pub mod foretold;
 pub mod frozen;
 pub mod further;
 pub mod ground;

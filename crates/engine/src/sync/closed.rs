@@ -5,7 +5,7 @@
 //! closed too, are marked until they are finished. Below those, one that has its source's time was
 //! finished, and closed by the user.
 
-use crate::options::Options;
+use crate::options::{Mode, Options};
 use crate::sync::narrowing::Narrowing;
 use crate::sync::run::Run;
 use crate::sync::visit::Visit;
@@ -25,11 +25,17 @@ pub fn mark_closed(options: &Options, dir: &DirMutRef) -> Done {
 
 impl Run<'_> {
     /// Returns what narrows a directory that this run may change; `None` if it made the directory, or
-    /// changes nothing. Where modes are not kept, the root of the replica stays as the user made it.
+    /// only compares. Where modes are not kept, the root of the replica stays as the user made it;
+    /// where they are, a dry run tells a narrower mode by the source's alone.
     pub fn narrowing_of(&self, visit: &Visit) -> Option<Narrowing> {
-        let (before, _) = visit.before.as_ref().filter(|_| self.options.applies())?;
+        let (before, _) = visit.before.as_ref()?;
         let keep = self.options.policy.keep;
-        if !keep.mode && visit.parent.is_none() {
+        let is_due = match self.options.mode {
+            Mode::Apply => keep.mode || visit.parent.is_some(),
+            Mode::Preview => !keep.mode && visit.parent.is_some(),
+            Mode::Compare => false,
+        };
+        if !is_due {
             return None;
         }
         let source = visit.source.first_meta();
@@ -46,7 +52,8 @@ impl Run<'_> {
         };
         let replica = visit.replica.as_ref();
         let is_user = replica.is_some_and(|replica| replica.user().0 != 0);
-        Some(Narrowing::new(keep, (uid, gid), is_user))
+        let is_dry = !self.options.applies();
+        Some(Narrowing::new(keep, (uid, gid), (is_user, is_dry)))
     }
 
     /// Finds out whether an earlier run, or another mover, made the replica's directory and did not

@@ -62,6 +62,7 @@ impl Worker<'_> {
             Verdict::Skipped(reason) => self.skip(visit, reason),
             Verdict::Changed(intent, moved) => {
                 self.count_late(visit);
+                self.run.foretell_change(visit);
                 add(&self.run.tally.changed, 1);
                 add(&self.run.tally.deleted, intent.room);
                 add(&self.run.tally.bytes_copied, moved.bytes);
@@ -232,7 +233,7 @@ impl Worker<'_> {
             return Ok(None);
         };
         match replica.look(visit.renamed.as_deref().unwrap_or(name)) {
-            Ok(meta) => Ok(Some(meta)),
+            Ok(meta) => Ok(Some(self.run.foretold(meta))),
             Err(fault) if fault.is_missing() => Ok(None),
             Err(fault) => Err(fault.into()),
         }
@@ -439,7 +440,8 @@ impl Worker<'_> {
                 // It may have an ACL, which its successor does not get.
                 let stood = pair.replica.xattrs.mode_without_any_acl(there.mode);
                 intent.stood = (there.kind == meta.kind).then_some(stood);
-                self.set_aside_unlike(visit, name, (&pair.replica.meta, meta))?;
+                self.set_aside_unlike(visit, name, (there, meta))?;
+                self.run.foretell_loss(there);
                 self.make(met, &pair.source, ready, intent)
             }
         }
@@ -572,29 +574,6 @@ impl Worker<'_> {
         Ok((
             spot.source.read_link(name).map_err(kind_changed)?,
             spot.replica.read_link(spot.name)?,
-        ))
-    }
-
-    fn set_meta(
-        &mut self,
-        visit: &Arc<Visit>,
-        name: &CStr,
-        pair: &Pair,
-        intent: Intent,
-    ) -> Reconciled {
-        if !self.run.options.applies() {
-            return Ok(Verdict::Changed(intent, Moved::default()));
-        }
-        visit.narrow();
-        let moved = self
-            .mover
-            .set_meta(&visit.spot(name), &pair.source, &pair.replica.meta)?;
-        Ok(Verdict::Changed(
-            intent,
-            Moved {
-                unkept: Run::unkept_between(&pair.source, &pair.replica.meta),
-                ..moved
-            },
         ))
     }
 }

@@ -147,6 +147,9 @@ impl Worker<'_> {
                     .collect()
             }
             _ => {
+                if let Some(above) = visit.parent.as_ref().filter(|_| !equal) {
+                    self.run.foretell_change(above);
+                }
                 for (before, xattrs) in visit.before.iter().filter(|_| equal) {
                     self.run
                         .note_owner(&source.meta, before, None::<&DirMutRef>);
@@ -225,14 +228,17 @@ impl Worker<'_> {
 
     /// Removes unfinished entries that an earlier run left and this one did not go on with.
     fn remove_leftovers(&mut self, visit: &Visit) {
+        let leftovers = std::mem::take(&mut *visit.leftovers.lock());
         let Some(replica) = visit
             .replica
             .as_ref()
             .filter(|_| self.run.options.applies())
         else {
+            if !leftovers.is_empty() {
+                self.run.foretell_change(visit);
+            }
             return;
         };
-        let leftovers = std::mem::take(&mut *visit.leftovers.lock());
         let spares_young = self.run.options.meets_others();
         for name in leftovers {
             // Others may be at work on it.

@@ -282,6 +282,7 @@ impl Worker<'_> {
             ..self.intent_to_follow(meta, there.is_some())
         };
         if !self.run.options.applies() {
+            there.iter().for_each(|there| self.run.foretell_loss(there));
             return Ok(Verdict::Changed(intent, Moved::default()));
         }
         if there.is_some_and(|there| self.is_alike(meta, &there)) && !leader.proven {

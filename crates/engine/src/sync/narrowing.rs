@@ -15,21 +15,24 @@ pub struct Narrowing {
     owner: (u32, u32),
     /// The user may have to let himself in.
     is_user: bool,
+    /// A dry run tells the mode, and sets nothing.
+    is_dry: bool,
 }
 
 impl Narrowing {
     /// Returns what narrows a directory that comes to belong to `owner`. An ordinary user may have to
-    /// let himself in.
-    pub fn new(keep: Keep, owner: (u32, u32), is_user: bool) -> Narrowing {
+    /// let himself in. A dry run sets nothing.
+    pub fn new(keep: Keep, owner: (u32, u32), (is_user, is_dry): (bool, bool)) -> Narrowing {
         Narrowing {
             keep,
             owner,
             is_user,
+            is_dry,
         }
     }
 
     /// Narrows the replica's directory, which was as `before` says, and returns the mode that it has
-    /// from then on.
+    /// from then on, or would have.
     pub fn narrow(
         &self,
         directory: &DirRef,
@@ -57,6 +60,9 @@ impl Narrowing {
         }
         if self.is_user {
             mode |= 0o700;
+        }
+        if self.is_dry {
+            return mode;
         }
         let attributes = Attributes {
             uid: Some(self.owner.0),

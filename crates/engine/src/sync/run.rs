@@ -102,6 +102,9 @@ pub struct Run<'r> {
     /// Times that the replica's file systems were seen to give in the place of others, by device,
     /// in seconds since 1970.
     pub ends_of_time: Mutex<HashSet<(u64, i64)>>,
+    /// Of a dry run: names that it would have replaced by now, for each file of the replica that has
+    /// several, by device and inode.
+    pub names_lost: Mutex<HashMap<(u64, u64), u64>>,
     /// Which part of a run it is.
     pub part: Part<'r>,
     /// The name of the replica of a single file.
@@ -201,6 +204,7 @@ impl<'r> Run<'r> {
             stride: Stride::default(),
             unkept: Mutex::default(),
             ends_of_time: Mutex::default(),
+            names_lost: Mutex::default(),
             part: Part::Whole,
             renamed: None,
             is_single: false,

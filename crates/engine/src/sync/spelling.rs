@@ -257,6 +257,7 @@ impl Worker<'_> {
                     continue;
                 }
             }
+            self.run.foretell_change(visit);
             add(&self.run.tally.respelt, 1);
             self.run
                 .receipt(|| visit.path_of(&to), respelling(&meta, &from, &to));

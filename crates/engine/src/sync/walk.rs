@@ -214,9 +214,12 @@ impl Worker<'_> {
                 self.existing(parent, name, dir)
             }
             Ok(meta) if meta.kind == Kind::Dir => self.force_open(above, name, &meta, fault),
-            Ok(there) if !self.run.options.applies() => self
-                .spared_for_dir(parent, name)
-                .map(|()| Entered::new(None).in_place_of(there)),
+            Ok(there) if !self.run.options.applies() => {
+                self.spared_for_dir(parent, name)?;
+                self.run.foretell_loss(&there);
+                self.run.foretell_change(parent);
+                Ok(Entered::new(None).in_place_of(there))
+            }
             Ok(there) => {
                 self.spared_for_dir(parent, name)?;
                 parent.touch();
@@ -310,6 +313,7 @@ impl Worker<'_> {
             .as_ref()
             .filter(|_| self.run.options.applies())
         else {
+            self.run.foretell_change(parent);
             return Ok(None);
         };
         parent.touch();

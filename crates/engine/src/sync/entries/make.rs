@@ -1,4 +1,5 @@
-//! Entries that the replica does not have: made anew, or linked to an earlier copy.
+//! Entries that the replica does not have, made anew or linked to an earlier copy, and those that
+//! get other attributes.
 
 use super::Ready;
 use crate::sync::entry::{Intent, Met, Pair, Reconciled, Verdict};
@@ -245,6 +246,30 @@ impl Worker<'_> {
         }
         let moved = self.mover.make_special(&spot, source, target.as_deref())?;
         Ok(Verdict::Changed(intent, moved))
+    }
+
+    /// Sets attributes of an entry that stays otherwise as it is.
+    pub(super) fn set_meta(
+        &mut self,
+        visit: &Arc<Visit>,
+        name: &CStr,
+        pair: &Pair,
+        intent: Intent,
+    ) -> Reconciled {
+        if !self.run.options.applies() {
+            return Ok(Verdict::Changed(intent, Moved::default()));
+        }
+        visit.narrow();
+        let moved = self
+            .mover
+            .set_meta(&visit.spot(name), &pair.source, &pair.replica.meta)?;
+        Ok(Verdict::Changed(
+            intent,
+            Moved {
+                unkept: Run::unkept_between(&pair.source, &pair.replica.meta),
+                ..moved
+            },
+        ))
     }
 }
 
