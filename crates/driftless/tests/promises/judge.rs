@@ -232,15 +232,14 @@ impl<'a> Judge<'a> {
         let owns = |tree: &Snapshot, one: &str| property(tree, one, "uid") == uid.to_string();
         let owns_both = |one: &str| owns(self.source(), one) && owns(&self.runs.after, one);
         let any = |is_so: &dyn Fn(&str) -> bool| parents_of(path).chain([path, "."]).any(is_so);
-        let has_acl = |one: &str| !property(&self.runs.after, one, "acls").is_empty();
         any(&owns_both)
             || self.gives("--no-owner") && any(&|one| owns(&self.runs.after, one))
-            || self.gives("--no-acls") && any(&has_acl)
+            || self.gives("--no-acls") && any(&|one| self.keeps_acl(one))
             || self.gives("--no-mode") && (path == "." || self.is_kept(path))
     }
 
     /// Whether the replica had the entry before, under this name or another, and all that rights
-    /// depend on is as it was.
+    /// depend on is as it was. Of a directory, nothing was made or changed in it or below it.
     fn is_kept(&self, path: &str) -> bool {
         let (before, after) = (&self.runs.before, &self.runs.after);
         let kinds = ["inode", "type", "content", "uid", "gid", "mode", "acls"];
@@ -249,7 +248,19 @@ impl<'a> Judge<'a> {
                 .iter()
                 .all(|kind| property(before, name, kind) == property(after, path, kind))
         };
-        names(before).any(is_same)
+        let is_within = |made: &String| parents_of(made).any(|parent| parent == path);
+        names(before).any(is_same) && !self.runs.made.iter().any(is_within)
+    }
+
+    /// Whether an entry has an ACL, and had one before, under this name or another.
+    fn keeps_acl(&self, path: &str) -> bool {
+        let (before, after) = (&self.runs.before, &self.runs.after);
+        let has_acl = |tree: &Snapshot, name: &str| !property(tree, name, "acls").is_empty();
+        let is_it = |name: &str| {
+            let inode = property(before, name, "inode");
+            inode == property(after, path, "inode") && has_acl(before, name)
+        };
+        has_acl(after, path) && names(before).any(is_it)
     }
 
     /// Differences of what was chosen, and neither left out by an option nor a problem.

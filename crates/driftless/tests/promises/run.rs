@@ -34,6 +34,8 @@ pub struct Runs<'a> {
     pub code: i32,
     /// Paths of change events, and of problems.
     pub changed: BTreeSet<String>,
+    /// The paths of changes that are no deletes.
+    pub made: BTreeSet<String>,
     pub problems: BTreeSet<String>,
     pub rights: BTreeSet<Right>,
     pub faults: Vec<Fault>,
@@ -56,6 +58,7 @@ pub fn run<'a>(stage: &'a Stage, choice: &'a Choice) -> Option<Runs<'a>> {
         place,
         code: dry.code(),
         changed: BTreeSet::new(),
+        made: BTreeSet::new(),
         problems: BTreeSet::new(),
         rights: BTreeSet::new(),
         faults: Vec::new(),
@@ -77,8 +80,9 @@ impl Runs<'_> {
         self.after = snapshot(&self.place.dst, true);
         self.rights = rights(&self.place.dst);
         self.code = done.code();
-        self.changed = paths(&done, "change");
-        self.problems = paths(&done, "problem");
+        self.changed = paths(&done, "change", |_| true);
+        self.made = paths(&done, "change", |event| event["action"] != "delete");
+        self.problems = paths(&done, "problem", |_| true);
         self.check_code(&done);
         let (said, did) = (changes(dry), changes(&done));
         let lines = |a: &BTreeSet<String>, b: &BTreeSet<String>, what: &str| {
@@ -139,9 +143,15 @@ fn is_refused(outcome: &Outcome, choice: &Choice) -> bool {
         && choice.names.iter().all(|name| text.contains(name.as_str()))
 }
 
-fn paths(outcome: &Outcome, event: &str) -> BTreeSet<String> {
+/// The paths of some of the events of a run.
+fn paths(
+    outcome: &Outcome,
+    event: &str,
+    is_wanted: fn(&serde_json::Value) -> bool,
+) -> BTreeSet<String> {
     let text = |event| String::from_utf8(path_of(&event)).expect("names of the test are text");
-    outcome.events_named(event).into_iter().map(text).collect()
+    let all = outcome.events_named(event).into_iter();
+    all.filter(is_wanted).map(text).collect()
 }
 
 /// The changes that a run tells, a line for each.
