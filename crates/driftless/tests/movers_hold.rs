@@ -236,6 +236,35 @@ fn a_coordinator_that_is_stopped_waits_until_its_movers_are_at_rest() {
 }
 
 #[test]
+fn interrupted_run_counts_what_movers_did() {
+    let trees = Trees::new();
+    let ssh = trees.ssh("exec $command");
+    let run = || sync_on_hosts("near", &ssh, &trees.one, &trees.replica);
+    for signal in [Signal::INT, Signal::TERM] {
+        let running = slow(run()).spawn();
+        let before = trees.files();
+        wait_until("some files are copied", LIMIT, || {
+            trees.files() >= before + 10
+        });
+        running.signal(signal);
+        let outcome = running.wait().expect(128 + signal.as_raw());
+        let (copied, seen) = (outcome.count("bytes_copied"), outcome.count("seen"));
+        // One of the files may be in the making.
+        let least = 9 * FILE_BYTES as u64;
+        assert!(copied >= least && seen >= 9, "{}", outcome.describe());
+        assert_eq!(outcome.count("failed"), 0, "{}", outcome.describe());
+    }
+    let outcome = run().run().expect(0);
+    let most = ((FILES - 18) * FILE_BYTES) as u64;
+    assert!(
+        outcome.count("bytes_copied") <= most,
+        "{}",
+        outcome.describe()
+    );
+    check_equal(&trees.one, &trees.replica, &outcome.describe());
+}
+
+#[test]
 fn a_run_right_after_a_coordinator_was_killed_is_not_disturbed_by_its_movers() {
     let rabbit = Rabbit::start();
     for batches in [false, true] {

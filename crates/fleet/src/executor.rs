@@ -268,6 +268,11 @@ impl<'a> Care<'a> {
             watcher.look(line, Instant::now(), &seen, (report, fastrand::f64()));
             std::thread::park_timeout(TICK);
         }
+        // Nobody hears of the outcome of a batch that was taken away.
+        if self.lease.is_over() {
+            let seen = *self.seen.lock();
+            line.alive(report(&seen));
+        }
     }
 }
 

@@ -116,22 +116,11 @@ fn try_coordinate(
         clock: by.clock,
     };
     let mut coordinator = Coordinator::new((options, brief), monitor, stop, by)?;
-    match coordinator.divide() {
-        Ok(End::Complete) => {
-            coordinator.wait_for_late_movers()?;
-            coordinator.note_ending()?;
-            coordinator.end_here()
-        }
-        early => {
-            coordinator.call_movers_back();
-            let (end, elapsed) = (early?, coordinator.since(coordinator.started));
-            coordinator.note_life()?;
-            Ok(Summary {
-                counts: coordinator.total,
-                ..Summary::of_nothing(elapsed, end)
-            })
-        }
-    }
+    let done = match coordinator.divide() {
+        Ok(End::Complete) => coordinator.complete(),
+        early => coordinator.end_early(early),
+    };
+    or_cut_off(done, options, |end| coordinator.summary(end))
 }
 
 type Pair = (DirRef, Option<DirMutRef>);
@@ -272,6 +261,29 @@ impl Coordinator<'_> {
         self.walk_and_link()
     }
 
+    /// Ends a run whose batches are all settled.
+    fn complete(&mut self) -> Result<Summary, RunError> {
+        self.wait_for_late_movers()?;
+        self.note_ending()?;
+        self.end_here()
+    }
+
+    /// Ends a run before its time.
+    fn end_early(&mut self, end: Result<End, RunError>) -> Result<Summary, RunError> {
+        self.call_movers_back();
+        let summary = self.summary(end?);
+        self.note_life()?;
+        Ok(summary)
+    }
+
+    /// Sums up a run that ended before its time.
+    fn summary(&self, end: End) -> Summary {
+        Summary {
+            counts: self.counted(),
+            ..Summary::of_nothing(self.since(self.started), end)
+        }
+    }
+
     /// The run ends before its time: movers come to rest before the replica's lock is released.
     /// Those that are not known to be at rest are named.
     fn call_movers_back(&mut self) {
@@ -283,6 +295,14 @@ impl Coordinator<'_> {
         while answers && self.exchange.at_work() > 0 && self.since(began) < REST_MAX {
             answers = match self.exchange.next(REST_INTERVAL) {
                 Ok(word) => word.map_or(Ok(()), |word| self.hear(word)).is_ok(),
+                Err(_) => false,
+            };
+        }
+        // Their last words tell how far they came.
+        while answers && self.since(began) < REST_MAX {
+            answers = match self.exchange.next(Duration::ZERO) {
+                Ok(Some(word)) => self.hear(word).is_ok(),
+                Ok(None) => break,
                 Err(_) => false,
             };
         }
@@ -444,9 +464,15 @@ impl Coordinator<'_> {
         BATCHES_PER_MOVER * (at_work + self.exchange.idle()).max(1)
     }
 
-    fn tell(&self) {
+    /// Returns what is settled, with what movers have reported of the batches in hand.
+    fn counted(&self) -> Counts {
         let mut counts = self.total;
         self.alive.values().for_each(|(_, more)| counts.add(more));
+        counts
+    }
+
+    fn tell(&self) {
+        let counts = self.counted();
         let jobs = self
             .movers
             .values()

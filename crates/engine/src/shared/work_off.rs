@@ -152,6 +152,8 @@ fn carry_out(
         }
     }
     drive(&run, threads_max);
+    // A batch that was taken away has no outcome: this look is all that is known of it.
+    watch(&run.progress(0));
     run.gather_rest().map_err(|error| RunError::Unusable {
         path: options.replica.to_string(),
         cause: error.to_string(),
