@@ -13,6 +13,7 @@ mod queue;
 mod run;
 
 pub use executor::{Executor, Ways};
+pub use hosts::OWN;
 pub use hosts::exchange::HostsExchange;
 pub use hosts::handle::Starting;
 pub use hosts::stdio::{CoordinatorGone, serve as serve_stdio};

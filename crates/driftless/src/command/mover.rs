@@ -11,8 +11,8 @@ use crate::own;
 use crate::signals::{self, Signals};
 use driftless_engine::{Brief, End, Exchange, Monitor, Options};
 use driftless_fleet::{
-    BrokerExchange, Executor, HostsExchange, MoverError, PATIENCE, Seat, Shared, Starting, Ways,
-    id_maps,
+    BrokerExchange, Executor, HostsExchange, MoverError, OWN, PATIENCE, Seat, Shared, Starting,
+    Ways, id_maps,
 };
 use driftless_pool::Concurrency;
 use driftless_queue::{Broker, Error};
@@ -152,6 +152,11 @@ fn lock(path: &Path, name: &str) -> Result<File, (Exit, String)> {
 
 fn with_hosts(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Signals) -> Ended {
     let starting = starting(args, signals)?;
+    let ways = Ways {
+        reach: starting.reach.clone(),
+        patience: starting.patience,
+    };
+    let executor = Executor::new(OWN.into(), ways, args.running.throttle.for_engine());
     let folder = tempfile::tempdir().map_err(|error| {
         (
             Exit::CouldNotRun,
@@ -161,7 +166,7 @@ fn with_hosts(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Si
     let path = folder.path().join("record");
     let mut record = Record::open(&path, "").map_err(|error| record::refusal(&error))?;
     let watching = Watching { output, signals };
-    let mut exchange = HostsExchange::start(&args.movers.hosts, starting, &watching);
+    let mut exchange = HostsExchange::start((&args.movers.hosts, starting), executor, &watching);
     run(shared, output, signals, (&mut exchange, &mut record))
 }
 

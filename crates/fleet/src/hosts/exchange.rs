@@ -1,6 +1,8 @@
 //! The coordinator's way to movers that it has started.
 
+use crate::executor::Executor;
 use crate::hosts::TICK;
+use crate::hosts::alone;
 use crate::hosts::handle::{MoverHandle, Starting};
 use crate::hosts::waiting::{Shared, Waiting};
 use driftless_engine::message::{Order, encode};
@@ -8,7 +10,7 @@ use driftless_engine::{Batch, Brief, Exchange, Unreachable, Word};
 use driftless_lock::{Condvar, Mutex};
 use driftless_session::Witness;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// The coordinator's way to movers that it has started.
@@ -18,12 +20,19 @@ pub struct HostsExchange<'a> {
     hosts: Vec<Arc<MoverHandle>>,
     threads: Vec<std::thread::JoinHandle<()>>,
     told: usize,
+    say: Sender<Word>,
+    /// Carries out on this host what no mover can; `None` once it does.
+    executor: Option<Executor>,
     witness: &'a dyn Witness,
 }
 
 impl<'a> HostsExchange<'a> {
-    /// Starts a mover on each host.
-    pub fn start(hosts: &[String], starting: Starting, witness: &'a dyn Witness) -> Self {
+    /// Starts a mover on each host. `executor` is for what none of them can carry out.
+    pub fn start(
+        (hosts, starting): (&[String], Starting),
+        executor: Executor,
+        witness: &'a dyn Witness,
+    ) -> Self {
         let starting = Arc::new(starting);
         let shared = Arc::new(Shared {
             state: Mutex::default(),
@@ -53,6 +62,8 @@ impl<'a> HostsExchange<'a> {
             hosts,
             threads,
             told: 0,
+            say,
+            executor: Some(executor),
             witness,
         }
     }
@@ -69,7 +80,7 @@ impl<'a> HostsExchange<'a> {
             let asked: Vec<usize> = state
                 .busy
                 .iter()
-                .filter(|(_, since)| ready(since))
+                .filter(|(index, since)| **index < self.hosts.len() && ready(since))
                 .map(|(index, _)| *index)
                 .collect();
             state.busy.extend(asked.iter().map(|index| (*index, None)));
@@ -81,24 +92,50 @@ impl<'a> HostsExchange<'a> {
         }
     }
 
-    fn tell_gone(&mut self) -> Result<(), Unreachable> {
-        let (gone, all) = {
-            let state = self.shared.state.lock();
-            (state.gone.clone(), state.gone.len() == self.hosts.len())
-        };
-        // What ended the last one is said at the end of the run.
-        let noted = gone.len() - usize::from(all);
-        gone[..noted].iter().skip(self.told).for_each(|why| {
+    /// Says which movers are gone.
+    fn tell_gone(&mut self) {
+        let gone = self.shared.state.lock().gone.clone();
+        gone.iter().skip(self.told).for_each(|why| {
             self.witness
                 .note(&format!("{why}; the run goes on without it"))
         });
         self.told = gone.len();
-        if all {
-            let why = gone.last().map_or("", String::as_str);
-            Err(Unreachable::new(format!("no mover is left: {why}")))
-        } else {
-            Ok(())
+    }
+
+    /// Has this host carry out what no mover can, if anything waits for it.
+    ///
+    /// # Errors
+    /// Neither a mover nor this host can carry it out.
+    fn help_out(&mut self) -> Result<(), Unreachable> {
+        let mut state = self.shared.state.lock();
+        let are_gone = state.gone.len() == self.hosts.len();
+        let waits = are_gone && !state.waiting.is_empty();
+        if state.over || !waits && state.for_own.is_empty() {
+            return Ok(());
         }
+        if let Some(why) = &state.own_gone {
+            return Err(Unreachable::new(format!("no mover is left: {why}")));
+        }
+        let is_alone = are_gone && !std::mem::replace(&mut state.alone, are_gone);
+        let refusal = state.refusal.clone();
+        drop(state);
+        if is_alone {
+            self.witness
+                .note("all movers are gone; this host goes on alone");
+        }
+        if let Some(executor) = self.executor.take() {
+            if let Some(why) = refusal.filter(|_| !are_gone) {
+                self.witness.note(&format!(
+                    "movers cannot carry out a part of the work, so this host does: {why}"
+                ));
+            }
+            let (shared, say, index) = (self.shared.clone(), self.say.clone(), self.hosts.len());
+            self.threads.push(std::thread::spawn(move || {
+                alone::serve(executor, index, &shared, say)
+            }));
+        }
+        self.shared.changed.notify_all();
+        Ok(())
     }
 }
 
@@ -113,7 +150,7 @@ impl Exchange for HostsExchange<'_> {
             attempts: 0,
         });
         drop(state);
-        self.shared.changed.notify_one();
+        self.shared.changed.notify_all();
         Ok(())
     }
 
@@ -126,7 +163,8 @@ impl Exchange for HostsExchange<'_> {
         match self.words.recv_timeout(limit.min(TICK)) {
             Ok(word) => Ok(Some(word)),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                self.tell_gone().map(|()| None)
+                self.tell_gone();
+                self.help_out().map(|()| None)
             }
         }
     }
@@ -140,7 +178,9 @@ impl Exchange for HostsExchange<'_> {
 
     fn idle(&mut self) -> usize {
         let state = self.shared.state.lock();
-        self.hosts.len() - state.busy.len() - state.gone.len()
+        let hosts = self.hosts.len();
+        let busy = state.busy.range(..hosts).count();
+        hosts.saturating_sub(busy + state.gone.len())
     }
 
     fn at_work(&mut self) -> usize {
@@ -171,14 +211,16 @@ impl Exchange for HostsExchange<'_> {
     }
 
     fn clear(&mut self, _words: bool) -> Result<(), Unreachable> {
-        self.shared.state.lock().waiting.clear();
+        let mut state = self.shared.state.lock();
+        state.waiting.clear();
+        state.for_own.clear();
         Ok(())
     }
 }
 
 impl Drop for HostsExchange<'_> {
     fn drop(&mut self) {
-        let _that_none_is_left_was_said_before = self.tell_gone();
+        self.tell_gone();
         self.shared.state.lock().over = true;
         self.shared.changed.notify_all();
         self.hosts.iter().for_each(|host| host.hang_up());

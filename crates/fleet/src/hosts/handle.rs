@@ -3,7 +3,7 @@
 
 use crate::hosts::frames::{read_message, write_message};
 use crate::hosts::pipe::{Complaint, Pipe, complained, listen, unheard};
-use crate::hosts::waiting::{Shared, Waiting, leave_out, pause, put_back, take};
+use crate::hosts::waiting::{Shared, Waiting, give_back, leave_out, pause, put_back, take};
 use crate::hosts::{GREETING, TICK};
 use driftless_engine::message::{Order, Report, Unclear, VERSION, decode, encode};
 use driftless_engine::{Alive, PartOfOutcome, Word};
@@ -19,17 +19,17 @@ use std::time::{Duration, Instant};
 
 /// A host that failed so many times in a row is left alone, unless it was reached before and may
 /// come back in time.
-const FAILURES_MAX: u32 = 6;
+pub const FAILURES_MAX: u32 = 6;
 /// A mover that greeted and fell silent so many times in a row, and never worked, is left alone: no
 /// later than a minute after the beginning.
 const SILENCES_MAX: u32 = 3;
 /// Pause after the first of them; it doubles with each.
-const PAUSE: Duration = Duration::from_millis(500);
+pub const PAUSE: Duration = Duration::from_millis(500);
 /// How long a mover has to end when its output has.
 const END_GRACE: Duration = Duration::from_secs(2);
 /// What comes over these connections is not acknowledged: a batch whose connection is lost is put
 /// back.
-const NO_TICKET: u64 = 0;
+pub const NO_TICKET: u64 = 0;
 
 /// How movers are started.
 pub struct Starting {
@@ -116,7 +116,7 @@ impl MoverHandle {
                     break Ok(());
                 }
                 Ok(Carried::Failed(reason)) => {
-                    put_back(shared, batch, &format!("{}: {reason}", self.host));
+                    give_back(shared, batch, &format!("{}: {reason}", self.host));
                     break Err(complained(&complaint, reason));
                 }
                 Err(why) => {
@@ -251,14 +251,8 @@ impl MoverHandle {
         input: &mut BufReader<Pipe>,
         (shared, say): (&Shared, &Sender<Word>),
     ) -> io::Result<Carried> {
-        let brief = shared
-            .state
-            .lock()
-            .brief
-            .clone()
-            .expect("it came with the batch");
         self.order(&encode(&Order::Batch {
-            brief: Box::new(brief),
+            brief: Box::new(shared.brief()),
             run: batch.run,
             id: batch.id,
             batch: batch.batch.clone(),
