@@ -39,7 +39,11 @@ const EDGES: [(&str, &[&str], &[&str]); 25] = [
         ],
         &[],
     ),
-    ("session", &["model", "tree", "remote", "engine"], &[]),
+    (
+        "session",
+        &["lock", "model", "tree", "remote", "engine"],
+        &[],
+    ),
     (
         "fleet",
         &[

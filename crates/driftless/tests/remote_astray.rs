@@ -316,6 +316,28 @@ fn source_exchanged_during_a_cut_deletes_nothing() {
 }
 
 #[test]
+fn mount_that_goes_during_a_cut_deletes_nothing() {
+    for way in [Way::Push, Way::Pull] {
+        let stage = filled();
+        let disk = stage.src.join("dir-0/disk");
+        let mounted = Mounted::tmpfs(&disk);
+        put(&disk.join("file"), "on the disk");
+        let run = stage.near.sync(way, &stage.src, &stage.dst);
+        let run = run.args(["--delete", "--durability=none", "--streams=1", "--jobs=1"]);
+        let running = run.limit(RUN_MAX).spawn();
+        let copied = stage.dst.join("dir-0/disk/file");
+        wait_until("the disk is copied", RUN_MAX, || copied.exists());
+        stage.relay.stall();
+        stage.relay.cut();
+        drop(mounted);
+        stage.relay.resume();
+        let outcome = running.wait().expect(3);
+        assert_eq!(outcome.count("deleted"), 0, "{}", outcome.describe());
+        assert!(copied.exists(), "{}", outcome.describe());
+    }
+}
+
+#[test]
 fn a_relative_path_does_not_begin_in_the_top_directory_when_the_home_is_missing() {
     let far = Far::of(Who::User);
     let (scratch, src, dst) = stage();

@@ -6,6 +6,7 @@
 
 mod connect;
 mod earlier;
+mod met_mounts;
 mod patience;
 mod reconnect;
 

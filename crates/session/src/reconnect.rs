@@ -9,6 +9,7 @@
 
 use crate::connect::Connections;
 use crate::earlier::Earlier;
+use crate::met_mounts::MetMounts;
 use crate::patience::Trouble;
 use driftless_engine::{Counts, End, MachineClock, Monitor, Options, Progress, RunError, Summary};
 use driftless_model::{Problem, Receipt, RelPath, Unkept};
@@ -79,7 +80,24 @@ pub fn repeat<T>(
     (options, connections): (&mut Options, &mut Connections),
     witness: &dyn Witness,
     (earlier, acts): (&mut Earlier, bool),
-    mut pass: impl FnMut(&mut Options, &Before<'_>) -> Result<Passed<T>, RunError>,
+    pass: impl FnMut(&mut Options, &Before<'_>) -> Result<Passed<T>, RunError>,
+) -> Result<Passed<T>, RunError> {
+    let mounts = MetMounts::begin(options);
+    let trees = (&mut *options, connections);
+    let done = pass_on(trees, witness, (earlier, acts), (pass, &mounts));
+    options.mount_notes = mounts.kept().cloned();
+    done
+}
+
+/// Carries out passes until one is not cut off. `mounts` has the mount points that they met.
+fn pass_on<T>(
+    (options, connections): (&mut Options, &mut Connections),
+    witness: &dyn Witness,
+    (earlier, acts): (&mut Earlier, bool),
+    (mut pass, mounts): (
+        impl FnMut(&mut Options, &Before<'_>) -> Result<Passed<T>, RunError>,
+        &MetMounts,
+    ),
 ) -> Result<Passed<T>, RunError> {
     let mut trouble = Trouble::new(&MachineClock, connections.patience);
     options.first_roots = connections.may_come_again().then(Arc::default);
@@ -118,6 +136,7 @@ pub fn repeat<T>(
             earlier.lost -= 1;
             return Ok(Passed { end, ..passed });
         }
+        mounts.expect(options);
         witness.begin_again();
         cut = Some(passed);
     }
