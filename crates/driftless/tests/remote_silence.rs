@@ -442,6 +442,23 @@ fn a_mute_host_leaves_its_work_to_others() {
     check_equal(&src, &dst, &outcome.describe());
 }
 
+#[test]
+fn configuration_of_ssh_that_hangs_is_done_without() {
+    let (scratch, src, dst) = stage();
+    put(&src.join("file"), "content");
+    let text = "case \"$*\" in *-G*) exec sleep 600;; esac; exec ${@: -1}";
+    let ssh = bash(&scratch, "ssh", text).display().to_string();
+    let (near, there) = (src.display(), format!("far:{}", dst.display()));
+    let outcome = common::driftless()
+        .args(["sync", &near.to_string(), &there, "--ssh", &ssh])
+        .args(["--connect-timeout", GREETING_SECONDS])
+        .args(["--agent-path", far::agent()])
+        .limit(MUTE_MAX)
+        .run()
+        .expect(0);
+    check_equal(&src, &dst, &outcome.describe());
+}
+
 /// A command in the place of ssh that has the terminal open for longer than a host may be silent,
 /// as ssh does while it asks for a password, and then is the other host.
 #[test]

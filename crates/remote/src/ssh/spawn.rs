@@ -4,10 +4,14 @@
 use crate::ssh::reach::{Reach, ReachError};
 use rustix::fs::Access;
 use std::ffi::OsStr;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Longest time until a wait for the configuration of ssh sees that the run is to end.
+const STOP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A shell that becomes its arguments, deaf to what is said to all in the foreground, by a
 /// terminal, or by who asks where the run stands (SIGUSR1): the run hears that, and needs its lines
@@ -90,18 +94,42 @@ fn connect_seconds(greeting: Duration) -> u64 {
     (greeting.as_secs() * 3 / 4).max(1)
 }
 
-/// What ssh would do, as its configuration has it (ssh(1), `-G`); nothing if it does not say.
+/// Returns the settings that ssh has for a host (ssh(1), `-G`). Returns nothing if ssh prints none,
+/// or takes longer than a connection may: its configuration can run programs (`Match exec`).
 fn settings(reach: &Reach, more: &[&str]) -> String {
     let (program, arguments) = reach.ssh.split_first().expect("a command is never empty");
-    let asked = Command::new(program)
-        .args(arguments)
-        .arg("-G")
-        .args(more)
-        .stdin(Stdio::null())
-        .output();
-    asked
-        .map(|asked| String::from_utf8_lossy(&asked.stdout).into_owned())
-        .unwrap_or_default()
+    let mut command = Command::new(program);
+    command.args(arguments).arg("-G").args(more);
+    command.stdin(Stdio::null()).stderr(Stdio::null());
+    output_within(command, reach).unwrap_or_default()
+}
+
+/// Returns the output of a program that ends before the limit for a connection, and before the run
+/// is to end.
+fn output_within(mut command: Command, reach: &Reach) -> Option<String> {
+    let begin = Instant::now();
+    let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
+    let mut stdout = child.stdout.take().expect("it is piped");
+    let (sender, receiver) = mpsc::channel();
+    // A program that the child started may hold the pipe open when the child was killed.
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let read = stdout.read_to_end(&mut bytes);
+        let _after_the_limit = sender.send(read.map(|_| bytes));
+    });
+    let read = loop {
+        match receiver.recv_timeout(STOP_INTERVAL) {
+            Ok(read) => break Some(read),
+            Err(_) if reach.is_stopped() || begin.elapsed() > reach.connecting => break None,
+            Err(_) => {}
+        }
+    };
+    if read.is_none() {
+        let _unless_it_ended = child.kill();
+    }
+    let _status = child.wait();
+    let bytes = read?.ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn setting<'s>(settings: &'s str, name: &str) -> Option<&'s str> {
