@@ -7,7 +7,7 @@ use driftless_model::{Entry, Filter, Keep, Kind, Level, RelPath, Rule, Side, Xat
 use driftless_remote::Root;
 use driftless_remote::wire::{
     DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, Name, NewEntryHead, Opening, ROOTS_MAX, Request,
-    SparingRules, Survey,
+    WireSpared, Survey,
 };
 use driftless_tree::{Attributes, Known, NewEntry, Reach, Spared, Whole};
 use libfuzzer_sys::fuzz_target;
@@ -134,16 +134,17 @@ fn parcels() -> [NewEntry; 2] {
     ]
 }
 
-fn rules() -> Option<SparingRules> {
+fn rules() -> Option<WireSpared> {
     let rules = ["*.keep", "/a/b/"].map(|pattern| Rule::new(false, pattern).expect("a rule"));
     let filter = Filter {
         rules: rules.into(),
         ..Filter::default()
     };
-    SparingRules::of(Spared {
+    WireSpared::of(Spared {
         rules: Some((&filter, &RelPath::from_names([&b"a"[..]]))),
         is_wary: true,
         is_over: None,
+        kept: Some((1, 2)),
     })
 }
 

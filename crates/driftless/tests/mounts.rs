@@ -596,3 +596,25 @@ fn what_cannot_be_noted_is_told() {
         noted.describe()
     );
 }
+
+#[test]
+fn source_shown_within_its_replica_is_not_deleted() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (dst, shown) = (scratch.dir("dst"), scratch.dir("shown"));
+    let hidden = dst.join("projects/keep/precious");
+    put(&dst.join("projects/a/file"), "content");
+    put(&dst.join("a/file"), "content");
+    put(&hidden, "excluded, so that no copy exists");
+    let _bound = Mounted::bind(&dst.join("projects"), &shown);
+    for dry_run in [true, false] {
+        let run = sync(&shown, &dst).args(["--delete", "--exclude", "/keep/"]);
+        let run = if dry_run { run.arg("--dry-run") } else { run };
+        let outcome = run.run().expect(3);
+        let text = outcome.describe();
+        assert!(text.contains("remove the source of this run"), "{text}");
+        assert!(
+            hidden.exists() && dst.join("projects/a/file").exists(),
+            "{text}"
+        );
+    }
+}

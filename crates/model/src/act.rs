@@ -86,6 +86,7 @@ acts! {
     RemoveDirectory => "remove the directory" from,
     RemoveMount => "remove what something is mounted on" from,
     RemoveSubvolume => "remove the subvolume" from,
+    RemoveSource => "remove the source of this run" from,
     RemoveForeign => "remove a directory that may not be ours" from,
     SetAside => "put it into the trash" of,
     OpenTrash => "open the trash" of,

@@ -68,6 +68,7 @@ fn of_act(act: Act, errno: i32) -> Option<&'static str> {
         (A::LetReach, EXDEV) => "it is not what this run has opened",
         (A::SetAside, EXDEV) => "it is on another file system than the root, and stays",
         (A::OpenTrash, EPERM) => "it belongs to another user, or others may write to it",
+        (A::RemoveSource, EBUSY) => "a mount shows it here as well; exclude this path",
         (A::RemoveForeign, EPERM) => "others can write to the directory that it is in",
         (A::HoldFirstLink | A::HoldDirectory | A::HoldUnfinished, ESTALE) => {
             "something else stands in its place now"

@@ -40,4 +40,4 @@ pub use name::{Handle, Name};
 pub use new_entry::{NewEntryHead, whole};
 pub use reply::{Listing, Located, Locked, Own, Reply, Told, xattrs_memory};
 pub use request::{Opening, ReplyMax, Request, Root, Survey};
-pub use sparing::{SparingRules, WireRemoved};
+pub use sparing::{Sparing, WireRemoved, WireSpared};

@@ -326,7 +326,7 @@ impl<'r> Run<'r> {
     }
 
     /// Tells `act` what stays when something goes from the replica's directory at `dir`: what the
-    /// rules protect, and when the run is over, all that is still there.
+    /// rules protect, the source itself, and when the run is over, all that is still there.
     pub fn with_spared<T>(&self, dir: &RelPath, act: impl FnOnce(Spared<'_>) -> T) -> T {
         let is_over = || self.stopped();
         let protects =
@@ -334,6 +334,7 @@ impl<'r> Run<'r> {
         act(Spared {
             rules: protects.then_some((&self.options.policy.filter, dir)),
             is_over: Some(&is_over),
+            kept: self.one_machine.then(|| self.roots.0.first_meta().id()),
             ..Spared::NOTHING
         })
     }

@@ -13,10 +13,10 @@ use crate::agent::objects::{Call, Cursor, Object, OpenDir, OpenFile, Table};
 use crate::wire::HEAD_BYTES_MAX;
 use crate::wire::{
     FAULTS_MAX, Handle, Listing, Located, Locked, Name, Own, Reply, Request, Root,
-    SHORT_XATTRS_BYTES_MAX, SparingRules, Survey, WireFault,
+    SHORT_XATTRS_BYTES_MAX, Sparing, Survey, WireFault, WireSpared,
 };
 use driftless_lock::Mutex;
-use driftless_model::{Act, Fault, Filter, Kind, RelPath, Xattrs, errno};
+use driftless_model::{Act, Fault, Kind, Xattrs, errno};
 use driftless_mover::{Mover, Trouble};
 use driftless_tree::{
     Dir, DirMutRef, DirRef, Done, Halt, HandlePool, Lock, Place, ReadFile, RootError, Spared,
@@ -230,9 +230,10 @@ impl Server<'_> {
         })
     }
 
-    fn sparing<'s>(&'s self, rules: &'s Sparing) -> Spared<'s> {
+    fn spared<'s>(&'s self, sparing: &'s Sparing) -> Spared<'s> {
         Spared {
-            rules: rules.as_ref().map(|(filter, dir)| (filter, dir)),
+            rules: sparing.rules.as_ref().map(|(filter, dir)| (filter, dir)),
+            kept: sparing.kept,
             is_over: Some(self.is_unwanted),
             ..Spared::NOTHING
         }
@@ -470,10 +471,8 @@ fn or_too_long(xattrs: Option<Xattrs>) -> Reply {
     )
 }
 
-type Sparing = Option<(Filter, RelPath)>;
-
-fn opened_rules(rules: Option<SparingRules>) -> Result<Sparing, WireFault> {
-    let opened = rules.map(SparingRules::open).transpose();
+fn sparing(spared: Option<WireSpared>) -> Result<Sparing, WireFault> {
+    let opened = spared.map_or_else(|| Ok(Sparing::default()), WireSpared::open);
     opened.map_err(|_| WireFault::new(Act::Obey, errno::EINVAL))
 }
 

@@ -7,7 +7,7 @@ use crate::wire::bounds::{
 use crate::wire::frame::Frame;
 use crate::wire::name::{Handle, Name};
 use crate::wire::new_entry::NewEntryHead;
-use crate::wire::sparing::SparingRules;
+use crate::wire::sparing::WireSpared;
 use driftless_model::{Keep, Kind, Side, bounds};
 use driftless_tree::{Attributes, Known, Reach, WHOLE_BYTES_MAX};
 use serde::{Deserialize, Serialize};
@@ -205,7 +205,7 @@ pub enum Request {
     RemoveTree {
         dir: Handle,
         name: Name,
-        spared: Option<SparingRules>,
+        spared: Option<WireSpared>,
     },
     /// Remove what an earlier run left.
     RemoveLeftover { dir: Handle, name: Name },
@@ -214,7 +214,7 @@ pub enum Request {
         dir: Handle,
         name: Name,
         max: u64,
-        spared: Option<SparingRules>,
+        spared: Option<WireSpared>,
         is_wary: bool,
     },
     /// Make the file system durable.

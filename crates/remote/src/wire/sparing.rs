@@ -12,33 +12,60 @@ use serde::{Deserialize, Serialize};
 /// Rules at most.
 const RULES_MAX: usize = 64 << 10;
 
-/// Rules that spare what they leave out, as text, and the path that they see the directory at.
+/// Filter rules as text, and the path at which they see the directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SparingRules {
+struct Rules {
     #[serde(deserialize_with = "at_most::<RULES_MAX, _, _>")]
     rules: Vec<(bool, String)>,
     at: RelPath,
 }
 
-impl SparingRules {
-    /// As they travel.
+/// Entries that a removal spares.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WireSpared {
+    rules: Option<Rules>,
+    kept: Option<(u64, u64)>,
+}
+
+/// The same, where the removal is.
+#[derive(Debug, Default)]
+pub struct Sparing {
+    /// Rules that spare what they leave out, and the path at which they see the directory.
+    pub rules: Option<(Filter, RelPath)>,
+    /// Device and inode of a directory that stays.
+    pub kept: Option<(u64, u64)>,
+}
+
+impl WireSpared {
+    /// Returns `None` if nothing is spared.
     pub fn of(spared: Spared<'_>) -> Option<Self> {
-        let (filter, at) = spared.rules?;
-        Some(SparingRules {
+        let (rules, kept) = (spared.rules.map(Rules::of), spared.kept);
+        (rules.is_some() || kept.is_some()).then_some(WireSpared { rules, kept })
+    }
+
+    /// Parses the rules.
+    ///
+    /// # Errors
+    /// A rule cannot be understood.
+    pub fn open(self) -> Result<Sparing, FilterError> {
+        let (rules, kept) = (self.rules.map(Rules::open).transpose()?, self.kept);
+        Ok(Sparing { rules, kept })
+    }
+}
+
+impl Rules {
+    fn of((filter, at): (&Filter, &RelPath)) -> Rules {
+        Rules {
             rules: filter
                 .rules
                 .iter()
                 .map(|rule| (rule.includes(), rule.pattern().to_owned()))
                 .collect(),
             at: at.clone(),
-        })
+        }
     }
 
-    /// As they are asked.
-    ///
-    /// # Errors
-    /// A rule cannot be understood.
-    pub fn open(self) -> Result<(Filter, RelPath), FilterError> {
+    fn open(self) -> Result<(Filter, RelPath), FilterError> {
         let rules: Result<Vec<Rule>, FilterError> = self
             .rules
             .iter()

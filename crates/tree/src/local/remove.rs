@@ -31,6 +31,9 @@ pub struct Spared<'a> {
     /// A count looks at each entry for what would keep it: something that is mounted there, and
     /// flags (chattr(1)). Where all goes or nothing does, that has to be known before.
     pub is_wary: bool,
+    /// Device and inode of a directory that stays: the source of a run, which a bind mount may show
+    /// below the replica's root.
+    pub kept: Option<(u64, u64)>,
 }
 
 impl Spared<'_> {
@@ -39,6 +42,7 @@ impl Spared<'_> {
         rules: None,
         is_over: None,
         is_wary: false,
+        kept: None,
     };
 }
 
@@ -337,6 +341,9 @@ impl<'a> Walk<'a> {
 
     fn enter(&mut self, name: &CStr) {
         match enter_same(self.innermost(), name) {
+            Ok(dir) if self.spared.kept == Some(dir.first_meta().id()) => {
+                self.stuck(name, fault(dir.side(), Act::RemoveSource, Errno::BUSY));
+            }
             Ok(dir) if self.spared.is_wary && is_frozen(dir.first_meta()) => {
                 self.stuck(name, fault(dir.side(), Act::RemoveDirectory, Errno::PERM));
             }

@@ -2,7 +2,7 @@
 //!
 //! Each function carries out requests of one kind, and hands the others on to the next.
 
-use super::{Server, done, faults, opened_rules, or_too_long, told, xattrs_max};
+use super::{Server, done, faults, or_too_long, sparing, told, xattrs_max};
 use crate::agent::hold::Hold;
 use crate::wire::{Reply, Request, WireFault};
 use driftless_model::{Act, Kind, errno};
@@ -35,10 +35,10 @@ impl Server<'_> {
                 spared,
                 is_wary,
             } => {
-                let rules = opened_rules(spared)?;
+                let sparing = sparing(spared)?;
                 let spared = Spared {
                     is_wary,
-                    ..self.sparing(&rules)
+                    ..self.spared(&sparing)
                 };
                 Reply::Removed(self.dir(dir)?.count_tree(&name.0, max, spared).into())
             }
@@ -126,10 +126,10 @@ impl Server<'_> {
                 done(self.replica(dir, Act::RemoveDirectory)?.remove_dir(&name.0))
             }
             R::RemoveTree { dir, name, spared } => {
-                let rules = opened_rules(spared)?;
+                let sparing = sparing(spared)?;
                 Reply::Removed(
                     self.replica(dir, Act::Remove)?
-                        .remove_tree(&name.0, self.sparing(&rules))
+                        .remove_tree(&name.0, self.spared(&sparing))
                         .into(),
                 )
             }

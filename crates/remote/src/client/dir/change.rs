@@ -4,7 +4,7 @@ use super::completions::{made, own_set};
 use super::lock::FarLock;
 use super::read::may_be_directory;
 use super::{Came, First, NO_META, RemoteDir};
-use crate::wire::{Locked, Name, NewEntryHead, Reply, Request, SparingRules};
+use crate::wire::{Locked, Name, NewEntryHead, Reply, Request, WireSpared};
 use driftless_model::{Act, Fault, Kind, Side, Stamp, errno};
 use driftless_tree::{
     Attributes, BeforeChange, Completion, Dir, DirMut, DirMutRef, Done, Known, Lock, OpMut, Reach,
@@ -255,7 +255,7 @@ impl DirMut for RemoteDir {
             &Request::RemoveTree {
                 dir: self.0.at,
                 name: name.into(),
-                spared: SparingRules::of(spared),
+                spared: WireSpared::of(spared),
             },
         )
     }

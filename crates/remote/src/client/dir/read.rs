@@ -6,7 +6,7 @@ use super::{AHEAD_BYTES_MAX, AHEAD_MAX, EXPECTED_ENTRIES, Expected, First, NO_ME
 use crate::budget::Room;
 use crate::client::connection::{Space, nonsense};
 use crate::client::replies::long_if_need_be;
-use crate::wire::{Name, Reply, Request, SparingRules};
+use crate::wire::{Name, Reply, Request, WireSpared};
 use driftless_lock::Mutex;
 use driftless_model::{Act, Fault, Keep, Meta, Side, Xattrs, errno};
 use driftless_tree::{
@@ -200,7 +200,7 @@ impl Dir for RemoteDir {
     }
 
     fn count_tree(&self, name: &CStr, max: u64, spared: Spared<'_>) -> Removed {
-        let (dir, is_wary, spared) = (self.0.at, spared.is_wary, SparingRules::of(spared));
+        let (dir, is_wary, spared) = (self.0.at, spared.is_wary, WireSpared::of(spared));
         self.removed(
             name,
             &Request::CountTree {
