@@ -977,3 +977,32 @@ fn owners_without_a_number_here_are_told() {
             .through(within)
     ));
 }
+
+#[test]
+fn threads_wait_until_a_closed_directory_is_open() {
+    only_local!("holds up calls of one process");
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    attrs::set_owner(&dst, USER, USER).expect("chown");
+    let write = |content: &str| {
+        for number in 0..8 {
+            put(&src.join(format!("dir/{content}-{number}")), content);
+            put(&src.join(format!("dir/both-{number}")), content);
+        }
+        let entries = fs::read_dir(src.join("dir")).expect("list");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        for path in paths.chain([src.clone(), src.join("dir")]) {
+            attrs::set_owner(&path, USER, USER).expect("chown");
+        }
+        attrs::set_mode(&src.join("dir"), 0o555).expect("chmod");
+    };
+    write("first");
+    as_user(&src, &dst, &[], 0);
+    write("second, of another size");
+    // On a network file system a mode takes a while.
+    let slow = "strace -f -qq -o /dev/null -e trace=fchmod -e inject=fchmod:delay_enter=100000 --";
+    let run = sync_by_user(&src, &dst).arg("--jobs=8");
+    let outcome = run.through(slow.split(' ')).run().expect(0);
+    check_accounts(&outcome);
+    check_equal(&src, &dst, &outcome.describe());
+}

@@ -82,7 +82,10 @@ struct State {
     unlisted: AtomicBool,
     lost: AtomicBool,
     narrowed: OnceLock<Option<u32>>,
-    write_protected: AtomicBool,
+    /// The user may not write in the replica's directory, which is the user's own.
+    is_protected: bool,
+    /// Its mode was opened for this user.
+    opened: OnceLock<()>,
     unfinished: AtomicBool,
     doubt_listed: OnceLock<Stamp>,
     meetings: AtomicU32,
@@ -141,7 +144,7 @@ impl Visit {
         let state = State {
             pending: AtomicUsize::new(1),
             fresh: AtomicBool::new(made),
-            write_protected: AtomicBool::new(protected),
+            is_protected: protected,
             ..State::default()
         };
         let above = parent.as_ref();
@@ -271,15 +274,22 @@ impl Visit {
     pub fn touch(&self) {
         self.state.touched.store(true, Ordering::Relaxed);
         self.narrow();
-        if self.state.write_protected.swap(false, Ordering::Relaxed)
-            && let (Some(replica), Some((before, _))) = (&self.replica, &self.before)
-        {
-            let attributes = Attributes {
-                mode: Some(self.narrow().unwrap_or(before.mode) | 0o700),
-                ..Attributes::default()
-            };
-            replica.set_own(&Known::of(before), &attributes);
+        if self.state.is_protected {
+            // Other threads that touch the directory wait until its mode is open.
+            self.state.opened.get_or_init(|| self.open_for_user());
         }
+    }
+
+    fn open_for_user(&self) {
+        let (Some(replica), Some((before, _))) = (&self.replica, &self.before) else {
+            return;
+        };
+        let attributes = Attributes {
+            mode: Some(self.narrow().unwrap_or(before.mode) | 0o700),
+            ..Attributes::default()
+        };
+        // A failure shows when an entry cannot be made.
+        replica.set_own(&Known::of(before), &attributes);
     }
 
     /// Narrows the directory and those above it, the topmost first, once for all that is changed in
