@@ -99,13 +99,12 @@ pub fn refuse_other_entries(
     if !is_asked || was_begun_from(options, source, replica) {
         return Ok(());
     }
-    let held = if has_entries(&**replica).unwrap_or(false) {
-        // The run itself tells that a source cannot be listed.
-        unlike(options, source, replica).unwrap_or_default()
-    } else {
-        None
+    let held = match shared_sample(source, replica) {
+        Ok(Some(false)) => unlike(options, source, replica),
+        // The run itself tells that a tree cannot be listed.
+        Ok(None | Some(true)) | Err(_) => Ok(None),
     };
-    match held.filter(|held| held.count > 0) {
+    match held.unwrap_or_default().filter(|held| held.count > 0) {
         None => Ok(()),
         Some(held) => Err(Refusal::OtherEntries {
             source_path: options.source.to_string(),
@@ -114,6 +113,19 @@ pub fn refuse_other_entries(
             meant: meant(options, source, replica),
         }),
     }
+}
+
+/// Returns whether the source has one of the first names of the replica; `None` if the replica is
+/// empty. Two directories with very many names are not listed for that.
+fn shared_sample(source: &DirRef, replica: &DirMutRef) -> Done<Option<bool>> {
+    let mut names = Names::default();
+    replica.list()?.fill(&mut names, SAMPLE_NAMES)?;
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let mut sample = (0..names.len()).map(|at| names.get(at).0);
+    let is_shared = sample.any(|name| says_something(name) && source.look(name).is_ok());
+    Ok(Some(is_shared))
 }
 
 /// Whether the run takes the whole source, and not the paths of a list.
@@ -133,6 +145,8 @@ enum Likeness {
     Harmless,
 }
 
+/// Names of the replica that are looked for in the source before both are listed.
+const SAMPLE_NAMES: usize = 16;
 /// Most names of other entries that a refusal tells.
 const SHOWN_MAX: usize = 3;
 

@@ -216,8 +216,9 @@ fn what_the_page_shows_of_errors_is_what_is_told() {
 }
 
 /// Options of `sync` that are about one run, and of which a job has nothing.
-const OF_ONE_RUN: [&str; 13] = [
+const OF_ONE_RUN: [&str; 14] = [
     "connect-timeout",
+    "copy-into",
     "copy-with",
     "dry-run",
     "files-from",
