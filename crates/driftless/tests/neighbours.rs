@@ -26,6 +26,8 @@ use std::time::Duration;
 /// How long a door is held open.
 const OPEN: Duration = Duration::from_millis(30);
 const PLANTS: usize = 40;
+/// Runs of a careless copier, one of which must lose.
+const CARELESS_TRIES: usize = 8;
 const GOOD: &[u8] = b"GOOD-PROGRAM";
 const EVIL: &[u8] = b"EVIL-PROGRAM";
 
@@ -207,11 +209,15 @@ fn careless_make(theirs: &Path) {
 
 #[test]
 fn nothing_of_root_s_is_handed_over_in_the_place_of_what_is_made() {
-    let street = Street::new();
-    let held = plant(&street.theirs());
-    under_attack(&street.theirs(), swap, || careless_make(&street.theirs()));
+    // On a busy machine the attacker comes too late now and then.
+    let loses = |_| {
+        let street = Street::new();
+        let held = plant(&street.theirs());
+        under_attack(&street.theirs(), swap, || careless_make(&street.theirs()));
+        handed_over(&held) > 0
+    };
     assert!(
-        handed_over(&held) > 0,
+        (0..CARELESS_TRIES).any(loses),
         "a careless copier loses, or this test proves nothing"
     );
     let street = Street::new();
@@ -260,13 +266,14 @@ fn careless_copy(theirs: &Path) -> PathBuf {
 
 #[test]
 fn nobody_writes_to_a_file_before_it_gets_its_rights() {
-    let street = Street::new();
-    let tool = under_attack(&street.theirs(), write_evil, || {
-        careless_copy(&street.theirs())
-    });
-    assert_eq!(
-        fs::read(tool).expect("read"),
-        EVIL,
+    let loses = |_| {
+        let street = Street::new();
+        let copy = || careless_copy(&street.theirs());
+        let tool = under_attack(&street.theirs(), write_evil, copy);
+        fs::read(tool).expect("read") == EVIL
+    };
+    assert!(
+        (0..CARELESS_TRIES).any(loses),
         "a careless copier loses, or this test proves nothing"
     );
     let large = [GOOD, &vec![b'x'; 65 << 20]].concat();
