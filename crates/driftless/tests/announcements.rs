@@ -532,7 +532,13 @@ fn what_sr3_watch_announces_is_followed() {
     let watched = source.join("watched");
     fs::create_dir(&watched).expect("a directory");
     follows();
-    fs::write(watched.join("file"), "1").expect("a file");
+    // It hears of nothing in a new directory until it watches that.
+    let began = Instant::now();
+    while !mirror.replica.join("watched/file").exists() {
+        assert!(began.elapsed() < LIMIT, "{}", watch.log());
+        fs::write(watched.join("file"), "1").expect("a file");
+        std::thread::sleep(Duration::from_millis(500));
+    }
     follows();
     fs::remove_dir_all(watched).expect("removed");
     follows();

@@ -249,13 +249,13 @@ fn interrupted_run_counts_what_movers_did() {
         running.signal(signal);
         let outcome = running.wait().expect(128 + signal.as_raw());
         let (copied, seen) = (outcome.count("bytes_copied"), outcome.count("seen"));
-        // One of the files may be in the making.
-        let least = 9 * FILE_BYTES as u64;
-        assert!(copied >= least && seen >= 9, "{}", outcome.describe());
+        // Some of the files may be in the making, or be finished and not reported yet.
+        let least = 5 * FILE_BYTES as u64;
+        assert!(copied >= least && seen >= 5, "{}", outcome.describe());
         assert_eq!(outcome.count("failed"), 0, "{}", outcome.describe());
     }
     let outcome = run().run().expect(0);
-    let most = ((FILES - 18) * FILE_BYTES) as u64;
+    let most = ((FILES - 10) * FILE_BYTES) as u64;
     assert!(
         outcome.count("bytes_copied") <= most,
         "{}",

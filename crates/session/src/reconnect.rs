@@ -80,24 +80,24 @@ pub fn repeat<T>(
     (options, connections): (&mut Options, &mut Connections),
     witness: &dyn Witness,
     (earlier, acts): (&mut Earlier, bool),
-    pass: impl FnMut(&mut Options, &Before<'_>) -> Result<Passed<T>, RunError>,
+    mut pass: impl FnMut(&mut Options, &Before<'_>) -> Result<Passed<T>, RunError>,
 ) -> Result<Passed<T>, RunError> {
     let mounts = MetMounts::begin(options);
     let trees = (&mut *options, connections);
-    let done = pass_on(trees, witness, (earlier, acts), (pass, &mounts));
+    let done = pass_on(trees, witness, (earlier, acts), |options, before| {
+        mounts.expect(options);
+        pass(options, before)
+    });
     options.mount_notes = mounts.kept().cloned();
     done
 }
 
-/// Carries out passes until one is not cut off. `mounts` has the mount points that they met.
+/// Carries out passes until one is not cut off.
 fn pass_on<T>(
     (options, connections): (&mut Options, &mut Connections),
     witness: &dyn Witness,
     (earlier, acts): (&mut Earlier, bool),
-    (mut pass, mounts): (
-        impl FnMut(&mut Options, &Before<'_>) -> Result<Passed<T>, RunError>,
-        &MetMounts,
-    ),
+    mut pass: impl FnMut(&mut Options, &Before<'_>) -> Result<Passed<T>, RunError>,
 ) -> Result<Passed<T>, RunError> {
     let mut trouble = Trouble::new(&MachineClock, connections.patience);
     options.first_roots = connections.may_come_again().then(Arc::default);
@@ -136,7 +136,6 @@ fn pass_on<T>(
             earlier.lost -= 1;
             return Ok(Passed { end, ..passed });
         }
-        mounts.expect(options);
         witness.begin_again();
         cut = Some(passed);
     }
