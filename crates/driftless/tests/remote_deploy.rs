@@ -163,28 +163,23 @@ fn movers_are_brought_along_and_bring_agents() {
         fs::read(stage.cached()).expect("read"),
         fs::read(program()).expect("read")
     );
+    let other = stage.scratch.path().join("other");
     let near = |arguments: &[&str]| {
         let run = Driftless::new(program())
             .args(["sync", "--json", "--ssh"])
             .arg(stage.ssh())
             .args(on_hosts);
-        run.args(arguments)
-            .arg(&stage.src)
-            .arg(stage.scratch.path().join("other"))
+        run.args(arguments).arg(&stage.src).arg(&other)
     };
-    let outcome = near(&[]).run().expect(10);
-    assert!(
-        outcome.stderr_text().contains("--deploy"),
-        "{}",
-        outcome.describe()
-    );
+    let outcome = near(&[]).run().expect(0);
+    for words in ["--deploy", "this host goes on alone"] {
+        let text = outcome.stdout_text();
+        assert!(text.contains(words), "{words}\n{}", outcome.describe());
+    }
+    fs::remove_dir_all(&other).expect("remove");
     fs::remove_dir_all(stage.home.join(".cache")).expect("remove");
     let outcome = near(&["--deploy"]).run().expect(0);
-    check_equal(
-        &stage.src,
-        &stage.scratch.path().join("other"),
-        &outcome.describe(),
-    );
+    check_equal(&stage.src, &other, &outcome.describe());
     assert!(
         (2..=3).contains(&stage.sent()),
         "once, or by both movers at once\n{}",
