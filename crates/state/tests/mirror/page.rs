@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Words of acts that any version has written into a state. One that gets other words leaves the
 /// former ones to `FORMER_ACTS`, and stays here.
-const ACTS_WRITTEN: [&str; 81] = [
+const ACTS_WRITTEN: [&str; 82] = [
     "open it",
     "open the directory",
     "open the directory again",
@@ -59,6 +59,7 @@ const ACTS_WRITTEN: [&str; 81] = [
     "remove the directory",
     "remove what something is mounted on",
     "remove the subvolume",
+    "remove the source of this run",
     "remove a directory that may not be ours",
     "write to it",
     "set its length",
