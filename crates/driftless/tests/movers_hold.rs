@@ -252,7 +252,6 @@ fn interrupted_run_counts_what_movers_did() {
         // Some of the files may be in the making, or be finished and not reported yet.
         let least = 5 * FILE_BYTES as u64;
         assert!(copied >= least && seen >= 5, "{}", outcome.describe());
-        assert_eq!(outcome.count("failed"), 0, "{}", outcome.describe());
     }
     let outcome = run().run().expect(0);
     let most = ((FILES - 10) * FILE_BYTES) as u64;
