@@ -6,8 +6,8 @@ use driftless_fuzz::{begin, bounded, meta, said_again};
 use driftless_model::{Entry, Filter, Keep, Kind, Level, RelPath, Rule, Side, Xattrs, check_name};
 use driftless_remote::Root;
 use driftless_remote::wire::{
-    DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, Name, NewEntryHead, Opening, ROOTS_MAX, Request,
-    WireSpared, Survey,
+    DATA_BYTES_MAX, Frame, HEAD_BYTES_MAX, Name, NewEntryHead, Opening, ROOTS_MAX, Request, Survey,
+    WireSpared,
 };
 use driftless_tree::{Attributes, Known, NewEntry, Reach, Spared, Whole};
 use libfuzzer_sys::fuzz_target;
