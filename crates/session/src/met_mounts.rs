@@ -1,8 +1,8 @@
 //! File systems that the passes of a run met below the source.
 //!
-//! A run missed nothing that was unmounted while its line was cut: each pass knew what earlier runs
-//! had noted, and not what the pass before it had met. So these notes stand between a pass and the
-//! notes of the run, and each later pass knows their paths.
+//! The notes of a run hold what earlier runs met. A pass adds to them, and the next pass of the same
+//! run does not read them again. These notes stand in front of them and hand on what the passes before
+//! it met, so that a file system that was unmounted while the line was cut is missed.
 
 use driftless_engine::{MountNotes, Options};
 use driftless_lock::Mutex;
@@ -19,7 +19,7 @@ pub struct MetMounts {
 }
 
 impl MetMounts {
-    /// Puts new notes before those of the run.
+    /// Puts new notes in front of those of the run.
     pub fn begin(options: &mut Options) -> Arc<MetMounts> {
         let notes = Arc::new(MetMounts {
             kept: options.mount_notes.take(),
@@ -29,7 +29,7 @@ impl MetMounts {
         notes
     }
 
-    /// Returns the notes that stood there before.
+    /// Returns the notes of the run, if it keeps any.
     pub fn kept(&self) -> Option<&Arc<dyn MountNotes>> {
         self.kept.as_ref()
     }
