@@ -618,6 +618,58 @@ fn work_in_own_mount_is_done_again() {
     check_equal(&trees.one, &trees.replica, &outcome.describe());
 }
 
+#[test]
+fn mount_of_mover_alone_blocks_no_later_run() {
+    for options in [&["--delete"][..], &["--delete", "--one-file-system"]] {
+        let trees = Trees::new();
+        let mount = format!("mount -t tmpfs none {}", trees.one.join("dir-1").display());
+        let ssh = trees.ssh(&format!(
+            "exec unshare --mount sh -c \"{mount}; exec $command\""
+        ));
+        let state = trees.scratch.path().join("state");
+        let noted = |run: Driftless| run.args(options).env("XDG_STATE_HOME", &state);
+        let shared = sync_on_hosts("blind", &ssh, &trees.one, &trees.replica);
+        let outcome = noted(shared).run().expect(0);
+        let said = outcome.stdout_text() + &outcome.stderr_text();
+        assert!(
+            said.contains(
+                "blind: it sees \"dir-1\" of the source with a file system mounted there"
+            ),
+            "{}",
+            outcome.describe()
+        );
+        check_equal(&trees.one, &trees.replica, &outcome.describe());
+        let alone = noted(sync(&trees.one, &trees.replica)).run().expect(0);
+        assert_eq!(alone.count("changed"), 0, "{}", alone.describe());
+    }
+}
+
+#[test]
+fn mover_copies_nothing_from_beneath_a_mount() {
+    let trees = Trees::new();
+    let disk = trees.one.join("dir-0/disk");
+    put(&disk.join("beneath"), "hidden");
+    let _disk = Mounted::tmpfs(&disk);
+    let umount = format!("umount {}", disk.display());
+    let blind = trees.ssh(&format!(
+        "exec unshare --mount sh -c \"{umount}; exec $command\""
+    ));
+    let run = |ssh: &str| sync_on_hosts("host", ssh, &trees.one, &trees.replica).arg("-x");
+    let outcome = run(&blind).run().expect(3);
+    let told = outcome.events_named("problem");
+    let paths: Vec<_> = told.iter().map(|problem| &problem["path"]).collect();
+    assert_eq!(paths, ["dir-0/disk"], "{}", outcome.describe());
+    let copied = trees.replica.join("dir-0/disk/beneath");
+    assert!(!copied.exists(), "{}", outcome.describe());
+    let outcome = run(&trees.ssh("exec $command")).run().expect(0);
+    assert_eq!(trees.files(), FILES, "{}", outcome.describe());
+    assert!(
+        trees.replica.join("dir-0/disk").is_dir(),
+        "{}",
+        outcome.describe()
+    );
+}
+
 /// A source that is a file system, and a clone of that file system in which content was replaced
 /// under its size and time, a directory removed, and one replaced by a file.
 struct Cloned {

@@ -61,6 +61,8 @@ impl Monitor for Told {
 
 /// Time that passes when the test says so.
 struct TestClock {
+    /// Seconds since 1970 in which the test began.
+    first_second: u64,
     began: Instant,
     millis: Cell<u64>,
 }
@@ -81,7 +83,7 @@ impl Clock for TestClock {
     }
 
     fn seconds(&self) -> u64 {
-        1_000_000_000 + self.millis.get() / 1000
+        self.first_second + self.millis.get() / 1000
     }
 
     fn sleep(&self, span: Duration) {
@@ -229,6 +231,7 @@ impl World {
                 .or_else(|_| tempfile::tempdir())
                 .expect("a folder"),
             clock: TestClock {
+                first_second: 1_000_000_000,
                 began: Instant::now(),
                 millis: Cell::new(0),
             },
@@ -261,8 +264,8 @@ impl World {
         let mut brief = Brief::of(&options, &[], false);
         // The next life has other clocks and monitors in hand: they are the world's.
         let clock = TestClock {
-            began: self.clock.began,
             millis: Cell::new(self.clock.millis.get()),
+            ..self.clock
         };
         let told = std::mem::take(&mut self.told);
         let mut connection = Connection {
@@ -694,6 +697,22 @@ fn whichever_batch_a_mover_dies_with_another_one_carries_it_out() {
 #[test]
 fn the_first_outcome_of_a_batch_counts_and_a_late_one_is_passed_over() {
     assert!(run_at_each(|at| Accident::Late { at }) > 5);
+}
+
+#[test]
+fn names_that_one_listing_lacks_are_copied() {
+    let mut world = World::new(Accident::Nothing);
+    (world.source, world.replica) = (FakeTree::new("here"), FakeTree::new("there"));
+    (world.options.source, world.options.replica) =
+        (world.source.endpoint(), world.replica.endpoint());
+    for name in ["one", "two", "three"] {
+        world.source.put(&format!("dir/{name}"), name.as_bytes());
+    }
+    // Later than the last change of the source, so that views of it count.
+    world.clock.first_second = 2_000_000_000;
+    world.source.hide("dir/two", 1);
+    let summary = world.run();
+    world.check(&summary);
 }
 
 #[test]

@@ -117,6 +117,7 @@ struct Failure {
 
 type Surprise = Box<dyn FnOnce(&FakeTree) + Send>;
 
+#[derive(Default)]
 struct State {
     nodes: HashMap<u64, Node>,
     next: u64,
@@ -124,6 +125,8 @@ struct State {
     calls: BTreeMap<Call, u64>,
     failures: Vec<Failure>,
     surprises: Vec<(Call, String, Surprise)>,
+    /// Entries that the next listings of their directory do not show, and how many of them.
+    hidden: HashMap<u64, u64>,
 }
 
 /// A tree in memory. Clones are the same tree.
@@ -143,15 +146,12 @@ impl FakeTree {
         static DEVICES: AtomicU64 = AtomicU64::new(100);
         let device = DEVICES.fetch_add(1, Relaxed);
         let state = State {
-            nodes: HashMap::new(),
             next: ROOT,
             now: Stamp {
                 sec: BEGINNING,
                 nsec: 0,
             },
-            calls: BTreeMap::new(),
-            failures: Vec::new(),
-            surprises: Vec::new(),
+            ..State::default()
         };
         let tree = FakeTree(Arc::new(Shared {
             name: name.into(),

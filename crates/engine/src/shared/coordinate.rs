@@ -164,8 +164,8 @@ fn tell_trees(brief: &mut Brief, options: &Options, roots: &Pair, is_single: boo
     }
     if !is_single {
         let mounts = mounted_here(options, &roots.0);
-        options.note_mounts(&mounts.keys().cloned().collect());
-        brief.add_mounts(mounts);
+        options.note_mounts(&mounts.entered);
+        brief.add_mounts(mounts.met);
     }
 }
 

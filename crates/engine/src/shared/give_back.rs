@@ -255,6 +255,7 @@ impl Worker<'_> {
             sharing.gathered.add(&path.clone(), |outcome| {
                 outcome.unfinished.push((path, visit.leave()))
             });
+            self.run.part.settle_dir(visit);
             if !visit.borrowed {
                 // The coordinator finishes it, and counts it.
                 self.run.tally.seen.fetch_sub(1, Relaxed);

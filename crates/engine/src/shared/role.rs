@@ -13,6 +13,7 @@ use driftless_lock::Mutex;
 use driftless_model::{Problem, Receipt, RelPath, Selection, Unkept};
 use driftless_mover::Large;
 use driftless_reconcile::{Fingerprint, Ranges};
+use driftless_tree::Names;
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -141,12 +142,14 @@ impl<'r> Sharing<'r> {
 }
 
 impl Sharing<'_> {
-    /// Notes a directory of the replica on which a file system is mounted: the coordinator must see
-    /// the same one there.
+    /// Notes a directory on which a file system is mounted: the coordinator must see the same one
+    /// there.
     fn note_mount(&self, visit: &Visit) {
-        let replica = visit.replica.as_ref().filter(|_| visit.parent.is_some());
-        if replica.is_some_and(|replica| replica.is_mount_root() == Some(true)) {
-            self.gathered.settled.add_mount(visit.path());
+        let replica = visit.replica.as_ref();
+        let in_source = visit.source.is_mount_root() == Some(true);
+        let in_replica = replica.is_some_and(|replica| replica.is_mount_root() == Some(true));
+        if visit.parent.is_some() && (in_source || in_replica) {
+            self.gathered.settled.add_mount(visit.path(), in_source);
         }
     }
 }
@@ -199,10 +202,25 @@ impl Part<'_> {
         self.batch().is_some_and(|sharing| sharing.brief.limited())
     }
 
-    /// Notes that an entry is equal now. Calls `path` only if it is wanted.
-    pub fn settle(&self, path: impl FnOnce() -> RelPath, is_dir: bool) {
+    /// Notes that an entry, no directory, is equal now. Calls `path` only if it is wanted.
+    pub fn settle(&self, path: impl FnOnce() -> RelPath) {
         if let Some(sharing) = self.batch() {
-            sharing.gathered.settled.add(path, is_dir);
+            sharing.gathered.settled.add(path);
+        }
+    }
+
+    /// Notes that nothing is left to do here in a directory.
+    pub fn settle_dir(&self, visit: &Visit) {
+        if let Some(sharing) = self.batch() {
+            let settled = &sharing.gathered.settled;
+            settled.add_dir(|| visit.path(), visit.listing.lock().digest());
+        }
+    }
+
+    /// Notes names of the listing of a directory, which the coordinator may compare with its own.
+    pub fn note_listing(&self, visit: &Visit, names: &Names, (is_first, is_last): (bool, bool)) {
+        if self.is_batch() {
+            visit.listing.lock().add(names, is_first, is_last);
         }
     }
 

@@ -2,7 +2,7 @@
 //! them, so that the coordinator can compare it with its own: a mover that sees another tree makes
 //! everything equal there, and no other host sees any of it.
 
-use crate::shared::view::{Further, View, Views};
+use crate::shared::view::{Further, NAMES_MAX, NameDigest, View, Views};
 use driftless_lock::Mutex;
 use driftless_model::RelPath;
 use driftless_tree::DirRef;
@@ -16,9 +16,9 @@ const DIRS_MAX: usize = 512;
 /// Entries of a larger batch that are told: so many, and more if this share is more.
 const ENTRIES_MIN: usize = 32;
 const SHARE: usize = 200;
-/// Directories of a batch whose names are told.
-const LISTED_MAX: usize = 8;
-/// Directories of a batch's replica on which a file system is mounted, and that are told.
+/// Directories of a batch whose names are told, with `NAMES_MAX` names in all.
+const LISTED_MAX: usize = 64;
+/// Directories of a batch on which a file system is mounted, and that are told.
 const MOUNTS_MAX: usize = 512;
 /// Entries that are told of trees on another host: each costs round trips, and one agent has the
 /// same view for all movers.
@@ -35,15 +35,19 @@ pub struct Settled {
     pub source: Option<View>,
     /// Replica's entry as the mover sees it then.
     pub replica: Option<View>,
+    /// Whether a file system is mounted there in the source on the mover's host.
+    pub is_mounted: bool,
 }
 
 /// Random sample of the settled entries of a batch, while it is carried out.
 #[derive(Debug)]
 pub struct SettledSample {
-    entries: Reservoir,
-    dirs: Reservoir,
-    /// Directories of the replica on which a file system is mounted: all of them are told.
-    mounts: Mutex<Vec<RelPath>>,
+    entries: Reservoir<()>,
+    /// Directories, with the names that their listings showed.
+    dirs: Reservoir<Option<NameDigest>>,
+    /// Directories on which a file system is mounted, in the source (`true`) or in the replica
+    /// alone: all of them are told.
+    mounts: Mutex<Vec<(RelPath, bool)>>,
 }
 
 impl Default for SettledSample {
@@ -57,54 +61,102 @@ impl Default for SettledSample {
 }
 
 impl SettledSample {
-    /// Adds an entry that is equal now. Calls `path` only if the entry is in the sample.
-    pub fn add(&self, path: impl FnOnce() -> RelPath, is_dir: bool) {
-        if is_dir {
-            self.dirs.add(path);
-        } else {
-            self.entries.add(path);
-        }
+    /// Adds an entry, no directory, that is equal now. Calls `path` only if the entry is in the
+    /// sample.
+    pub fn add(&self, path: impl FnOnce() -> RelPath) {
+        self.entries.add(|| (path(), ()));
     }
 
-    /// Adds a directory of the replica on which a file system is mounted.
-    pub fn add_mount(&self, path: RelPath) {
+    /// Adds a directory of which nothing is left here, with the names that its listing showed.
+    pub fn add_dir(&self, path: impl FnOnce() -> RelPath, names: Option<NameDigest>) {
+        self.dirs.add(|| (path(), names));
+    }
+
+    /// Adds a directory on which a file system is mounted, in the source or in the replica alone.
+    pub fn add_mount(&self, path: RelPath, is_source: bool) {
         let mut mounts = self.mounts.lock();
         if mounts.len() < MOUNTS_MAX && path.as_bytes().len() <= PATH_BYTES_MAX {
-            mounts.push(path);
+            mounts.push((path, is_source));
         }
     }
 
     /// Takes the sample, with the views of a mover that sees these trees.
     pub fn take(&self, source: &DirRef, replica: Option<&DirRef>) -> Vec<Settled> {
         let all = |count: usize| count;
-        let further = |names, birth| Further { names, birth };
         let (dirs, entries) = (self.dirs.take(all), self.entries.take(told));
-        let lists = |(index, path)| (path, further(index < LISTED_MAX, false));
-        let mut paths: Vec<(RelPath, Further)> = dirs.into_iter().enumerate().map(lists).collect();
+        let mut paths = told_names(dirs);
         paths.extend(
             entries
                 .into_iter()
-                .map(|path| (path, further(false, false))),
+                .map(|(path, ())| (path, ToldBesides::default())),
         );
         if source.as_local().is_none() || replica.is_some_and(|dir| dir.as_local().is_none()) {
             fastrand::shuffle(&mut paths);
             paths.truncate(FAR_MAX);
         } else {
             let mounts = std::mem::take(&mut *self.mounts.lock());
-            paths.extend(mounts.into_iter().map(|path| (path, further(false, true))));
+            let asked = |is_mounted| ToldBesides {
+                birth: true,
+                is_mounted,
+                names: None,
+            };
+            paths.extend(
+                mounts
+                    .into_iter()
+                    .map(|(path, source)| (path, asked(source))),
+            );
         }
         // Neighbours share a handle.
         paths.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let (mut source, mut replica) = (Views::of(source), replica.map(Views::of));
-        let mut view = |(path, Further { names, birth }): (RelPath, Further)| Settled {
-            source: source.read(&path, further(names, false)).ok(),
-            replica: replica
-                .as_mut()
-                .and_then(|replica| replica.read(&path, further(false, birth)).ok()),
-            path,
+        let mut view = |(path, asked): (RelPath, ToldBesides)| {
+            let further = Further {
+                birth: asked.birth,
+                ..Further::default()
+            };
+            let seen = source.read(&path, Further::default()).ok();
+            Settled {
+                source: seen.map(|mut view| {
+                    view.names = asked.names;
+                    view
+                }),
+                replica: replica
+                    .as_mut()
+                    .and_then(|replica| replica.read(&path, further).ok()),
+                is_mounted: asked.is_mounted,
+                path,
+            }
         };
         paths.into_iter().map(&mut view).collect()
     }
+}
+
+/// Attributes of an entry of the sample that are told besides those of its views.
+#[derive(Debug, Clone, Copy, Default)]
+struct ToldBesides {
+    /// Names that the listing of the source's directory showed.
+    names: Option<NameDigest>,
+    /// Whether the time of birth of the replica's entry is told.
+    birth: bool,
+    /// Whether a file system is mounted there in the source.
+    is_mounted: bool,
+}
+
+/// Has the names of the first directories told, as far as there are not too many.
+fn told_names(dirs: Vec<(RelPath, Option<NameDigest>)>) -> Vec<(RelPath, ToldBesides)> {
+    let (mut listed, mut left) = (0, NAMES_MAX as u64);
+    let mut asked = |(path, names): (RelPath, Option<NameDigest>)| {
+        let names = names.filter(|(count, _)| listed < LISTED_MAX && *count <= left);
+        if let Some((count, _)) = names {
+            (listed, left) = (listed + 1, left - count);
+        }
+        let asked = ToldBesides {
+            names,
+            ..ToldBesides::default()
+        };
+        (path, asked)
+    };
+    dirs.into_iter().map(&mut asked).collect()
 }
 
 /// Returns how many entries of a batch with so many are told.
@@ -118,14 +170,14 @@ fn told(count: usize) -> usize {
 
 /// Uniform random sample of a stream of paths (Vitter's algorithm R).
 #[derive(Debug)]
-struct Reservoir {
+struct Reservoir<T> {
     max: usize,
     count: AtomicUsize,
-    kept: Mutex<Vec<RelPath>>,
+    kept: Mutex<Vec<(RelPath, T)>>,
 }
 
-impl Reservoir {
-    fn new(max: usize) -> Reservoir {
+impl<T> Reservoir<T> {
+    fn new(max: usize) -> Reservoir<T> {
         Reservoir {
             max,
             count: AtomicUsize::new(0),
@@ -133,7 +185,7 @@ impl Reservoir {
         }
     }
 
-    fn add(&self, path: impl FnOnce() -> RelPath) {
+    fn add(&self, entry: impl FnOnce() -> (RelPath, T)) {
         let number = self.count.fetch_add(1, Relaxed);
         let place = if number < self.max {
             number
@@ -143,19 +195,19 @@ impl Reservoir {
         if place >= self.max {
             return;
         }
-        let path = path();
-        if path.as_bytes().len() > PATH_BYTES_MAX {
+        let entry = entry();
+        if entry.0.as_bytes().len() > PATH_BYTES_MAX {
             return;
         }
         let mut kept = self.kept.lock();
         match kept.get_mut(place) {
-            Some(earlier) if number >= self.max => *earlier = path,
-            _ => kept.push(path),
+            Some(earlier) if number >= self.max => *earlier = entry,
+            _ => kept.push(entry),
         }
     }
 
     /// Takes as many of the sample, in random order, as `told` says for the number of all.
-    fn take(&self, told: impl Fn(usize) -> usize) -> Vec<RelPath> {
+    fn take(&self, told: impl Fn(usize) -> usize) -> Vec<(RelPath, T)> {
         let mut kept = std::mem::take(&mut *self.kept.lock());
         fastrand::shuffle(&mut kept);
         kept.truncate(told(self.count.load(Relaxed)));
@@ -173,8 +225,8 @@ mod tests {
 
     fn sample(count: usize) -> Vec<RelPath> {
         let all = Reservoir::new(ENTRIES_MAX);
-        (0..count).for_each(|number| all.add(|| path(number)));
-        all.take(told)
+        (0..count).for_each(|number| all.add(|| (path(number), ())));
+        all.take(told).into_iter().map(|(path, ())| path).collect()
     }
 
     #[test]
@@ -185,6 +237,27 @@ mod tests {
             told.dedup();
             assert_eq!(told.len(), expected, "of {count}");
         }
+    }
+
+    #[test]
+    fn names_are_told_as_far_as_there_are_few() {
+        let dir = |count| (path(0), Some((count, 1)));
+        let told = |dirs: Vec<(RelPath, Option<NameDigest>)>| {
+            let names = told_names(dirs).into_iter().map(|(_, asked)| asked.names);
+            names.map(|names| names.is_some()).collect::<Vec<bool>>()
+        };
+        assert_eq!(
+            told(vec![
+                dir(9_000),
+                dir(2_000),
+                (path(1), None),
+                dir(1_000),
+                dir(1)
+            ]),
+            [true, false, false, true, false]
+        );
+        let many = told((0..100).map(|_| dir(1)).collect());
+        assert_eq!(many.iter().filter(|is_told| **is_told).count(), LISTED_MAX);
     }
 
     #[test]

@@ -14,12 +14,12 @@ use std::ffi::CString;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Largest directory whose names are compared.
-const NAMES_MAX: usize = 10_000;
+pub const NAMES_MAX: usize = 10_000;
 /// Names that are read at once.
 const NAMES_AT_ONCE: usize = 1024;
 
 /// Number of the names in a directory, and the sum of their hashes.
-type NameDigest = (u64, u64);
+pub type NameDigest = (u64, u64);
 
 /// Attributes of an entry as one host sees them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -217,6 +217,18 @@ impl Views {
         !is_mounted_now && dir.as_local().is_some_and(has_common_inodes)
     }
 
+    /// Returns whether the directory at `path` of the coordinator, whose source this reads, is
+    /// another one than what a mover with the view `theirs` has mounted there.
+    pub fn lacks_mount(&mut self, path: &RelPath, theirs: &View) -> bool {
+        let Ok(Above { dir, .. }) = self.dir(path) else {
+            return false;
+        };
+        // Where a server exports a subvolume by itself, its clients see a mount of the same inode.
+        dir.is_mount_root() == Some(false)
+            && theirs.ino != dir.first_meta().ino
+            && dir.as_local().is_some_and(has_common_inodes)
+    }
+
     fn dir(&mut self, path: &RelPath) -> Done<Above> {
         if let Some((_, dir)) = self.last.as_ref().filter(|(last, _)| last == path) {
             return Ok(dir.clone());
@@ -249,16 +261,43 @@ fn view_of(meta: &Meta, listed: Option<&DirRef>) -> Done<View> {
     })
 }
 
+/// Names of a directory as its last listing showed them.
+#[derive(Debug, Default)]
+pub struct ListedNames {
+    digest: NameDigest,
+    is_whole: bool,
+}
+
+impl ListedNames {
+    /// Adds names that were read one after the other. The first of a listing take the place of an
+    /// earlier one.
+    pub fn add(&mut self, names: &Names, is_first: bool, is_last: bool) {
+        let before = if is_first { (0, 0) } else { self.digest };
+        (self.digest, self.is_whole) = (add_names(before, names), is_last);
+    }
+
+    /// Returns the digest of the names, or `None` if they were not read to the end.
+    pub fn digest(&self) -> Option<NameDigest> {
+        Some(self.digest).filter(|_| self.is_whole)
+    }
+}
+
+/// Adds names to the digest of a listing.
+fn add_names((mut count, mut sum): NameDigest, names: &Names) -> NameDigest {
+    for index in 0..names.len() {
+        let hash = xxh3_64(names.get(index).0.to_bytes());
+        (count, sum) = (count + 1, sum.wrapping_add(hash));
+    }
+    (count, sum)
+}
+
 /// Returns the digest of the names in a directory, or `None` if there are too many.
 fn names_of(dir: &DirRef) -> Done<Option<NameDigest>> {
     let (mut listing, mut digest) = (dir.list()?, (0_u64, 0_u64));
     loop {
         let mut names = Names::default();
         let goes_on = listing.fill(&mut names, NAMES_AT_ONCE)?;
-        for index in 0..names.len() {
-            let hash = xxh3_64(names.get(index).0.to_bytes());
-            digest = (digest.0 + 1, digest.1.wrapping_add(hash));
-        }
+        digest = add_names(digest, &names);
         if digest.0 > NAMES_MAX as u64 {
             return Ok(None);
         }

@@ -166,9 +166,6 @@ fn carry_out(
         ..gathered.take()
     };
     if !is_single {
-        for (dir, _) in &outcome.unfinished {
-            gathered.settled.add(|| dir.clone(), true);
-        }
         let replica = replica.map(|replica| replica as DirRef);
         outcome.settled = gathered.settled.take(&source, replica.as_ref());
     }

@@ -47,7 +47,7 @@ impl Worker<'_> {
         match verdict {
             Verdict::Same if visit.pass() == 0 => {
                 add(&self.run.tally.same, 1);
-                self.run.part.settle(|| visit.path_of(name), false);
+                self.run.part.settle(|| visit.path_of(name));
             }
             Verdict::Same
             | Verdict::Waits
@@ -68,7 +68,7 @@ impl Worker<'_> {
                 add(&self.run.tally.bytes_copied, moved.bytes);
                 add(&self.run.tally.mismatched, moved.mismatches);
                 self.note_made(visit, name, moved.unkept);
-                self.run.part.settle(|| visit.path_of(name), false);
+                self.run.part.settle(|| visit.path_of(name));
                 self.run.receipt(|| visit.path_of(name), intent);
                 for fault in moved.faults {
                     self.run.problem(visit.path_of(name), fault, Class::Partly);

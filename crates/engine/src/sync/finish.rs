@@ -103,7 +103,7 @@ impl Worker<'_> {
             self.run.tally.seen.fetch_sub(1, Relaxed);
         } else {
             add(counter, 1);
-            self.run.part.settle(|| visit.path(), true);
+            self.run.part.settle_dir(visit);
         }
         !again
     }

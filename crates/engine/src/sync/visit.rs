@@ -1,6 +1,7 @@
 //! A directory in the course of being made equal.
 
 use crate::shared::unfinished::{Listed, Unfinished};
+use crate::shared::view::ListedNames;
 use crate::sync::entered::Entered;
 use crate::sync::namesakes::Namesakes;
 use crate::sync::narrowing::Narrowing;
@@ -70,6 +71,8 @@ pub struct Visit {
     pub doubt: Doubt,
     /// Names of a large directory of the source that were met so far.
     pub met: Mutex<NameHashes>,
+    /// Names of the source's directory as it was listed last, in a batch of a run.
+    pub listing: Mutex<ListedNames>,
     state: State,
 }
 
@@ -181,6 +184,7 @@ impl Visit {
             namesakes: Namesakes::default(),
             protected: Protected::default(),
             met: Mutex::default(),
+            listing: Mutex::default(),
             state,
         }
     }

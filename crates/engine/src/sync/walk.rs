@@ -371,12 +371,16 @@ impl Worker<'_> {
     ) {
         let mut names = Names::default();
         let filled = stream.fill(&mut names, WINDOW_NAMES);
-        if is_first && matches!(filled, Ok(false)) {
+        let is_last = matches!(filled, Ok(false));
+        if is_first && is_last {
             names.sort();
         }
+        self.run
+            .part
+            .note_listing(visit, &names, (is_first, is_last));
         self.note_names(visit, &names);
         // Else the listing of the replica that follows shows it.
-        if !is_first || !matches!(filled, Ok(false)) || !self.looks_for_extras(visit) {
+        if !is_first || !is_last || !self.looks_for_extras(visit) {
             self.find_protected(visit, &names);
         }
         match filled {

@@ -11,7 +11,7 @@ use crate::sample::Sample;
 use crate::trees::overlap::leaves_out;
 use driftless_lock::Mutex;
 use driftless_model::{Kind, RelPath, Side};
-use driftless_tree::{DirRef, HandlePool, MountPoint, Place, descend, mounts_below};
+use driftless_tree::{DirRef, HandlePool, Place, descend, mounts_below};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fmt::Debug;
@@ -51,30 +51,46 @@ impl Mounts {
     }
 }
 
-/// Those below the source on this host that a run comes to, with what they show: who looks at the
-/// same source on another host must have them, too.
-pub fn mounted_here(options: &Options, source: &DirRef) -> BTreeMap<RelPath, Option<Sample>> {
+/// File systems that are mounted below the source on this host.
+#[derive(Debug, Default)]
+pub struct MountedHere {
+    /// Those that a run enters.
+    pub entered: BTreeSet<RelPath>,
+    /// Those that a run comes to, with what they show if it enters them: a mover that looks at the
+    /// same source must have them, too.
+    pub met: BTreeMap<RelPath, Option<Sample>>,
+}
+
+/// Returns what is mounted below the source on this host.
+pub fn mounted_here(options: &Options, source: &DirRef) -> MountedHere {
+    let mut here = MountedHere::default();
     if options.source.host.is_some() {
-        return BTreeMap::new();
+        return here;
     }
-    let is_met = |at: &MountPoint| {
-        !leaves_out(options, &at.path.names().collect::<Vec<_>>())
-            && is_mounted(options, source, &at.path)
-    };
-    let met = mounts_below(&options.source.plain_path())
-        .into_iter()
-        .filter(is_met)
-        .take(MOUNTS_MAX)
-        .enumerate();
-    met.map(|(number, at)| {
-        let shown = if number < SHOWN_MAX && !at.is_autofs {
-            shown(source, &at.path)
-        } else {
-            None
-        };
-        (at.path, shown)
-    })
-    .collect()
+    let found = mounts_below(&options.source.plain_path()).into_iter();
+    let met = found.filter_map(|at| {
+        let is_met = !leaves_out(options, &at.path.names().collect::<Vec<_>>());
+        let is_entered = is_met.then(|| is_entered(options, source, &at.path))??;
+        Some((at, is_entered))
+    });
+    for (number, (at, is_entered)) in met.take(MOUNTS_MAX).enumerate() {
+        let is_shown = is_entered && number < SHOWN_MAX && !at.is_autofs;
+        let shown = is_shown.then(|| shown(source, &at.path)).flatten();
+        if is_entered {
+            here.entered.insert(at.path.clone());
+        }
+        here.met.insert(at.path, shown);
+    }
+    here
+}
+
+/// Returns whether something is mounted at a path of the source on this host, or may be.
+pub fn may_be_mounted(options: &Options, source: &DirRef, path: &RelPath) -> bool {
+    options.source.host.is_some()
+        || match descend(source, path) {
+            Ok(at) => at.is_mount_root() != Some(false),
+            Err(fault) => !fault.is_absent(),
+        }
 }
 
 /// What is mounted below a tree of this host: where, and the device of it.
@@ -83,13 +99,17 @@ pub fn mounted_below(tree: &Path) -> BTreeSet<(RelPath, Vec<u8>)> {
     all.map(|at| (at.path, at.device)).collect()
 }
 
-/// Whether a run finds something mounted at a path of the source.
-fn is_mounted(options: &Options, source: &DirRef, path: &RelPath) -> bool {
+/// Returns whether a run enters what is mounted at a path of the source, or `None` if it finds
+/// nothing mounted there.
+fn is_entered(options: &Options, source: &DirRef, path: &RelPath) -> Option<bool> {
     let is_foreign = |at: &DirRef| options.is_foreign(at.first_meta().dev, source.first_meta().dev);
     match descend(source, path) {
-        Ok(at) => at.is_mount_root() == Some(true) && !is_foreign(&at),
-        Err(_) => around(source, path)
-            .is_some_and(|(dir, name)| dir.look(&name).is_ok_and(|meta| meta.kind != Kind::Dir)),
+        Ok(at) => (at.is_mount_root() == Some(true)).then(|| !is_foreign(&at)),
+        Err(_) => {
+            let (dir, name) = around(source, path)?;
+            let is_file = dir.look(&name).is_ok_and(|meta| meta.kind != Kind::Dir);
+            is_file.then_some(true)
+        }
     }
 }
 

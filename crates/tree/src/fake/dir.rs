@@ -3,7 +3,7 @@
 mod change;
 
 use super::file::FakeFile;
-use super::{Call, Content, FakeTree, ROOT, missing};
+use super::{Call, Content, FakeTree, ROOT, State, missing};
 use crate::{
     Ancestor, Dir, DirRef, Done, MarkText, NameStream, Names, Place, ReadFile, Removed, Rights,
     Spared,
@@ -33,6 +33,26 @@ impl NameStream for FakeNames {
             names.push(&name, Some(kind));
         }
         Ok(self.0.len() > 0)
+    }
+}
+
+impl FakeTree {
+    /// Leaves an entry out of the next `times` listings of its directory.
+    pub fn hide(&self, path: &str, times: u64) {
+        let mut state = self.0.state.lock();
+        let ino = state.find(path).expect("an entry");
+        state.hidden.insert(ino, times);
+    }
+}
+
+impl State {
+    /// Returns whether a listing leaves an entry out, and counts the listing.
+    fn hides(&mut self, ino: u64) -> bool {
+        let left = self.hidden.get_mut(&ino).filter(|left| **left > 0);
+        left.is_some_and(|left| {
+            *left -= 1;
+            true
+        })
     }
 }
 
@@ -284,11 +304,14 @@ impl Dir for FakeDir {
 
     fn list(&self) -> Done<Box<dyn NameStream>> {
         self.asked_own(Call::List)?;
-        let state = self.tree.0.state.lock();
-        let names: Vec<(CString, Kind)> = state
-            .names(self.ino)
+        let mut state = self.tree.0.state.lock();
+        let mut names = state.names(self.ino);
+        names.retain(|(name, ino)| {
+            let is_own = self.ino == ROOT && **name == *TRASH;
+            !is_own && !state.hides(*ino)
+        });
+        let names: Vec<(CString, Kind)> = names
             .into_iter()
-            .filter(|(name, _)| self.ino != ROOT || **name != *TRASH)
             .map(|(name, ino)| (name, state.nodes[&ino].meta.kind))
             .collect();
         Ok(Box::new(FakeNames(names.into_iter())))

@@ -11,6 +11,7 @@ use crate::shared::noted::{Noted, add_batches, note_outcome, settle_pieces};
 use crate::shared::plan::pack;
 use crate::tally::Counts;
 use crate::trees::error::RunError;
+use crate::trees::mounts::may_be_mounted;
 use driftless_model::{Act, Class, Problem, RelPath, Side, escape_text};
 use driftless_state::Transaction;
 use std::collections::BTreeSet;
@@ -65,8 +66,11 @@ impl Coordinator<'_> {
     pub(super) fn note(&mut self, part: &PartOfOutcome) -> Result<(), RunError> {
         let (wanted, total, monitor, options) =
             (self.wanted(), self.total, self.monitor, self.options);
+        let source = &self.roots.0;
+        // Later runs of this host would miss what is mounted on the host of a mover alone.
+        let is_here = |path: &RelPath| may_be_mounted(options, source, path);
         let said = self.record.transaction(|transaction| {
-            let said = note_part(transaction, part, (wanted, total), monitor)?;
+            let said = note_part(transaction, part, (wanted, total), (monitor, &is_here))?;
             if let Said::All(settled) = &said {
                 options.note_mounts(&settled.mounts);
             }
@@ -156,12 +160,13 @@ struct Settled {
 }
 
 /// Notes a part of what came of a batch, and if it is the last, settles the batch: what is left of
-/// it becomes about so many batches as are wanted, and what it did is added to the total.
+/// it becomes about so many batches as are wanted, and what it did is added to the total. Mounts
+/// are noted that `is_here` confirms.
 fn note_part(
     transaction: &Transaction<'_>,
     part: &PartOfOutcome,
     (wanted, before): (usize, Counts),
-    monitor: &dyn Monitor,
+    (monitor, is_here): (&dyn Monitor, &dyn Fn(&RelPath) -> bool),
 ) -> Noted<Said> {
     if !transaction.is_open(part.id)? {
         return Ok(Said::InPart);
@@ -187,7 +192,8 @@ fn note_part(
         mounts: BTreeSet::new(),
     };
     let mut rest = Vec::new();
-    for outcome in outcomes {
+    for mut outcome in outcomes {
+        outcome.mounts.retain(is_here);
         settled.is_lost |= outcome
             .problems
             .iter()

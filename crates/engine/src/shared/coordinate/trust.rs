@@ -213,6 +213,10 @@ impl Own {
             what,
         };
         let theirs = told.source.as_ref()?;
+        if told.is_mounted && self.source.lacks_mount(&told.path, theirs) {
+            let what = "a file system mounted there, and the coordinator without one";
+            return Some(differs(Side::Source, Some(what.into())));
+        }
         let further = |names, birth| Further { names, birth };
         match self
             .source
