@@ -774,6 +774,31 @@ fn a_mover_that_sees_a_clone_removes_no_directory() {
     }
 }
 
+/// The files of the clone change after the run began, those of the source do not.
+#[test]
+fn clone_in_use_is_not_believed() {
+    let trees = Trees::new();
+    let cloned = Cloned::of(&trees);
+    let later =
+        "touch begun; until [ $(date +%s) -gt $(($(stat -c %Y begun) + 1)) ]; do sleep 0.1; done";
+    let ssh = trees.ssh(&format!(
+        "{later}; chown -R 0 {}; exec unshare --mount sh -c \"{}; exec $command\"",
+        cloned.clone.join("a").display(),
+        cloned.mount()
+    ));
+    let outcome = sync_on_hosts("clone", &ssh, &cloned.source, &trees.replica)
+        .arg("--delete")
+        .run()
+        .expect(0);
+    let said = outcome.stdout_text() + &outcome.stderr_text();
+    assert!(
+        said.contains("clone: it sees \"a") && said.contains("and the coordinator"),
+        "{}",
+        outcome.describe()
+    );
+    check_equal(&cloned.source, &trees.replica, &outcome.describe());
+}
+
 /// Only the change time says that the content is not that of the source.
 #[test]
 fn what_was_copied_from_a_clone_is_copied_again() {

@@ -11,6 +11,7 @@ use driftless_model::{Kind, Meta, RelPath, Side, Stamp};
 use driftless_tree::{DirRef, Done, Names, has_common_inodes};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
+use std::ops::RangeInclusive;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Largest directory whose names are compared.
@@ -65,9 +66,15 @@ impl View {
         }
     }
 
-    /// Returns whether the entry was changed after this second.
-    pub fn is_changed_after(&self, second: i64) -> bool {
-        self.ctime.sec > second
+    /// Returns whether the entry was changed in these seconds.
+    pub fn is_changed_in(&self, seconds: &RangeInclusive<i64>) -> bool {
+        seconds.contains(&self.ctime.sec)
+    }
+
+    /// Returns whether the coordinator's `own` view may differ from this one because the entry was
+    /// changed after the mover looked, in the seconds of the run.
+    pub fn may_be_outdated(&self, own: &View, seconds: &RangeInclusive<i64>) -> bool {
+        own.is_changed_in(seconds) && own.ctime >= self.ctime
     }
 
     /// Returns the first attribute that differs from the coordinator's `own` view, with both
@@ -358,6 +365,27 @@ mod tests {
         ];
         for (number, (theirs, own, is_other)) in cases.into_iter().enumerate() {
             assert_eq!(theirs.is_of_other_inode(&own), is_other, "case {number}");
+        }
+    }
+
+    #[test]
+    fn mover_view_is_outdated_by_a_change_meanwhile() {
+        let at = |sec| View {
+            ctime: Stamp { sec, nsec: 0 },
+            ..view(Kind::File)
+        };
+        // Seconds of the mover's view, of the coordinator's, and whether a change of the run may
+        // explain a difference.
+        for (theirs, own, may_be) in [
+            (5, 12, true),
+            (12, 12, true),
+            (13, 12, false),
+            (13, 5, false),
+            (5, 9, false),
+            (5, 21, false),
+        ] {
+            let found = at(theirs).may_be_outdated(&at(own), &(10..=20));
+            assert_eq!(found, may_be, "{theirs} {own}");
         }
     }
 

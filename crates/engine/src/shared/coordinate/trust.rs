@@ -20,6 +20,7 @@ use driftless_model::{RelPath, Side, escape};
 use driftless_reconcile::EVER;
 use driftless_tree::{DirRef, shows_changes_at_once};
 use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 /// Outcomes of a batch that are not believed, after which it is given up.
@@ -31,6 +32,9 @@ const SEEN_LATE: Duration = Duration::from_secs(3);
 /// How long what a mover did may stay unseen where a server or another host keeps the replica: an
 /// NFS client believes what it knows of a directory for up to a minute (nfs(5), `acdirmax`).
 const SEEN_LATE_OF_SERVERS: Duration = Duration::from_secs(65);
+/// Seconds by which the clock of a file system may be ahead of the coordinator's. A change that
+/// lies further in the future tells nothing of when it was made.
+const CLOCK_AHEAD: i64 = 10;
 
 /// What was said and is not seen here.
 #[derive(Default)]
@@ -150,7 +154,12 @@ impl Coordinator<'_> {
         let mut own = Own {
             source: Views::of(source),
             replica: Views::of(&replica),
-            began: self.began,
+            during: self.began.saturating_add(1)
+                ..=self
+                    .clock
+                    .seconds()
+                    .cast_signed()
+                    .saturating_add(CLOCK_AHEAD),
         };
         let told = part.read()?.settled;
         told.iter().find_map(|told| own.difference(told))
@@ -199,13 +208,13 @@ impl Coordinator<'_> {
 struct Own {
     source: Views,
     replica: Views,
-    /// Second in which the run began.
-    began: i64,
+    /// Seconds in which a change of the source may have been made during the run.
+    during: RangeInclusive<i64>,
 }
 
 impl Own {
-    /// Compares the view of a mover. An entry of the source that changed during the run says
-    /// nothing, and one that cannot be read may be there.
+    /// Compares the view of a mover. An entry of the source that changed during the run may differ,
+    /// and one that cannot be read may be there.
     fn difference(&mut self, told: &Settled) -> Option<Difference> {
         let differs = |side, what| Difference {
             path: told.path.clone(),
@@ -222,14 +231,11 @@ impl Own {
             .source
             .read(&told.path, further(theirs.names.is_some(), false))
         {
-            Ok(own) if own.is_changed_after(self.began) || theirs.is_changed_after(self.began) => {
-                return None;
-            }
-            Ok(own) => {
-                if let Some(what) = theirs.difference(&own, Side::Source) {
-                    return Some(differs(Side::Source, Some(what)));
-                }
-            }
+            Ok(own) => match theirs.difference(&own, Side::Source) {
+                Some(_) if theirs.may_be_outdated(&own, &self.during) => return None,
+                Some(what) => return Some(differs(Side::Source, Some(what))),
+                None => {}
+            },
             Err(fault) if fault.is_missing() && self.is_old_above(&told.path) => {
                 return Some(differs(Side::Source, None));
             }
@@ -258,6 +264,6 @@ impl Own {
     fn is_old_above(&mut self, path: &RelPath) -> bool {
         let above = path.split_last().map(|(above, _)| above);
         let view = above.and_then(|above| self.source.read(&above, Further::default()).ok());
-        view.is_some_and(|view| !view.is_changed_after(self.began))
+        view.is_some_and(|view| !view.is_changed_in(&self.during))
     }
 }
