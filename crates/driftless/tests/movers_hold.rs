@@ -645,6 +645,58 @@ fn mount_of_mover_alone_blocks_no_later_run() {
 }
 
 #[test]
+fn file_mounted_for_a_mover_alone_excludes_it() {
+    /// More than a sample has.
+    const MANY: usize = 3000;
+    let trees = Trees::new();
+    let many = trees.one.join("many");
+    (0..MANY).for_each(|number| put(&many.join(format!("f{number}")), "right"));
+    let wrong = trees.scratch.path().join("wrong");
+    put(&wrong, "wrong");
+    let mount = format!(
+        "mount --bind {} {}",
+        wrong.display(),
+        many.join("f7").display()
+    );
+    let ssh = trees.ssh(&format!(
+        "exec unshare --mount sh -c \"{mount}; exec $command\""
+    ));
+    let outcome = sync_on_hosts("blind", &ssh, &trees.one, &trees.replica)
+        .run()
+        .expect(0);
+    let said = outcome.stdout_text() + &outcome.stderr_text();
+    assert!(
+        said.contains("blind: it sees \"many/f7\" of the source with"),
+        "{}",
+        outcome.describe()
+    );
+    check_equal(&trees.one, &trees.replica, &outcome.describe());
+}
+
+#[test]
+fn mover_writes_nothing_beneath_a_mount_of_the_replica() {
+    let trees = Trees::new();
+    let disk = trees.replica.join("dir-0");
+    let mounted = Mounted::tmpfs(&disk);
+    let blind = trees.ssh(&format!(
+        "exec unshare --mount sh -c \"umount {}; exec $command\"",
+        disk.display()
+    ));
+    let outcome = sync_on_hosts("blind", &blind, &trees.one, &trees.replica)
+        .run()
+        .expect(0);
+    let said = outcome.stdout_text() + &outcome.stderr_text();
+    assert!(
+        said.contains("\"dir-0\" is not what is mounted there on the coordinator's host"),
+        "{}",
+        outcome.describe()
+    );
+    check_equal(&trees.one, &trees.replica, &outcome.describe());
+    drop(mounted);
+    assert_eq!(files_below(&disk), 0, "{}", outcome.describe());
+}
+
+#[test]
 fn mover_copies_nothing_from_beneath_a_mount() {
     let trees = Trees::new();
     let disk = trees.one.join("dir-0/disk");

@@ -7,6 +7,7 @@ use crate::options::Options;
 use crate::sample::Sample;
 use crate::shared::batch::Route;
 use crate::trees::held::Held;
+use crate::trees::mounts::common_inode;
 use driftless_model::{Keep, Meta, Policy, RelPath, Side, Stamp};
 use driftless_tree::{DirMutRef, DirRef, Endpoint, Rights};
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,8 @@ pub struct Brief {
     known_mounts: Vec<RelPath>,
     /// What those show that are on the coordinator's host.
     mounted: Vec<(RelPath, Sample)>,
+    /// What is mounted below the replica on the coordinator's host, with inode numbers.
+    replica_mounts: Vec<(RelPath, u64)>,
     chosen: bool,
     /// Which files are work of their own class, the largest first.
     pub routes: Vec<Route>,
@@ -63,6 +66,7 @@ impl Brief {
             policy: options.policy.clone(),
             known_mounts: options.known_mounts.iter().cloned().collect(),
             mounted: Vec::new(),
+            replica_mounts: Vec::new(),
             chosen: options.selection.is_some(),
             routes,
             receipts,
@@ -129,6 +133,21 @@ impl Brief {
             .into_iter()
             .filter_map(|(path, shown)| Some((path, shown?)))
             .collect();
+    }
+
+    /// Notes what is mounted below the replica on the coordinator's host, with inode numbers.
+    pub fn set_replica_mounts(&mut self, mounts: Vec<(RelPath, u64)>) {
+        self.replica_mounts = mounts;
+    }
+
+    /// Returns a path at which a mover with this replica has something else than what is mounted
+    /// there on the coordinator's host.
+    pub fn lacking_mount(&self, replica: &DirRef) -> Option<&RelPath> {
+        let mut mounts = self.replica_mounts.iter();
+        let is_other = |(path, ino): &&(RelPath, u64)| {
+            common_inode(replica, path).is_some_and(|here| here != *ino)
+        };
+        mounts.find(is_other).map(|(path, _)| path)
     }
 
     /// Notes what shows which directory the source is.

@@ -30,7 +30,7 @@ use crate::trees::changes::Changes;
 use crate::trees::error::RunError;
 use crate::trees::locks::{Locks, hold};
 use crate::trees::marks::tell_source;
-use crate::trees::mounts::mounted_here;
+use crate::trees::mounts::{mounted_here, mounted_in_replica};
 use crate::trees::roots::{Roots, open_roots};
 use crate::underway::LargeFiles;
 use begin::Birth;
@@ -166,6 +166,10 @@ fn tell_trees(brief: &mut Brief, options: &Options, roots: &Pair, is_single: boo
         let mounts = mounted_here(options, &roots.0);
         options.note_mounts(&mounts.entered);
         brief.add_mounts(mounts.met);
+    }
+    if let (source, Some(replica), false) = (&roots.0, &roots.1, is_single) {
+        let replica = replica.clone() as DirRef;
+        brief.set_replica_mounts(mounted_in_replica(options, (source, &replica)));
     }
 }
 

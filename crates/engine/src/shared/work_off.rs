@@ -14,9 +14,10 @@ use crate::sync::task::Task;
 use crate::sync::visit::Visit;
 use crate::tally::add;
 use crate::trees::error::RunError;
+use crate::trees::mounts::files_mounted;
 use crate::trees::replica::Replica;
 use crate::trees::roots::{Roots, find};
-use driftless_model::{Scope, Selection, Side, Work};
+use driftless_model::{Scope, Selection, Side, Work, escape};
 use driftless_pool::{descriptors, drive};
 use driftless_tree::{DirMutRef, DirRef, HandlePool};
 use std::ffi::CString;
@@ -167,9 +168,27 @@ fn carry_out(
     };
     if !is_single {
         let replica = replica.map(|replica| replica as DirRef);
+        note_mounted_files(options, &gathered, (&source, replica.as_ref()));
         outcome.settled = gathered.settled.take(&source, replica.as_ref());
     }
     Ok((outcome, summary.end))
+}
+
+/// Notes the files on which another is mounted on this host: the coordinator must see the same
+/// there.
+fn note_mounted_files(
+    options: &Options,
+    gathered: &Gathered<'_>,
+    (source, replica): (&DirRef, Option<&DirRef>),
+) {
+    let note = |root, tree, is_source| {
+        let paths = files_mounted(options, (root, tree)).into_iter();
+        paths.for_each(|path| gathered.settled.add_mount(path, is_source));
+    };
+    note(&options.source, source, true);
+    if let Some(replica) = replica {
+        note(&options.replica, replica, false);
+    }
 }
 
 /// A file system that is not mounted on this host looks like an empty tree.
@@ -182,13 +201,28 @@ fn refuse_other(
         return Ok(());
     };
     let path = match brief.other_root(source, replica) {
-        None => return Ok(()),
+        None => return refuse_beneath(options, brief, &(replica.clone() as DirRef)),
         Some(Side::Source) => options.source.to_string(),
         Some(Side::Replica) => options.replica.to_string(),
     };
     Err(RunError::Unusable {
         path,
         cause: OTHER_TREE.into(),
+    })
+}
+
+/// Refuses a replica that lacks a file system which is mounted below it on the coordinator's host:
+/// what was written there would lie beneath that file system.
+fn refuse_beneath(options: &Options, brief: &Brief, replica: &DirRef) -> Result<(), RunError> {
+    let Some(lacking) = brief.lacking_mount(replica) else {
+        return Ok(());
+    };
+    let path = escape(lacking.as_bytes());
+    Err(RunError::Unusable {
+        path: options.replica.to_string(),
+        cause: format!(
+            "\"{path}\" is not what is mounted there on the coordinator's host; mount it on this host"
+        ),
     })
 }
 

@@ -11,7 +11,9 @@ use crate::sample::Sample;
 use crate::trees::overlap::leaves_out;
 use driftless_lock::Mutex;
 use driftless_model::{Kind, RelPath, Side};
-use driftless_tree::{DirRef, HandlePool, Place, descend, mounts_below};
+use driftless_tree::{
+    DirRef, Endpoint, HandlePool, Place, descend, has_common_inodes, mounts_below,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::fmt::Debug;
@@ -105,10 +107,60 @@ fn is_entered(options: &Options, source: &DirRef, path: &RelPath) -> Option<bool
     let is_foreign = |at: &DirRef| options.is_foreign(at.first_meta().dev, source.first_meta().dev);
     match descend(source, path) {
         Ok(at) => (at.is_mount_root() == Some(true)).then(|| !is_foreign(&at)),
+        Err(_) => is_file(source, path).then_some(true),
+    }
+}
+
+/// Returns whether what lies at a path of a tree is there and is no directory.
+fn is_file(tree: &DirRef, path: &RelPath) -> bool {
+    let meta = around(tree, path).and_then(|(dir, name)| dir.look(&name).ok());
+    meta.is_some_and(|meta| meta.kind != Kind::Dir)
+}
+
+/// Returns the paths of a tree at which a file is mounted on this host, as far as a run comes to
+/// them.
+pub fn files_mounted(options: &Options, (root, tree): (&Endpoint, &DirRef)) -> Vec<RelPath> {
+    if root.host.is_some() {
+        return Vec::new();
+    }
+    let found = mounts_below(&root.plain_path()).into_iter();
+    let paths = found.filter(|at| !at.is_autofs).map(|at| at.path);
+    let is_met = |path: &RelPath| !leaves_out(options, &path.names().collect::<Vec<_>>());
+    paths
+        .filter(|path| is_met(path) && is_file(tree, path))
+        .collect()
+}
+
+/// Returns what is mounted on this host below the replica where the source has something, with
+/// inode numbers: a mover that lacks one of these file systems would write beneath it.
+pub fn mounted_in_replica(
+    options: &Options,
+    (source, replica): (&DirRef, &DirRef),
+) -> Vec<(RelPath, u64)> {
+    if options.replica.host.is_some() {
+        return Vec::new();
+    }
+    let found = mounts_below(&options.replica.plain_path()).into_iter();
+    let paths = found.filter(|at| !at.is_autofs).map(|at| at.path);
+    let is_met = |path: &RelPath| {
+        let is_there = descend(source, path).is_ok() || is_file(source, path);
+        is_there && !leaves_out(options, &path.names().collect::<Vec<_>>())
+    };
+    paths
+        .filter(is_met)
+        .filter_map(|path| common_inode(replica, &path).map(|number| (path, number)))
+        .take(SHOWN_MAX)
+        .collect()
+}
+
+/// Returns the inode number of what lies at a path of a tree if all hosts see the same one.
+pub fn common_inode(tree: &DirRef, path: &RelPath) -> Option<u64> {
+    let is_common = |dir: &DirRef| dir.as_local().is_some_and(has_common_inodes);
+    match descend(tree, path) {
+        Ok(at) => is_common(&at).then(|| at.first_meta().ino),
         Err(_) => {
-            let (dir, name) = around(source, path)?;
-            let is_file = dir.look(&name).is_ok_and(|meta| meta.kind != Kind::Dir);
-            is_file.then_some(true)
+            let (dir, name) = around(tree, path)?;
+            is_common(&dir).then(|| dir.look(&name).ok().map(|meta| meta.ino))?
         }
     }
 }
