@@ -14,6 +14,7 @@ use common::{USER, check_equal, driftless, files_below, put, stage, sync, wait_u
 use driftless_engine::Sample;
 use driftless_model::Side;
 use driftless_testkit::attrs::set_owner;
+use driftless_testkit::fuse::{Fuse, Mood};
 use driftless_testkit::{
     Driftless, Outcome, Rabbit, Running, Scratch, Snapshot, snapshot, touched,
 };
@@ -642,6 +643,35 @@ fn mount_of_mover_alone_blocks_no_later_run() {
         let alone = noted(sync(&trees.one, &trees.replica)).run().expect(0);
         assert_eq!(alone.count("changed"), 0, "{}", alone.describe());
     }
+}
+
+#[test]
+fn mover_that_sees_no_acls_is_not_believed() {
+    let trees = Trees::new();
+    let set = std::process::Command::new("setfacl")
+        .args(["-R", "-m", "u:7:r,g::---"])
+        .arg(trees.one.join("dir-0"))
+        .status();
+    assert!(set.expect("setfacl").success());
+    let bare = Fuse::over(&trees.one, Mood::bare());
+    let mount = format!(
+        "mount --bind {} {}",
+        bare.path().display(),
+        trees.one.display()
+    );
+    let ssh = trees.ssh(&format!(
+        "exec unshare --mount sh -c \"{mount}; exec $command\""
+    ));
+    let outcome = sync_on_hosts("blind", &ssh, &trees.one, &trees.replica)
+        .run()
+        .expect(0);
+    let said = outcome.stdout_text() + &outcome.stderr_text();
+    assert!(
+        said.contains("with other extended attributes or another ACL than the coordinator"),
+        "{}",
+        outcome.describe()
+    );
+    check_equal(&trees.one, &trees.replica, &outcome.describe());
 }
 
 #[test]

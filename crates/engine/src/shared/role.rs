@@ -202,7 +202,8 @@ impl Part<'_> {
         self.batch().is_some_and(|sharing| sharing.brief.limited())
     }
 
-    /// Notes that an entry, no directory, is equal now. Calls `path` only if it is wanted.
+    /// Notes that an entry, no directory, is equal now, or is one of several names of a file, which
+    /// are left to the coordinator. Calls `path` only if it is wanted.
     pub fn settle(&self, path: impl FnOnce() -> RelPath) {
         if let Some(sharing) = self.batch() {
             sharing.gathered.settled.add(path);

@@ -4,7 +4,7 @@
 
 use crate::shared::view::{Further, NAMES_MAX, NameDigest, View, Views};
 use driftless_lock::Mutex;
-use driftless_model::RelPath;
+use driftless_model::{Keep, RelPath};
 use driftless_tree::DirRef;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -81,7 +81,7 @@ impl SettledSample {
     }
 
     /// Takes the sample, with the views of a mover that sees these trees.
-    pub fn take(&self, source: &DirRef, replica: Option<&DirRef>) -> Vec<Settled> {
+    pub fn take(&self, (source, replica): (&DirRef, Option<&DirRef>), keep: &Keep) -> Vec<Settled> {
         let all = |count: usize| count;
         let (dirs, entries) = (self.dirs.take(all), self.entries.take(told));
         let mut paths = told_names(dirs);
@@ -108,7 +108,10 @@ impl SettledSample {
         }
         // Neighbours share a handle.
         paths.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let (mut source, mut replica) = (Views::of(source), replica.map(Views::of));
+        let (mut source, mut replica) = (
+            Views::of(source, keep),
+            replica.map(|replica| Views::of(replica, keep)),
+        );
         let mut view = |(path, asked): (RelPath, ToldBesides)| {
             let further = Further {
                 birth: asked.birth,

@@ -7,12 +7,12 @@
 //! entry of the replica and of the directories above it are compared, unless its file system may
 //! show another number on each host.
 
-use driftless_model::{Kind, Meta, RelPath, Side, Stamp};
+use driftless_model::{Keep, Kind, Meta, RelPath, Side, Stamp, Xattrs};
 use driftless_tree::{DirRef, Done, Names, has_common_inodes};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::ops::RangeInclusive;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// Largest directory whose names are compared.
 pub const NAMES_MAX: usize = 10_000;
@@ -34,6 +34,10 @@ pub struct View {
     ino: u64,
     /// Hash of the inode numbers of the directories above, without the root.
     way: u64,
+    /// Number of hard links of a file.
+    links: u64,
+    /// Hash of the extended attributes and ACLs that are kept, if all of them were read.
+    xattrs: Option<u64>,
     /// Time of birth, where it was read and is no whole second.
     pub born: Option<Stamp>,
     /// Names of a directory that was listed.
@@ -61,6 +65,8 @@ impl View {
             ctime: meta.ctime,
             ino: meta.ino,
             way: 0,
+            links: meta.nlink,
+            xattrs: None,
             born: None,
             names: None,
         }
@@ -80,10 +86,17 @@ impl View {
     /// Returns the first attribute that differs from the coordinator's `own` view, with both
     /// values, or `None` if the views agree. Directories of a replica get their attributes when
     /// all below them is done, and its change times are of no tree: neither is compared.
-    pub fn difference(&self, own: &View, side: Side) -> Option<String> {
+    pub fn difference(&self, own: &View, (side, keep): (Side, &Keep)) -> Option<String> {
+        let is_linked = side == Side::Source && keep.hard_links;
+        self.difference_of_meta(own, side)
+            .or_else(|| self.difference_of_names(own))
+            .or_else(|| self.difference_of_links(own).filter(|_| is_linked))
+            .or_else(|| self.difference_of_xattrs(own, side))
+    }
+
+    fn difference_of_meta(&self, own: &View, side: Side) -> Option<String> {
         let (is_source, is_dir) = (side == Side::Source, own.kind == Kind::Dir);
         let owner = |(uid, gid): (u32, u32)| format!("{uid}:{gid}");
-        let names = |names: Option<NameDigest>| names.map_or(0, |(count, _)| count);
         let attributes = is_source || !is_dir;
         match () {
             () if self.kind != own.kind => Some(word(
@@ -108,14 +121,38 @@ impl View {
                 format!("{:04o}", self.mode),
                 format!("{:04o}", own.mode),
             )),
-            () if self.names.is_some() && own.names.is_some() && self.names != own.names => {
-                let (theirs, own) = (names(self.names), names(own.names));
-                Some(format!(
-                    "{theirs} names, and the coordinator {own}, or others"
-                ))
+            () => None,
+        }
+    }
+
+    fn difference_of_names(&self, own: &View) -> Option<String> {
+        let (theirs, own) = self.names.zip(own.names)?;
+        let ((count, _), (own_count, _)) = (theirs, own);
+        (theirs != own)
+            .then(|| format!("{count} names, and the coordinator {own_count}, or others"))
+    }
+
+    /// Returns the difference in what decides which names are those of one file.
+    fn difference_of_links(&self, own: &View) -> Option<String> {
+        match () {
+            () if own.kind == Kind::Dir => None,
+            () if self.links != own.links => Some(word(
+                "number of links",
+                self.links.to_string(),
+                own.links.to_string(),
+            )),
+            () if own.links > 1 && self.ino != own.ino => {
+                Some(word("inode", self.ino.to_string(), own.ino.to_string()))
             }
             () => None,
         }
+    }
+
+    fn difference_of_xattrs(&self, own: &View, side: Side) -> Option<String> {
+        let (theirs, here) = self.xattrs.zip(own.xattrs)?;
+        let is_compared = side == Side::Source || own.kind != Kind::Dir;
+        (is_compared && theirs != here)
+            .then(|| "other extended attributes or another ACL than the coordinator".to_owned())
     }
 
     /// Returns the words for the coordinator's `own` view of another inode.
@@ -157,6 +194,8 @@ fn times(stamp: Stamp) -> String {
 /// after the other share its handle.
 pub struct Views {
     root: DirRef,
+    /// Properties that the run keeps.
+    keep: Keep,
     last: Option<(RelPath, Above)>,
 }
 
@@ -168,10 +207,11 @@ struct Above {
 }
 
 impl Views {
-    /// Reads views below `root`.
-    pub fn of(root: &DirRef) -> Views {
+    /// Reads views below `root`, with the extended attributes that `keep` wants.
+    pub fn of(root: &DirRef, keep: &Keep) -> Views {
         Views {
             root: root.clone(),
+            keep: *keep,
             last: None,
         }
     }
@@ -183,7 +223,12 @@ impl Views {
     pub fn read(&mut self, path: &RelPath, further: Further) -> Done<View> {
         let Some((above, name)) = path.split_last() else {
             let listed = further.names.then_some(&self.root);
-            return view_of(&self.root.meta()?, listed);
+            let view = view_of(&self.root.meta()?, listed)?;
+            let xattrs = self.root.xattrs(&self.keep).ok();
+            return Ok(View {
+                xattrs: xattrs.as_ref().and_then(hash_of_xattrs),
+                ..view
+            });
         };
         let above = self.dir(&above)?;
         let name = CString::new(name).unwrap_or_default();
@@ -194,8 +239,10 @@ impl Views {
             None
         };
         let born = further.birth.then(|| above.dir.made_at_of(&name)).flatten();
+        let xattrs = above.dir.xattrs_of(&name, &self.keep).ok();
         Ok(View {
             way: above.way,
+            xattrs: xattrs.as_ref().and_then(hash_of_xattrs),
             born: born.filter(is_exact),
             ..view_of(&meta, listed.as_ref())?
         })
@@ -259,6 +306,18 @@ impl Views {
 /// Returns whether a time of birth is no whole second, which may be that of many inodes.
 fn is_exact(born: &Stamp) -> bool {
     born.nsec != 0
+}
+
+/// Returns a hash of extended attributes, or `None` if some of them could not be read.
+fn hash_of_xattrs(xattrs: &Xattrs) -> Option<u64> {
+    let mut hash = Xxh3::new();
+    for (name, value) in xattrs.iter() {
+        for part in [name, value] {
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+    }
+    xattrs.is_whole().then(|| hash.digest())
 }
 
 fn view_of(meta: &Meta, listed: Option<&DirRef>) -> Done<View> {
@@ -329,6 +388,8 @@ mod tests {
             ctime: stamp,
             ino: 11,
             way: 13,
+            links: 1,
+            xattrs: Some(17),
             born: None,
             names: Some((2, 9)),
         }
@@ -366,6 +427,44 @@ mod tests {
         for (number, (theirs, own, is_other)) in cases.into_iter().enumerate() {
             assert_eq!(theirs.is_of_other_inode(&own), is_other, "case {number}");
         }
+    }
+
+    #[test]
+    fn views_differ_in_links_and_extended_attributes() {
+        let (file, dir) = (view(Kind::File), view(Kind::Dir));
+        let of = |view: &View, links, ino, xattrs| View {
+            links,
+            ino,
+            xattrs,
+            ..view.clone()
+        };
+        let (same, other) = (Some(17), Some(18));
+        // The view of a mover, that of the coordinator, and whether they differ on the source and
+        // on the replica.
+        let cases = [
+            (of(&file, 2, 11, same), file.clone(), [true, false]),
+            (of(&file, 1, 12, same), file.clone(), [false, false]),
+            (
+                of(&file, 2, 12, same),
+                of(&file, 2, 11, same),
+                [true, false],
+            ),
+            (of(&dir, 3, 12, same), dir.clone(), [false, false]),
+            (of(&file, 1, 11, other), file.clone(), [true, true]),
+            (of(&file, 1, 11, None), file.clone(), [false, false]),
+            (of(&dir, 1, 11, other), dir.clone(), [true, false]),
+        ];
+        for (number, (theirs, own, differs)) in cases.into_iter().enumerate() {
+            let is_other = |side| theirs.difference(&own, (side, &Keep::default())).is_some();
+            let found = [Side::Source, Side::Replica].map(is_other);
+            assert_eq!(found, differs, "case {number}");
+        }
+        let kept = Keep {
+            hard_links: false,
+            ..Keep::default()
+        };
+        let theirs = of(&file, 2, 12, same);
+        assert_eq!(theirs.difference(&file, (Side::Source, &kept)), None);
     }
 
     #[test]
@@ -471,8 +570,8 @@ mod tests {
             ),
         ];
         for (number, (theirs, own, differs)) in cases.into_iter().enumerate() {
-            let found =
-                [Side::Source, Side::Replica].map(|side| theirs.difference(own, side).is_some());
+            let found = [Side::Source, Side::Replica]
+                .map(|side| theirs.difference(own, (side, &Keep::default())).is_some());
             assert_eq!(found, differs, "case {number}");
         }
     }

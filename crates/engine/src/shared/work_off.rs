@@ -169,7 +169,9 @@ fn carry_out(
     if !is_single {
         let replica = replica.map(|replica| replica as DirRef);
         note_mounted_files(options, &gathered, (&source, replica.as_ref()));
-        outcome.settled = gathered.settled.take(&source, replica.as_ref());
+        outcome.settled = gathered
+            .settled
+            .take((&source, replica.as_ref()), &options.policy.keep);
     }
     Ok((outcome, summary.end))
 }

@@ -16,7 +16,7 @@ use crate::shared::exchange::PartOfOutcome;
 use crate::shared::settled::Settled;
 use crate::shared::view::{Further, Views};
 use crate::trees::error::RunError;
-use driftless_model::{RelPath, Side, escape};
+use driftless_model::{Keep, RelPath, Side, escape};
 use driftless_reconcile::EVER;
 use driftless_tree::{DirRef, shows_changes_at_once};
 use std::collections::{HashMap, HashSet};
@@ -151,9 +151,11 @@ impl Coordinator<'_> {
             return None;
         }
         let replica = replica.clone() as DirRef;
+        let keep = &self.options.policy.keep;
         let mut own = Own {
-            source: Views::of(source),
-            replica: Views::of(&replica),
+            source: Views::of(source, keep),
+            replica: Views::of(&replica, keep),
+            keep: *keep,
             during: self.began.saturating_add(1)
                 ..=self
                     .clock
@@ -208,6 +210,7 @@ impl Coordinator<'_> {
 struct Own {
     source: Views,
     replica: Views,
+    keep: Keep,
     /// Seconds in which a change of the source may have been made during the run.
     during: RangeInclusive<i64>,
 }
@@ -231,7 +234,7 @@ impl Own {
             .source
             .read(&told.path, further(theirs.names.is_some(), false))
         {
-            Ok(own) => match theirs.difference(&own, Side::Source) {
+            Ok(own) => match theirs.difference(&own, (Side::Source, &self.keep)) {
                 Some(_) if theirs.may_be_outdated(&own, &self.during) => return None,
                 Some(what) => return Some(differs(Side::Source, Some(what))),
                 None => {}
@@ -247,7 +250,7 @@ impl Own {
             .read(&told.path, further(false, theirs.born.is_some()))
         {
             Ok(own) => {
-                let what = match theirs.difference(&own, Side::Replica) {
+                let what = match theirs.difference(&own, (Side::Replica, &self.keep)) {
                     None if self.replica.is_other(&told.path, theirs, &own) => {
                         Some(theirs.inode_words(&own))
                     }
