@@ -856,6 +856,55 @@ fn a_mover_that_sees_a_clone_removes_no_directory() {
     }
 }
 
+#[test]
+fn single_file_of_a_clone_is_copied_again() {
+    let trees = Trees::new();
+    let cloned = Cloned::of(&trees);
+    let ssh = trees.ssh(&format!(
+        "exec unshare --mount sh -c \"{}; exec $command\"",
+        cloned.mount()
+    ));
+    let replica = trees.scratch.path().join("single");
+    let outcome = sync_on_hosts("clone", &ssh, &cloned.source.join("a/f1"), &replica)
+        .run()
+        .expect(0);
+    let said = outcome.stdout_text() + &outcome.stderr_text();
+    assert!(
+        said.contains("clone: it sees \"") && said.contains("of the source with ctime"),
+        "{}",
+        outcome.describe()
+    );
+    let found = fs::read(&replica).expect("read");
+    assert_eq!(found, b"right", "{}", outcome.describe());
+}
+
+#[test]
+fn mover_that_reaches_another_machine_copies_nothing() {
+    let trees = Trees::new();
+    let boot = trees.scratch.path().join("boot");
+    put(&boot, "00000000-0000-4000-8000-000000000000\n");
+    let elsewhere = format!(
+        "mount --bind {} /proc/sys/kernel/random/boot_id; mount --bind {} {}",
+        boot.display(),
+        trees.other.display(),
+        trees.one.display()
+    );
+    let ssh = trees.ssh(&format!(
+        "case \"$*\" in *blind*) export ON=blind; exec $command;; esac\n\
+         [ \"$ON\" = blind ] || exec $command\n\
+         exec unshare --mount sh -c \"{elsewhere}; exec $command\""
+    ));
+    let source = format!("far:{}", trees.one.display());
+    let outcome = sync_on_hosts("blind", &ssh, Path::new(&source), &trees.replica)
+        .run()
+        .expect(0);
+    let said = outcome.stdout_text() + &outcome.stderr_text();
+    for words in ["leads to another machine", "goes on alone"] {
+        assert!(said.contains(words), "{words}\n{}", outcome.describe());
+    }
+    check_equal(&trees.one, &trees.replica, &outcome.describe());
+}
+
 /// The files of the clone change after the run began, those of the source do not.
 #[test]
 fn clone_in_use_is_not_believed() {

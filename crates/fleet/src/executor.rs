@@ -119,6 +119,9 @@ impl Executor {
             options.throttle = self.throttle;
             let connections = connect(&mut options, &self.ways.reach, self.ways.patience)
                 .map_err(|error| Failure::Here(error.to_string()))?;
+            if let Some(why) = brief.other_machine([&options.source, &options.replica]) {
+                return Err(Failure::Here(why));
+            }
             self.open = Some(Open {
                 brief: brief.clone(),
                 options,

@@ -43,6 +43,9 @@ pub struct Brief {
     rights: Option<Rights>,
     /// Users and groups of the coordinator's namespace, if one of the trees is on its host.
     id_maps: Option<String>,
+    /// Boots of the machines of the source and of the replica that are reached over ssh, as far as
+    /// they tell.
+    machines: [Option<Vec<u8>>; 2],
     /// What else shows which directory the source is.
     sample: Option<Sample>,
     /// By what a mover knows that the run holds the replica; nothing where the replica takes no
@@ -73,6 +76,7 @@ impl Brief {
             roots: (0, 0),
             rights: None,
             id_maps: None,
+            machines: [None, None],
             sample: None,
             held: None,
             suspect_since: None,
@@ -114,6 +118,25 @@ impl Brief {
                 "this mover is in another user namespace (its maps are \"{maps}\") than the coordinator (\"{own}\"), so owners and groups have other numbers; run movers outside of a user namespace, or leave owners out with --no-owner --no-group"
             )
         })
+    }
+
+    /// Notes the machines of the trees that each mover reaches over ssh by itself.
+    pub fn set_machines(&mut self, trees: [&Endpoint; 2]) {
+        let machine = |root: &Endpoint| root.host.is_some().then(|| root.machine());
+        self.machines = trees.map(|root| machine(root).filter(|boot| !boot.is_empty()));
+    }
+
+    /// Returns why a mover whose trees are these reaches another machine than the coordinator, or
+    /// `None` if it does not.
+    pub fn other_machine(&self, trees: [&Endpoint; 2]) -> Option<String> {
+        let is_other = |(root, own): &(&Endpoint, &Option<Vec<u8>>)| {
+            let here = root.machine();
+            !here.is_empty() && own.as_ref().is_some_and(|own| *own != here)
+        };
+        let (root, _) = trees.into_iter().zip(&self.machines).find(is_other)?;
+        Some(format!(
+            "\"{root}\": from this mover's host the name leads to another machine than from the coordinator's, or to one that was started again since; name the tree so that all hosts reach the same machine"
+        ))
     }
 
     /// Why a mover with these rights would make something else of the replica than the coordinator

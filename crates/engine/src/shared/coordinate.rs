@@ -162,6 +162,7 @@ fn tell_trees(brief: &mut Brief, options: &Options, roots: &Pair, is_single: boo
         brief.set_roots(source.first_meta(), replica.first_meta());
         brief.set_rights(replica.rights());
     }
+    brief.set_machines([&options.source, &options.replica]);
     if !is_single {
         let mounts = mounted_here(options, &roots.0);
         options.note_mounts(&mounts.entered);

@@ -7,6 +7,7 @@ use driftless_lock::Mutex;
 use driftless_model::{Keep, RelPath};
 use driftless_tree::DirRef;
 use serde::{Deserialize, Serialize};
+use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Entries of a batch that are told if it has no more.
@@ -80,8 +81,13 @@ impl SettledSample {
         }
     }
 
-    /// Takes the sample, with the views of a mover that sees these trees.
-    pub fn take(&self, (source, replica): (&DirRef, Option<&DirRef>), keep: &Keep) -> Vec<Settled> {
+    /// Takes the sample, with the views of a mover that sees these trees. A single file may have
+    /// another name, `renamed`, on the replica.
+    pub fn take(
+        &self,
+        (source, replica): (&DirRef, Option<&DirRef>),
+        (keep, renamed): (&Keep, Option<&CStr>),
+    ) -> Vec<Settled> {
         let all = |count: usize| count;
         let (dirs, entries) = (self.dirs.take(all), self.entries.take(told));
         let mut paths = told_names(dirs);
@@ -110,7 +116,7 @@ impl SettledSample {
         paths.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let (mut source, mut replica) = (
             Views::of(source, keep),
-            replica.map(|replica| Views::of(replica, keep)),
+            replica.map(|replica| Views::of(replica, keep).under_name(renamed)),
         );
         let mut view = |(path, asked): (RelPath, ToldBesides)| {
             let further = Further {

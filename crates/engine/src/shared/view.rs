@@ -10,7 +10,7 @@
 use driftless_model::{Keep, Kind, Meta, RelPath, Side, Stamp, Xattrs};
 use driftless_tree::{DirRef, Done, Names, has_common_inodes};
 use serde::{Deserialize, Serialize};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::ops::RangeInclusive;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -196,6 +196,8 @@ pub struct Views {
     root: DirRef,
     /// Properties that the run keeps.
     keep: Keep,
+    /// Path of a single file, which a replica may have under another name than its source.
+    single: Option<RelPath>,
     last: Option<(RelPath, Above)>,
 }
 
@@ -212,7 +214,17 @@ impl Views {
         Views {
             root: root.clone(),
             keep: *keep,
+            single: None,
             last: None,
+        }
+    }
+
+    /// Has the view of any entry read under this name, if there is one: that of a single file.
+    #[must_use]
+    pub fn under_name(self, name: Option<&CStr>) -> Views {
+        Views {
+            single: name.map(|name| RelPath::root().join(name.to_bytes())),
+            ..self
         }
     }
 
@@ -221,7 +233,8 @@ impl Views {
     /// # Errors
     /// The entry, or a directory above it, cannot be read.
     pub fn read(&mut self, path: &RelPath, further: Further) -> Done<View> {
-        let Some((above, name)) = path.split_last() else {
+        let single = self.single.clone().filter(|_| !path.is_root());
+        let Some((above, name)) = single.as_ref().unwrap_or(path).split_last() else {
             let listed = further.names.then_some(&self.root);
             let view = view_of(&self.root.meta()?, listed)?;
             let xattrs = self.root.xattrs(&self.keep).ok();

@@ -141,7 +141,7 @@ fn carry_out(
     ));
     run.lease = ends.lease.cloned();
     run.is_single = is_single;
-    run.renamed = renamed;
+    run.renamed.clone_from(&renamed);
     run.rules.suspect_since = brief.suspect_since();
     if let Some(visit) = root_visit(&run, batch)? {
         run.queue.push(Task::Again(Arc::new(visit)));
@@ -166,13 +166,14 @@ fn carry_out(
         mounts,
         ..gathered.take()
     };
+    let replica = replica.map(|replica| replica as DirRef);
     if !is_single {
-        let replica = replica.map(|replica| replica as DirRef);
         note_mounted_files(options, &gathered, (&source, replica.as_ref()));
-        outcome.settled = gathered
-            .settled
-            .take((&source, replica.as_ref()), &options.policy.keep);
     }
+    outcome.settled = gathered.settled.take(
+        (&source, replica.as_ref()),
+        (&options.policy.keep, renamed.as_deref()),
+    );
     Ok((outcome, summary.end))
 }
 

@@ -147,14 +147,12 @@ impl Coordinator<'_> {
     /// Returns the first entry of an open batch that the mover sees otherwise than the coordinator.
     fn first_difference(&self, part: &PartOfOutcome) -> Option<Difference> {
         let (source, replica) = (&self.roots.0, self.roots.1.as_ref()?);
-        if self.single.is_some() {
-            return None;
-        }
         let replica = replica.clone() as DirRef;
         let keep = &self.options.policy.keep;
+        let renamed = self.single.as_ref().map(|(_, renamed)| &**renamed);
         let mut own = Own {
             source: Views::of(source, keep),
-            replica: Views::of(&replica, keep),
+            replica: Views::of(&replica, keep).under_name(renamed),
             keep: *keep,
             during: self.began.saturating_add(1)
                 ..=self
