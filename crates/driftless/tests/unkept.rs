@@ -979,6 +979,44 @@ fn owners_without_a_number_here_are_told() {
 }
 
 #[test]
+fn attributes_that_the_reader_cannot_see_stay() {
+    only_local!("puts one process into a namespace");
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("dir/file"), "content");
+    let entries = |root: &Path| [root.join("dir"), root.join("dir/file")];
+    for path in entries(&src) {
+        attrs::set_xattr(&path, b"trusted.mine", b"precious").expect("attribute");
+    }
+    let _ = sync_ok(&src, &dst, NONE);
+    for path in entries(&src) {
+        attrs::set_mode(&path, 0o750).expect("chmod");
+    }
+    let ssh = scratch.path().join("ssh");
+    common::programs::script(
+        &ssh,
+        "#!/bin/bash\nexec setpriv --bounding-set -sys_admin --inh-caps -sys_admin bash -c \"exec ${@: -1}\"\n",
+    );
+    let pulled = sync(Path::new(&format!("far:{}", src.display())), &dst)
+        .arg("--ssh")
+        .arg(&ssh)
+        .args(["--agent-path", common::far::agent()])
+        .run()
+        .expect(0);
+    assert!(
+        pulled.stderr_text().contains("CAP_SYS_ADMIN"),
+        "{}",
+        pulled.describe()
+    );
+    for path in entries(&dst) {
+        let kept = attrs::get_xattr(&path, b"trusted.mine").expect("look");
+        assert_eq!(kept.as_deref(), Some(&b"precious"[..]), "{path:?}");
+        let mode = fs::metadata(&path).expect("stat").mode() & 0o7777;
+        assert_eq!(mode, 0o750, "{}", pulled.describe());
+    }
+}
+
+#[test]
 fn threads_wait_until_a_closed_directory_is_open() {
     only_local!("holds up calls of one process");
     let scratch = Scratch::new(FsKind::Tmpfs, 16);

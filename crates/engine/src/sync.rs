@@ -60,7 +60,7 @@ use crate::options::Options;
 use crate::sync::ending::{End, Summary, end_run, or_cut_off};
 use crate::sync::ground::Ground;
 use crate::sync::open::{Trees, watched};
-use crate::sync::root::tell_root;
+use crate::sync::root::{tell_hidden, tell_root};
 use crate::sync::run::Run;
 use crate::sync::stages::{delete, go_through, try_postponed};
 use crate::sync::visit::{Sides, Visit};
@@ -156,6 +156,7 @@ fn sync_trees(
     run.basis_since = trees.doubt_of_basis(monitor)?;
     run.within(trees.changes().as_ref());
     tell_source(options, (&source, false), monitor);
+    tell_hidden(&run);
     if let Some(replica) = replica
         .as_ref()
         .filter(|_| !trees.is_made() && !options.compares())
@@ -206,6 +207,7 @@ fn sync_entry(
     let (changes, _watch) = watched(options, changes, monitor);
     run.within(Some(&changes));
     tell_source(options, (&source_dir, true), monitor);
+    tell_hidden(&run);
     let path = RelPath::from_names([name.to_bytes()]);
     let selection = Arc::new(Selection::of(&[Work {
         path,

@@ -194,6 +194,9 @@ pub struct Xattrs {
     /// Permission bits that the entry has without its ACL, if it has one that is not kept.
     #[serde(deserialize_with = "bounds::maybe_mode")]
     pub without_acl: Option<u32>,
+    /// Whether the reader may not see attributes `trusted.*`: which of them the entry has is not
+    /// known.
+    pub hides_trusted: bool,
 }
 
 impl Xattrs {
@@ -204,7 +207,22 @@ impl Xattrs {
             kept,
             unkept,
             without_acl: None,
+            hides_trusted: false,
         }
+    }
+
+    /// Returns these attributes as those that a reader has told who sees no `trusted.*`, or sees
+    /// all.
+    pub fn hiding_trusted(self, hides_trusted: bool) -> Self {
+        Xattrs {
+            hides_trusted,
+            ..self
+        }
+    }
+
+    /// Returns whether the reader would see an attribute of this name.
+    pub fn is_known(&self, name: &[u8]) -> bool {
+        !self.hides_trusted || !name.starts_with(b"trusted.")
     }
 
     /// Returns these attributes of an entry that has so many permission bits without its ACL, if it
@@ -275,7 +293,9 @@ impl Xattrs {
     /// read: of the others, what the copy has is left alone, but for rights.
     pub fn agrees_with(&self, copy: &Xattrs) -> bool {
         if self.is_whole() {
-            return self == copy && !copy.unkept.has(Unkept::TOO_LONG);
+            let is_known = |xattr: &&Xattr| self.is_known(&xattr.0);
+            let is_same = self.iter().eq(copy.iter().filter(is_known));
+            return is_same && !copy.unkept.has(Unkept::TOO_LONG);
         }
         let gives_rights = |xattr: &&Xattr| gives_rights(&xattr.0);
         self.iter().all(|xattr| copy.contains(xattr))

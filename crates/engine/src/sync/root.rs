@@ -1,4 +1,4 @@
-//! What the root of the replica is about to become.
+//! Facts that a run tells of the roots before it begins.
 
 use crate::sync::run::Run;
 use driftless_model::Meta;
@@ -6,6 +6,23 @@ use driftless_tree::DirMutRef;
 
 /// The sticky bit (inode(7)).
 const STICKY: u32 = 0o1000;
+
+/// Tells that the source's root user sees no attributes `trusted.*`, as in most containers, and the
+/// replica's does.
+pub fn tell_hidden(run: &Run<'_>) {
+    let source = run.roots.0.rights();
+    let is_seen = run
+        .ground
+        .rights
+        .as_ref()
+        .is_some_and(|rights| rights.trusted);
+    if run.options.policy.keep.xattrs && source.uid == 0 && !source.trusted && is_seen {
+        run.monitor.note(
+            "root lacks CAP_SYS_ADMIN where the source is read, so attributes \"trusted.*\" of the source are not seen: \
+            none is copied, and those of the replica stay as they are",
+        );
+    }
+}
 
 /// Says what the root of the replica is about to become, where it is more than a directory of the
 /// tree: one in which everybody makes files, such as `/tmp`, or one on which a file system is

@@ -33,7 +33,8 @@ fn attainable_xattrs(rights: &Rights, source: &Xattrs, there: &Xattrs) -> Option
         return None;
     }
     let kept = source.iter().filter(|xattr| kept(xattr)).cloned().collect();
-    Some(Xattrs::new(kept, source.unkept).lacking_acl(source.without_acl))
+    let kept = Xattrs::new(kept, source.unkept).lacking_acl(source.without_acl);
+    Some(kept.hiding_trusted(source.hides_trusted))
 }
 
 /// Whether an entry has what its source has not, or not so, and what this user can neither set nor

@@ -225,6 +225,7 @@ impl<'a> Setter<'a> {
             .iter()
             .filter(|(name, _)| !wanted.iter().any(|(n, _)| n == name))
             .filter(|(name, _)| wanted.is_whole() || gives_rights(name))
+            .filter(|(name, _)| wanted.is_known(name))
         {
             if **name == *ACL_ACCESS {
                 self.narrow();

@@ -2,12 +2,14 @@
 
 use crate::local::sys;
 use crate::temp::MARK_ATTRIBUTES;
+use crate::{Rights, Unmapped};
 use driftless_model::{ACL_ACCESS, Keep, RIGHTS, Unkept, Xattrs, gives_rights, mode_without_acl};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{self, XattrFlags};
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
+use std::sync::OnceLock;
 
 /// Bytes of the largest list of names and of the largest value that Linux allows (XATTR_LIST_MAX,
 /// XATTR_SIZE_MAX of linux/limits.h).
@@ -51,6 +53,13 @@ fn offer(
         Err(Errno::RANGE) => call(buffer),
         other => other,
     }
+}
+
+/// Returns whether the kernel leaves attributes `trusted.*` out of the lists that it gives this
+/// process (xattr(7)): it shows them to those alone who may set them, outside of user namespaces.
+fn hides_trusted() -> bool {
+    static HIDES: OnceLock<bool> = OnceLock::new();
+    *HIDES.get_or_init(|| !Rights::own().trusted || Unmapped::here() != Unmapped::default())
 }
 
 /// Returns what was read of an attribute, if the entry has it.
@@ -153,7 +162,7 @@ impl Target<'_> {
         (keep, bytes_max): (&Keep, u64),
         mut meets: impl FnMut(&CStr),
     ) -> Result<Option<Xattrs>, Errno> {
-        BUFFER.with_borrow_mut(|buffer| {
+        let read = BUFFER.with_borrow_mut(|buffer| {
             let length = match offer(buffer, |list| self.list(list)) {
                 Err(Errno::OPNOTSUPP) => 0,
                 Err(Errno::TOOBIG) => {
@@ -170,7 +179,8 @@ impl Target<'_> {
                 .filter_map(|name| CStr::from_bytes_with_nul(name).ok())
                 .for_each(&mut meets);
             self.read_listed(&list, (keep, bytes_max), buffer)
-        })
+        })?;
+        Ok(read.map(|xattrs| xattrs.hiding_trusted(keep.xattrs && hides_trusted())))
     }
 
     /// Tells `meets` which of our own marks are there, where the names cannot be listed.
