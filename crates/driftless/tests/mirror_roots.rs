@@ -267,6 +267,69 @@ fn a_replica_that_is_renamed_is_left_alone_and_followed_when_it_is_back() {
 }
 
 #[test]
+fn far_source_on_another_machine_is_not_followed() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let (source, other) = (scratch.dir("src"), scratch.dir("other"));
+    for file in [
+        source.join("file"),
+        source.join("second"),
+        other.join("file"),
+    ] {
+        fs::write(file, "content").expect("a file");
+    }
+    let [ssh, lines, switch, boot] =
+        ["ssh", "lines", "switch", "boot"].map(|name| scratch.path().join(name));
+    fs::write(&boot, "00000000-0000-4000-8000-000000000000\n").expect("a file");
+    let elsewhere = format!(
+        "mount --bind {} /proc/sys/kernel/random/boot_id; mount --bind {} {}",
+        boot.display(),
+        other.display(),
+        source.display()
+    );
+    let text = format!(
+        "#!/bin/bash\ncommand=\"${{@: -1}}\"\necho $$ >>{}\n\
+         [ -e {} ] || exec bash -c \"exec $command\"\n\
+         exec unshare --mount bash -c \"{elsewhere}; exec $command\"\n",
+        lines.display(),
+        switch.display()
+    );
+    common::programs::script(&ssh, &text);
+    let keys = format!(
+        "detect = [\"walk\"]\ndelete = true\n[walk]\nevery = \"3s\"\n[reach]\nssh = {ssh:?}\nagent_path = {:?}\n",
+        common::far::agent()
+    );
+    let typed = format!("far:{}", source.display());
+    let mirror = Mirror::of(Path::new(&typed), &keys);
+    mirror.barrier();
+    fs::write(&switch, "").expect("a file");
+    for line in fs::read_to_string(&lines).expect("lines").lines() {
+        let _it_may_be_over = Command::new("kill").args(["-9", line]).status();
+    }
+    let began = Instant::now();
+    let is_away = |status: serde_json::Value| {
+        let why = status["away"].as_str().unwrap_or_default().to_owned();
+        why.contains("is not what the run began with")
+    };
+    while !is_away(mirror.status()) {
+        assert!(began.elapsed() < LIMIT, "{}", mirror.status());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(
+        mirror.replica.join("second").exists(),
+        "{}",
+        mirror.status()
+    );
+    fs::write(source.join("new"), "new").expect("a file");
+    fs::remove_file(&switch).expect("removed");
+    wait_for(&mirror, "new");
+    assert!(
+        mirror.replica.join("second").exists(),
+        "{}",
+        mirror.status()
+    );
+}
+
+#[test]
 fn far_replica_exchanged_during_a_cut_gets_nothing() {
     for is_mounted in [false, true] {
         let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);

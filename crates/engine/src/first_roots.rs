@@ -4,6 +4,9 @@
 //! system, mount another one, or replace a directory. The empty directory that stands there then
 //! looks like a source from which everything was removed, or like a replica that is to be filled.
 //! So each later pass compares the directories that it opens with those of the first pass.
+//!
+//! A mirror follows its source to another directory that a user puts in its place. It does not
+//! follow the name of a host to another machine, unless that machine shows the same directory.
 
 use driftless_lock::Mutex;
 use driftless_model::Side;
@@ -56,6 +59,11 @@ enum Found {
 }
 
 impl Found {
+    fn machine(&self) -> &[u8] {
+        let (Found::Dir(at) | Found::Entry(at) | Found::Missing(at)) = self;
+        &at.machine
+    }
+
     /// Returns whether a later pass may find `now`. The run itself makes a root that is missing.
     fn may_become(&self, now: &Found) -> bool {
         use Found::{Dir, Entry, Missing};
@@ -74,9 +82,20 @@ impl Found {
 pub struct FirstRoots {
     source: Mutex<Option<Found>>,
     replica: Mutex<Option<Found>>,
+    /// Whether the source may become another directory of its machine. The replica, which its mark
+    /// tells, may then become any.
+    follows: bool,
 }
 
 impl FirstRoots {
+    /// Returns those of a mirror, which notes no root before it opens one.
+    pub fn of_mirror() -> FirstRoots {
+        FirstRoots {
+            follows: true,
+            ..FirstRoots::default()
+        }
+    }
+
     /// Returns whether the root is the one that the first pass found; the first call notes it.
     ///
     /// # Errors
@@ -93,7 +112,12 @@ impl FirstRoots {
             Place::Missing { .. } => Found::Missing(identity),
         };
         let mut first = self.of(side).lock();
-        let may_be = first.as_ref().is_none_or(|first| first.may_become(&now));
+        let is_followed = |first: &Found| {
+            self.follows && (side == Side::Replica || first.machine() == now.machine())
+        };
+        let may_be = first
+            .as_ref()
+            .is_none_or(|first| is_followed(first) || first.may_become(&now));
         if may_be {
             *first = Some(now);
         }

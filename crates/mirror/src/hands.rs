@@ -296,6 +296,7 @@ impl Hands {
         let mut options = self.options()?;
         options.known_replica = *self.known.lock();
         options.owner = self.owner.load(Relaxed);
+        options.first_roots = Some(self.in_place.roots.clone());
         self.company.apply(&mut options)?;
         let snapshot = self.snapshot.read().clone();
         let live = snapshot.map(|snapshot| {

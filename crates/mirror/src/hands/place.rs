@@ -5,6 +5,7 @@
 
 use super::Hands;
 use crate::clock::now;
+use driftless_engine::FirstRoots;
 use rustix::fs::{fstat, stat};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,15 +18,29 @@ use std::time::Duration;
 /// Interval of the looks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// The last moment at which the source was seen in its place: milliseconds since 1970.
-#[derive(Debug, Default)]
-pub(super) struct SeenInPlace(AtomicU64);
+/// Directories that were seen in their places.
+#[derive(Debug)]
+pub(super) struct SeenInPlace {
+    /// The last moment at which the source was: milliseconds since 1970.
+    millis: AtomicU64,
+    /// Which directory the source was, and on which machine.
+    pub(super) roots: Arc<FirstRoots>,
+}
+
+impl Default for SeenInPlace {
+    fn default() -> Self {
+        SeenInPlace {
+            millis: AtomicU64::new(0),
+            roots: Arc::new(FirstRoots::of_mirror()),
+        }
+    }
+}
 
 impl SeenInPlace {
     /// Takes in that the source was in its place after `moment`.
     pub(super) fn after(&self, moment: Duration) {
         let millis = u64::try_from(moment.as_millis()).unwrap_or(u64::MAX);
-        self.0.fetch_max(millis, Relaxed);
+        self.millis.fetch_max(millis, Relaxed);
     }
 }
 
@@ -47,7 +62,7 @@ impl Hands {
 
     /// Returns the last moment after which the source was seen in its place; `None` before that.
     pub fn seen_in_place(&self) -> Option<Duration> {
-        let millis = self.in_place.0.load(Relaxed);
+        let millis = self.in_place.millis.load(Relaxed);
         (millis > 0).then(|| Duration::from_millis(millis))
     }
 
