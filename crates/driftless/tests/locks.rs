@@ -329,6 +329,29 @@ fn a_run_whose_lock_was_taken_away_ends_and_leaves_the_lock_of_the_next_alone() 
 }
 
 #[test]
+fn what_a_run_without_its_lock_wrote_is_compared() {
+    only_local!("puts one process into a namespace");
+    let scratch = Scratch::new(FsKind::Tmpfs, 300);
+    let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
+    (0..400).for_each(|number| put(&src.join(format!("f{number}")), vec![1; 100_000]));
+    let first = at_work(sync(&src, &dst).arg("--jobs=1"), &dst.join(LOCK_FILE));
+    wait_until("it copies", SOON, || {
+        mark(&dst).is_some() && is_unsettled(&dst)
+    });
+    first.signal(Signal::STOP);
+    fs::remove_file(dst.join(LOCK_FILE)).expect("the owner of the directory can");
+    let second = sync(&src, &dst).through(OTHER_HOST).run().expect(0);
+    assert!(!is_unsettled(&dst), "{}", second.describe());
+    first.signal(Signal::CONT);
+    let outcome = first.wait().expect(11);
+    assert!(is_unsettled(&dst), "{}", outcome.describe());
+    let third = sync_ok(&src, &dst, NONE);
+    assert!(says_so(&third), "{}", third.describe());
+    assert!(!is_unsettled(&dst), "{}", third.describe());
+    check_equal(&src, &dst, "after all three");
+}
+
+#[test]
 fn what_lies_in_a_replica_that_another_host_works_on_is_left_to_it() {
     only_local!("puts one process into a namespace");
     let (scratch, src, dst) = stage();

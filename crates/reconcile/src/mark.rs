@@ -259,6 +259,33 @@ impl Mark {
         self.add(own);
     }
 
+    /// Says that a run whose lock was taken away has changed the replica beside others since `own`
+    /// began: what they have compared, it may have changed after that.
+    pub fn leave_doubt(&mut self, own: &Unsettled) {
+        self.put_back(Unsettled {
+            run: 0,
+            boot: 0,
+            is_left: false,
+            ..own.clone()
+        });
+    }
+
+    /// Takes over those lines of the mark as it is `now` that runs without their locks have left
+    /// since `told`.
+    pub fn keep_doubt(&mut self, told: &Mark, now: &Mark) {
+        let is_left = |line: &&Unsettled| line.run == 0 && line.boot == 0;
+        let lines = now.unsettled.iter().filter(is_left);
+        lines
+            .filter(|line| !told.unsettled.contains(line))
+            .for_each(|line| self.put_back(line.clone()));
+    }
+
+    fn put_back(&mut self, line: Unsettled) {
+        if !self.unsettled.contains(&line) {
+            self.add(line);
+        }
+    }
+
     /// Says whose movers may change the replica from now on: those of `run`, or nobody's. Tells
     /// whether those of an earlier run may be at work still, and must be given time.
     pub fn hand_to(&mut self, run: Option<u128>) -> bool {

@@ -5,6 +5,7 @@
 //! not be durable. It says so until the file systems have written everything out. A run that
 //! changes nothing writes nothing.
 
+mod doubt;
 mod lending;
 mod told;
 
@@ -78,6 +79,8 @@ struct Begun {
     hold: Option<Hold>,
     notes: Vec<String>,
     refusal: Option<RunError>,
+    /// The lock of this run was taken away.
+    is_unlocked: bool,
 }
 
 impl Changes {
@@ -284,6 +287,10 @@ impl Changes {
             .all(is_kept);
         if !kept && begun.refusal.is_none() {
             self.refuse(begun, RunError::Unlocked(self.path.clone()));
+            begun.is_unlocked = true;
+        }
+        if begun.is_unlocked {
+            self.leave_doubt(begun);
         }
     }
 
@@ -489,6 +496,7 @@ impl Changes {
             mark.upstream.clone_from(&told.upstream);
             mark.filled = told.filled;
         }
+        self.keep_doubt(&begun, &mut mark);
         // A run that changes nothing makes no mark.
         if begun.own.is_some() || self.found.run != 0 {
             mark.filled = ending.filled.or(mark.filled);

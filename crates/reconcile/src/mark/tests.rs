@@ -393,3 +393,24 @@ fn an_end_settles_what_the_run_has_seen_and_no_more() {
         []
     );
 }
+
+#[test]
+fn doubt_of_a_run_without_its_lock_outlives_a_settled_mark() {
+    let own = line(7, 3);
+    // A second run has found the line of the first, and settles it.
+    let told = found(&[own.clone(), line(8, 4)]);
+    let mut now = told.clone();
+    now.leave_doubt(&own);
+    now.leave_doubt(&own);
+    assert_eq!(now.unsettled.len(), 3, "left once");
+    let mut settled = found(&[]);
+    settled.keep_doubt(&told, &now);
+    assert_eq!(settled.suspect_since(3, own.boot), Some(own.since));
+    let mut untouched = found(&[]);
+    untouched.keep_doubt(&told, &told);
+    assert_eq!(untouched.unsettled, []);
+    // Lines that were there before are the settled run's own decision.
+    settled.unsettled.clear();
+    settled.keep_doubt(&now, &now);
+    assert_eq!(settled.unsettled, []);
+}
