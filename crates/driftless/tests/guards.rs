@@ -113,6 +113,57 @@ fn earlier_copy_that_would_change_is_refused() {
     }
 }
 
+/// A command in the place of ssh that reaches this machine as another one, which shares its file
+/// systems.
+fn ssh_to_a_sharing_host(scratch: &Scratch) -> PathBuf {
+    let [ssh, boot] = ["ssh", "boot"].map(|name| scratch.path().join(name));
+    put(&boot, "00000000-0000-4000-8000-000000000000\n");
+    let text = format!(
+        "#!/bin/bash\nexec unshare --mount bash -c \"mount --bind {} /proc/sys/kernel/random/boot_id; exec ${{@: -1}}\"\n",
+        boot.display()
+    );
+    common::programs::script(&ssh, &text);
+    ssh
+}
+
+#[test]
+fn overlap_on_a_file_system_of_two_hosts_is_refused() {
+    only_local!("goes over ssh anyway");
+    let (scratch, src, dst) = stage();
+    let ssh = ssh_to_a_sharing_host(&scratch);
+    put(&src.join("a/x"), "content");
+    fs::create_dir(src.join("rep")).expect("mkdir");
+    put(&dst.join("deep/source/precious"), "content");
+    let far = |path: &Path| PathBuf::from(format!("far:{}", path.display()));
+    let over = |from: &Path, to: &Path| {
+        let run = sync(from, to).arg("--delete").arg("--ssh").arg(&ssh);
+        run.args(["--agent-path", far::agent()])
+    };
+    let below = dst.join("deep/source");
+    let cases: [(PathBuf, PathBuf, &[&str]); 6] = [
+        (src.clone(), far(&src.join("rep")), &["--exclude '/rep/'"]),
+        (src.clone(), far(&src.join("new")), &["--exclude '/new/'"]),
+        (
+            src.clone(),
+            far(&src.join("a/new")),
+            &["--exclude '/a/new/'"],
+        ),
+        (far(&src), src.join("rep"), &["--exclude '/rep/'"]),
+        (below.clone(), far(&dst), &["source"]),
+        (far(&below), dst.clone(), &["source"]),
+    ];
+    for (from, to, words) in cases {
+        check_refused(over(&from, &to), 1, scratch.path(), words);
+    }
+    // Trees beside each other are none, nor is one that the run leaves out.
+    let other = scratch.path().join("other");
+    let _ = over(&src, &far(&other)).run().expect(0);
+    check_equal(&src, &other, "beside each other");
+    let run = over(&src, &far(&src.join("rep"))).arg("--exclude=/rep/");
+    let _ = run.run().expect(0);
+    assert!(src.join("rep/a/x").exists() && !src.join("rep/rep").exists());
+}
+
 #[test]
 fn excluded_earlier_copy_in_the_replica_stays() {
     let (_scratch, src, dst) = stage();

@@ -8,8 +8,9 @@
 use crate::options::Options;
 use crate::trees::error::RunError;
 use crate::trees::replica::Replica;
-use driftless_model::{EntryName, Fault, RelPath, SNAPSHOTS, Selection};
+use driftless_model::{EntryName, Fault, Meta, RelPath, SNAPSHOTS, Selection};
 use driftless_tree::{Ancestor, DirRef, Endpoint};
+use std::ffi::CString;
 
 /// Why a directory of the source is not entered.
 pub const OWN_REPLICA: &str = "it is the replica of this run, mounted below the source; exclude it";
@@ -33,7 +34,7 @@ pub fn refuse_overlap(
     replica: &Replica,
 ) -> Result<(), RunError> {
     if !options.is_one_machine() {
-        return Ok(());
+        return refuse_shared(options, source, replica);
     }
     let (Replica::There(near) | Replica::Missing(near, _)) = replica;
     let exists = matches!(replica, Replica::There(_));
@@ -60,15 +61,91 @@ pub fn refuse_overlap(
         };
     }
     if exists && is_within(&above_source, near) {
-        let (path, hint) = (options.source.to_string(), String::new());
-        return Err(RunError::Inside {
-            inner: "source",
-            outer: "replica",
-            path,
-            hint,
-        });
+        return Err(source_inside(options));
     }
     Ok(())
+}
+
+/// Refuses the same of trees of two hosts that share a file system: there, devices have other
+/// numbers on each host. The way from one root up to the other is gone down again from the other
+/// side, and leads to the same directory.
+fn refuse_shared(options: &Options, source: &DirRef, replica: &Replica) -> Result<(), RunError> {
+    let (near, missing) = match replica {
+        Replica::There(near) => (near.clone() as DirRef, None),
+        Replica::Missing(near, name) => (near.clone() as DirRef, Some(name)),
+    };
+    if let Some(mut way) = way_between(source, &near, missing.is_some()) {
+        let device = source.first_meta().dev;
+        let device_there = way.last().map_or(device, |step| step.device);
+        way.extend(missing.map(|name| Step {
+            name: Some(name.as_c_str().into()),
+            device: device_there,
+        }));
+        return if is_left_out(options, device, &way) {
+            Ok(())
+        } else {
+            Err(replica_inside(options, device, &way))
+        };
+    }
+    let within = || way_between(&near, source, false);
+    if missing.is_none() && within().is_some_and(|way| !is_in_snapshots(&way)) {
+        return Err(source_inside(options));
+    }
+    Ok(())
+}
+
+/// Returns the way from `outer` down to `inner`, as `outer` shows it, if the first is above the
+/// second, or, if `may_be_same`, is the second.
+fn way_between(outer: &DirRef, inner: &DirRef, may_be_same: bool) -> Option<Vec<Step>> {
+    // Where nobody can be asked, nothing is known.
+    let levels = inner.lineage().ok()?;
+    let number = outer.first_meta().ino;
+    let first = usize::from(!may_be_same);
+    (first..levels.len())
+        .filter(|at| levels[*at].id.1 == number)
+        .find_map(|at| way_through(outer, &levels[..at], inner))
+}
+
+/// Returns the way from `outer` through the names of these levels, the innermost first, if it leads
+/// to `inner`.
+fn way_through(outer: &DirRef, levels: &[Ancestor], inner: &DirRef) -> Option<Vec<Step>> {
+    let (mut at, mut way) = (outer.clone(), Vec::new());
+    for level in levels.iter().rev() {
+        let name = level.name.clone()?;
+        at = at.enter(&CString::from(&name)).ok()?;
+        way.push(Step {
+            name: Some(name),
+            device: at.first_meta().dev,
+        });
+    }
+    is_alike(&at, inner).then_some(way)
+}
+
+/// Returns whether two hosts show the same directory: a change time, which nobody can set, is that
+/// of no other with the same number.
+fn is_alike(one: &DirRef, other: &DirRef) -> bool {
+    let look = |dir: &DirRef| dir.meta_again().ok();
+    look(one).zip(look(other)).is_some_and(|(one, other)| {
+        let times = |meta: &Meta| (meta.ctime, meta.mtime);
+        let is_told = one.ctime.nsec != 0;
+        is_told && one.ino == other.ino && times(&one) == times(&other)
+    })
+}
+
+/// Returns whether a way goes through the folder of snapshots of its beginning, which no listing
+/// shows.
+fn is_in_snapshots(way: &[Step]) -> bool {
+    let first = way.first().and_then(|step| step.name.as_ref());
+    way.len() > 1 && first.is_some_and(|name| name.as_bytes() == SNAPSHOTS.to_bytes())
+}
+
+fn source_inside(options: &Options) -> RunError {
+    RunError::Inside {
+        inner: "source",
+        outer: "replica",
+        path: options.source.to_string(),
+        hint: String::new(),
+    }
 }
 
 /// Whether one of these levels is that directory. What lies in its folder of snapshots does not lie
