@@ -979,6 +979,35 @@ fn owners_without_a_number_here_are_told() {
 }
 
 #[test]
+fn owners_behind_an_id_mapped_mount_are_told() {
+    only_local!("puts one process into a namespace");
+    let scratch = Scratch::new(FsKind::Tmpfs, 16);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("file"), "content");
+    let list = scratch.path().join("mountinfo");
+    // What the kernel lists for a mount with other owners.
+    let line = format!("36 35 0:50 / {} rw,idmapped - tmpfs x rw\n", src.display());
+    put(&list, line);
+    let in_place = "mount --bind \"$0\" /proc/$$/mountinfo && exec \"$@\"";
+    let words = ["unshare", "--mount", "sh", "-c", in_place];
+    let told = || {
+        let within = words
+            .iter()
+            .map(std::ffi::OsStr::new)
+            .chain([list.as_os_str()]);
+        let outcome = sync(&src, &dst).through(within).run().expect(0);
+        outcome
+            .stderr_text()
+            .contains("an id-mapped mount does not map")
+    };
+    assert!(!told(), "all owners are numbers of their own");
+    attrs::set_owner(&src.join("file"), 65534, 65534).expect("chown");
+    assert!(told());
+    fs::write(&list, "36 35 0:50 / / rw - tmpfs x rw\n").expect("write");
+    assert!(!told(), "no mount has other owners");
+}
+
+#[test]
 fn attributes_that_the_reader_cannot_see_stay() {
     only_local!("puts one process into a namespace");
     let scratch = Scratch::new(FsKind::Tmpfs, 16);

@@ -190,6 +190,37 @@ pub fn mounts_below(root: &Path) -> Vec<MountPoint> {
     })
 }
 
+/// Returns whether a mount at, around or below a path shows other owners than its file system has
+/// (`MOUNT_ATTR_IDMAP`, mount_setattr(2)), as far as `/proc/self/mountinfo` can be read.
+pub(crate) fn is_id_mapped(root: &Path) -> bool {
+    let listed = || Some((real_path(root)?, mount_list()?));
+    listed().is_some_and(|(root, list)| is_id_mapped_in(&list, &root))
+}
+
+fn is_id_mapped_in(list: &[u8], root: &Path) -> bool {
+    let all = || list.split(|byte| *byte == b'\n').filter_map(mount_options);
+    let is_mapped = |options: &[u8]| {
+        let mut words = options.split(|byte| *byte == b',');
+        words.any(|word| word == b"idmapped")
+    };
+    // Of several that are mounted at one place, the last is what is seen.
+    let around = all()
+        .filter(|(at, _)| root.starts_with(at))
+        .max_by_key(|(at, _)| at.components().count());
+    let below = all().filter(|(at, _)| at.starts_with(root));
+    around
+        .into_iter()
+        .chain(below)
+        .any(|(_, options)| is_mapped(options))
+}
+
+/// Reads the fifth and the sixth field of a line of `/proc/self/mountinfo`.
+fn mount_options(line: &[u8]) -> Option<(PathBuf, &[u8])> {
+    let mut fields = line.split(|byte| *byte == b' ').skip(4);
+    let path = OsString::from_vec(unescape_mountinfo(fields.next()?));
+    Some((path.into(), fields.next()?))
+}
+
 /// Pairs of paths that show the same entry, because it is mounted a second time, as far as
 /// `/proc/self/mountinfo` tells: the first is below `root`, the second at or below it. Another
 /// mount may hide one of the two, so the caller has to look at both.
@@ -418,6 +449,26 @@ mod tests {
             [is_autofs("autofs"), is_autofs("nfs4")],
             [Some(true), Some(false)]
         );
+    }
+
+    #[test]
+    fn mount_with_other_owners_is_found_around_and_below() {
+        let list = b"36 35 98:0 / / rw - ext4 x rw\n\
+            37 36 98:1 / /data rw,relatime,idmapped shared:1 - ext4 x rw\n\
+            38 37 98:2 / /data/plain rw - ext4 x rw\n\
+            39 36 98:3 / /srv/in\\040dex rw,idmapped - ext4 x rw";
+        for (root, expected) in [
+            ("/", true),
+            ("/data", true),
+            ("/data/a", true),
+            ("/data/plain", false),
+            ("/database", false),
+            ("/srv", true),
+            ("/srv/in dex/a", true),
+            ("/home", false),
+        ] {
+            assert_eq!(is_id_mapped_in(list, Path::new(root)), expected, "{root}");
+        }
     }
 
     #[test]

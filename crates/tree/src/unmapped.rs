@@ -1,15 +1,17 @@
-//! Owners that a user namespace does not map (user_namespaces(7)): the kernel shows all of them as
-//! one number, so two different owners look equal.
+//! Owners that a user namespace (user_namespaces(7)) or an id-mapped mount (mount_setattr(2)) does
+//! not map: the kernel shows all of them as one number, so two different owners look equal.
 
+use crate::mounts::is_id_mapped;
 use rustix::fs::{Mode, OFlags, open};
 use std::fs::File;
 use std::io::Read;
+use std::path::PathBuf;
 
 /// Numbers that a namespace can map: all but -1, which is no user.
 const ALL: u64 = u32::MAX as u64;
 
-/// The numbers in whose place owners and groups without a number in this namespace are shown; none
-/// where all have one.
+/// The numbers in whose place owners and groups without a number are shown; none where all have
+/// one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unmapped {
     uid: Option<u32>,
@@ -19,23 +21,39 @@ pub struct Unmapped {
 impl Unmapped {
     /// Reads the maps of this process; where they cannot be read, all counts as mapped.
     pub fn here() -> Unmapped {
-        let shown = |map: &str, overflow: &str| {
-            let is_whole = read(map).is_none_or(|map| maps_all(&map));
-            let number = || read(overflow)?.trim().parse().ok();
-            if is_whole { None } else { number() }
-        };
+        let is_whole = |map: &str| read(map).is_none_or(|map| maps_all(&map));
+        let all = Unmapped::overflow();
         Unmapped {
-            uid: shown("/proc/self/uid_map", "/proc/sys/kernel/overflowuid"),
-            gid: shown("/proc/self/gid_map", "/proc/sys/kernel/overflowgid"),
+            uid: all.uid.filter(|_| !is_whole("/proc/self/uid_map")),
+            gid: all.gid.filter(|_| !is_whole("/proc/self/gid_map")),
         }
     }
 
-    /// Whether an owner may be any that the namespace does not map.
+    /// Returns those of trees of this host, too: the kernel does not tell which numbers an id-mapped
+    /// mount maps, so one of them may hide any.
+    #[must_use]
+    pub fn or_of_mounts(self, trees: &[PathBuf]) -> Unmapped {
+        if trees.iter().any(|tree| is_id_mapped(tree)) {
+            Unmapped::overflow()
+        } else {
+            self
+        }
+    }
+
+    fn overflow() -> Unmapped {
+        let number = |file: &str| read(file)?.trim().parse().ok();
+        Unmapped {
+            uid: number("/proc/sys/kernel/overflowuid"),
+            gid: number("/proc/sys/kernel/overflowgid"),
+        }
+    }
+
+    /// Whether an owner may be any that is not mapped.
     pub fn hides_owner(self, uid: u32) -> bool {
         self.uid == Some(uid)
     }
 
-    /// Whether a group may be any that the namespace does not map.
+    /// Whether a group may be any that is not mapped.
     pub fn hides_group(self, gid: u32) -> bool {
         self.gid == Some(gid)
     }

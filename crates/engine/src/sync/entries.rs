@@ -130,6 +130,7 @@ impl Worker<'_> {
         if self.blocks_listed(visit, name) {
             return Ok(Verdict::Reported);
         }
+        self.run.tell_unmapped(&meta);
         if let Some(reason) = self.unwanted(&meta) {
             return Ok(Verdict::Skipped(reason));
         }

@@ -109,6 +109,7 @@ impl Worker<'_> {
     }
 
     fn finish_entry(&mut self, visit: &Arc<Visit>, source: Entry) -> Done<End> {
+        self.run.tell_unmapped(&source.meta);
         let there = met_there(visit);
         let (action, mut what) = self.step_of_dir(visit, &source, there.as_ref());
         // Setting other attributes leaves the directory's time as it is.

@@ -6,8 +6,9 @@ use crate::sync::twice::doubles;
 use driftless_lock::Mutex;
 use driftless_model::{Cache, RelPath};
 use driftless_pool::Pace;
-use driftless_tree::{Copier, DirMutRef, DirRef, Ladder, Rights, copies_up};
+use driftless_tree::{Copier, DirMutRef, DirRef, Ladder, Rights, Unmapped, copies_up};
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -25,6 +26,8 @@ pub struct Ground {
     pub doubles: Arc<BTreeSet<RelPath>>,
     /// What the user who acts on the replica may do.
     pub rights: Option<Rights>,
+    /// Owners of trees on this host that cannot be told from others.
+    pub unmapped: Unmapped,
     /// Limits, in bytes and in requests a second, that all runs keep together.
     pub paces: Arc<(Option<Pace>, Option<Pace>)>,
     /// Where what is removed goes, if it is kept.
@@ -47,6 +50,7 @@ impl Ground {
                 Pace::new(options.throttle.bytes_per_second_max),
                 Pace::new(options.throttle.requests_per_second_max),
             )),
+            unmapped: unmapped(options),
             ladder: Arc::default(),
             trash: Arc::default(),
             has_append_only: Arc::default(),
@@ -90,6 +94,20 @@ impl Ground {
         if kept.len() < COPIERS_MAX {
             kept.push((cache, copier));
         }
+    }
+}
+
+/// Returns which owners cannot be told from others, if a tree is on this host.
+fn unmapped(options: &Options) -> Unmapped {
+    let roots = [&options.source, &options.replica].into_iter();
+    let here: Vec<PathBuf> = roots
+        .filter(|root| root.host.is_none())
+        .map(|root| root.plain_path())
+        .collect();
+    if here.is_empty() {
+        Unmapped::default()
+    } else {
+        Unmapped::here().or_of_mounts(&here)
     }
 }
 

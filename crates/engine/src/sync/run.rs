@@ -25,7 +25,7 @@ use driftless_mover::Terms;
 use driftless_pool::{Queue, Stride};
 use driftless_reconcile::Rules;
 use driftless_state::Ledger;
-use driftless_tree::{DirMutRef, DirRef, Halt, Spared, Unmapped};
+use driftless_tree::{DirMutRef, DirRef, Halt, Spared};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -93,9 +93,7 @@ pub struct Run<'r> {
     pub stride: Stride,
     /// Which owners can be given on the replica.
     pub owners: Owners,
-    /// Owners of trees on this host that cannot be told from others.
-    pub unmapped: Unmapped,
-    /// Such an owner was met, and that was told.
+    /// An owner that cannot be told from others was met, and that was told.
     pub has_told_unmapped: AtomicBool,
     /// What was met so far that is not kept.
     pub unkept: Mutex<Unkept>,
@@ -138,16 +136,6 @@ fn keep_for_later(list: &Mutex<Option<Vec<RelPath>>>, path: impl FnOnce() -> Rel
     kept.map(|paths| paths.push(path())).is_some()
 }
 
-/// Returns which owners cannot be told from others, if a tree is on this host.
-fn unmapped(options: &Options) -> Unmapped {
-    let is_here = options.source.host.is_none() || options.replica.host.is_none();
-    if is_here {
-        Unmapped::here()
-    } else {
-        Unmapped::default()
-    }
-}
-
 /// Seconds since 1970.
 fn seconds_now() -> u64 {
     now().sec.cast_unsigned()
@@ -186,7 +174,6 @@ impl<'r> Run<'r> {
             under_way: Arc::default(),
             started: Instant::now(),
             began: now(),
-            unmapped: unmapped(options),
             has_told_unmapped: AtomicBool::new(false),
             owners: Owners::of(ground.rights.as_ref(), &options.policy.keep),
             file_systems: Mutex::default(),

@@ -180,24 +180,22 @@ impl Run<'_> {
         (source.meta.unkept - there.unkept) | source.xattrs.unkept
     }
 
-    /// Says once that owners look equal which the user namespace of the run shows as one number.
-    fn tell_unmapped(&self, source: &Meta, there: &Meta) {
+    /// Tells once that an owner of the source was met which the user namespace of the run, or an
+    /// id-mapped mount, shows as one number with others.
+    pub fn tell_unmapped(&self, source: &Meta) {
         let keep = &self.options.policy.keep;
-        let hides_owner =
-            keep.owner && source.uid == there.uid && self.unmapped.hides_owner(source.uid);
-        let hides_group =
-            keep.group && source.gid == there.gid && self.unmapped.hides_group(source.gid);
+        let hides_owner = keep.owner && self.ground.unmapped.hides_owner(source.uid);
+        let hides_group = keep.group && self.ground.unmapped.hides_group(source.gid);
         if (hides_owner || hides_group) && !self.has_told_unmapped.swap(true, Relaxed) {
             self.monitor.note(
-                "owners or groups that this user namespace does not map (user_namespaces(7)) look all the same here \
-                and were not compared; run driftless where they are mapped",
+                "owners or groups that this user namespace (user_namespaces(7)) or an id-mapped mount does not map look all the \
+                same here: they were not compared, and a copy gets the number that is shown; run driftless where they are mapped",
             );
         }
     }
 
     /// Counts an owner that is not kept, if the replica's entry cannot come to have it.
     pub fn note_owner<D: Dir + ?Sized>(&self, source: &Meta, there: &Meta, above: Option<&Arc<D>>) {
-        self.tell_unmapped(source, there);
         if self.owners == Owners::All {
             return;
         }
