@@ -82,6 +82,47 @@ fn lists_that_cannot_be_read_are_told_when_a_job_is_checked() {
 }
 
 #[test]
+fn mount_that_remembers_is_told_if_others_report() {
+    let desk = Desk::new();
+    let list = desk.scratch.path().join("mountinfo");
+    let keys = format!("detect = [\"list\"]\n[list]\npath = {:?}\n", desk.source);
+    let in_place = "mount --bind \"$0\" /proc/$$/mountinfo && exec \"$@\"";
+    let told = |options: &str, keys: &str| {
+        let at = desk.source.display();
+        fs::write(
+            &list,
+            format!("36 35 0:50 / {at} rw - nfs4 x:/ {options}\n"),
+        )
+        .expect("a list");
+        let words = [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            in_place,
+            list.to_str().expect("text"),
+        ];
+        let replica = desk.scratch.path().join("replica");
+        let run = desk
+            .check(replica.to_str().expect("text"), keys)
+            .through(words);
+        let outcome = run.run().expect(0);
+        outcome
+            .stderr_text()
+            .contains("mount it with the options actimeo=0")
+    };
+    assert!(told("rw,vers=4.2", &keys));
+    assert!(!told(
+        "rw,acregmin=0,acregmax=0,acdirmin=0,acdirmax=0",
+        &keys
+    ));
+    assert!(
+        !told("rw,vers=4.2", "detect = [\"walk\"]\n"),
+        "only this host reports"
+    );
+}
+
+#[test]
 fn trees_that_cannot_be_meant_are_told_when_a_job_is_checked() {
     let desk = Desk::new();
     let gone = "\"/no-such-folder\" is not there now";

@@ -49,8 +49,8 @@ pub use lock::names::is_lock_of_run;
 pub use lock::{Holder, Lock, Reach};
 pub use mark::{MarkText, prepare_marks};
 pub use mounts::{
-    MountPoint, copies_up, has_common_inodes, has_names_as_given, mounts_below, shares_blocks,
-    shown_below, shown_twice, shows_changes_at_once,
+    MountPoint, copies_up, has_common_inodes, has_names_as_given, lacks_to_ask_server,
+    mounts_below, shares_blocks, shown_below, shown_twice, shows_changes_at_once,
 };
 pub use names::{NameHashes, NameStream, Names};
 pub use root::{Ancestor, Place, RootError, descend, descend_mut, leads_to, locate, locate_mut};

@@ -203,15 +203,63 @@ fn is_id_mapped_in(list: &[u8], root: &Path) -> bool {
         let mut words = options.split(|byte| *byte == b',');
         words.any(|word| word == b"idmapped")
     };
-    // Of several that are mounted at one place, the last is what is seen.
-    let around = all()
-        .filter(|(at, _)| root.starts_with(at))
-        .max_by_key(|(at, _)| at.components().count());
+    let around = around(all(), root);
     let below = all().filter(|(at, _)| at.starts_with(root));
     around
         .into_iter()
         .chain(below)
         .any(|(_, options)| is_mapped(options))
+}
+
+/// Returns the mount that shows a path: of several that are mounted at one place, the last.
+fn around<T>(mounts: impl Iterator<Item = (PathBuf, T)>, path: &Path) -> Option<(PathBuf, T)> {
+    mounts
+        .filter(|(at, _)| path.starts_with(at))
+        .max_by_key(|(at, _)| at.components().count())
+}
+
+/// Returns the options with which a client asks the file server of a path each time, if that is
+/// mounted without them, as far as `/proc/self/mountinfo` tells: it answers from its memory
+/// otherwise, and does not see at once what another host has changed.
+pub fn lacks_to_ask_server(path: &Path) -> Option<&'static str> {
+    let (path, list) = (real_path(path)?, mount_list()?);
+    lacks_to_ask_in(&list, &path)
+}
+
+fn lacks_to_ask_in(list: &[u8], path: &Path) -> Option<&'static str> {
+    let all = list.split(|byte| *byte == b'\n').filter_map(server_options);
+    let (_, (kind, options)) = around(all, path)?;
+    let has = |wanted: &[u8]| {
+        options
+            .split(|byte| *byte == b',')
+            .any(|word| word == wanted)
+    };
+    match kind {
+        // nfs(5)
+        b"nfs" | b"nfs4" => {
+            let asks = has(b"noac") || has(b"acregmax=0") && has(b"acdirmax=0");
+            (!asks).then_some("actimeo=0")
+        }
+        // mount.cifs(8)
+        b"cifs" | b"smb3" => {
+            let asks = has(b"actimeo=0") || has(b"acregmax=0") && has(b"acdirmax=0");
+            (!(asks && has(b"cache=none"))).then_some("actimeo=0,cache=none")
+        }
+        _ => None,
+    }
+}
+
+/// Place of a mount, the kind of its file system and the options of that.
+type ServerOptions<'l> = (PathBuf, (&'l [u8], &'l [u8]));
+
+/// Reads the fifth field of a line of `/proc/self/mountinfo`, and the first and third after the
+/// hyphen.
+fn server_options(line: &[u8]) -> Option<ServerOptions<'_>> {
+    let mut fields = line.split(|byte| *byte == b' ').skip(4);
+    let path = OsString::from_vec(unescape_mountinfo(fields.next()?));
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    let (kind, _source, options) = (fields.next()?, fields.next()?, fields.next()?);
+    Some((path.into(), (kind, options)))
 }
 
 /// Reads the fifth and the sixth field of a line of `/proc/self/mountinfo`.
@@ -468,6 +516,32 @@ mod tests {
             ("/home", false),
         ] {
             assert_eq!(is_id_mapped_in(list, Path::new(root)), expected, "{root}");
+        }
+    }
+
+    #[test]
+    fn mount_that_remembers_is_told_by_its_options() {
+        let lacks = |kind: &str, options: &str| {
+            let list = format!(
+                "36 35 98:0 / / rw - ext4 x rw\n37 36 0:50 / /n rw shared:1 - {kind} server:/x {options}"
+            );
+            lacks_to_ask_in(list.as_bytes(), Path::new("/n/tree"))
+        };
+        for (kind, options, expected) in [
+            ("nfs4", "rw,vers=4.2,hard", Some("actimeo=0")),
+            ("nfs", "rw,acregmax=0", Some("actimeo=0")),
+            (
+                "nfs4",
+                "rw,acregmin=0,acregmax=0,acdirmin=0,acdirmax=0",
+                None,
+            ),
+            ("nfs", "rw,noac", None),
+            ("cifs", "rw,actimeo=1", Some("actimeo=0,cache=none")),
+            ("cifs", "rw,cache=none,actimeo=0", None),
+            ("ceph", "rw", None),
+            ("ext4", "rw", None),
+        ] {
+            assert_eq!(lacks(kind, options), expected, "{kind} {options}");
         }
     }
 

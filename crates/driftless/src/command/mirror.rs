@@ -102,7 +102,7 @@ fn check(args: &JobArgs) -> Result<Exit, Failure> {
         detectors::check_snapshots(&one)?;
     }
     say::line(&format!("{}: a job that can be run; {hears}", job.name));
-    if let Some(warning) = warning {
+    for warning in warning.into_iter().chain(places::remembers(&job)) {
         say::complaint(&warning);
     }
     Ok(Exit::Equal)

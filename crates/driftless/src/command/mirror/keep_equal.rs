@@ -1,7 +1,7 @@
 //! `driftless mirror run`: opens what a job names, and keeps its replicas equal until a signal comes.
 
 use super::pool::End;
-use super::{Failure, detectors, operators, publish, rivals};
+use super::{Failure, detectors, operators, places, publish, rivals};
 use crate::args::{JobArgs, LogArgs};
 use crate::command::{job, mounts, record, report};
 use crate::exit::Exit;
@@ -42,6 +42,9 @@ pub fn keep_equal(args: &JobArgs, takes_new_replica: bool, log: &LogArgs) -> Res
     let signals = signals::watch();
     let _held = job::hold(&job)?;
     job::refuse_active(&job)?;
+    if let Some(why) = places::remembers(&job) {
+        tracing::warn!("{why}");
+    }
     // First, so that nothing that happens from here on is missed.
     let end = End::of(&job, false);
     let detectors = detectors::begin(&job, end.as_ref())?;

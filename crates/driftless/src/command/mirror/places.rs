@@ -6,6 +6,7 @@ use crate::exit::Exit;
 use driftless_mirror::job::Job;
 use driftless_model::{SNAPSHOTS, cause, quote};
 use driftless_remote::Target;
+use driftless_tree::lacks_to_ask_server;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -39,6 +40,18 @@ pub fn check(job: &Job) -> Result<Option<String>, Failure> {
     have_parents(&replicas).map_err(refuse)?;
     let wait = "until it is there, the replica is left alone";
     Ok(missing.map(|why| format!("{}: {why}; {wait}", job.name)))
+}
+
+/// Returns why this host may not see what others tell of the source, if a job hears them.
+pub fn remembers(job: &Job) -> Option<String> {
+    let hears_others = job.announcements.is_some() || job.list.is_some();
+    let source = here(job, &job.source).ok().flatten()?;
+    let options = lacks_to_ask_server(&source).filter(|_| hears_others)?;
+    Some(format!(
+        "{}: this host remembers for a while what the file server of {} has told, so what another host reports may be missed; mount it with the options {options}",
+        job.name,
+        quote(&source)
+    ))
 }
 
 /// Both trees of one replica as they are compared with those of other jobs: absolute on this host,
