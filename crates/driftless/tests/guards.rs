@@ -127,7 +127,7 @@ fn ssh_to_a_sharing_host(scratch: &Scratch) -> PathBuf {
 }
 
 #[test]
-fn overlap_on_a_file_system_of_two_hosts_is_refused() {
+fn overlap_on_shared_file_system_is_refused() {
     only_local!("goes over ssh anyway");
     let (scratch, src, dst) = stage();
     let ssh = ssh_to_a_sharing_host(&scratch);

@@ -329,7 +329,7 @@ fn a_run_whose_lock_was_taken_away_ends_and_leaves_the_lock_of_the_next_alone() 
 }
 
 #[test]
-fn what_a_run_without_its_lock_wrote_is_compared() {
+fn work_of_unlocked_run_is_compared_by_content() {
     only_local!("puts one process into a namespace");
     let scratch = Scratch::new(FsKind::Tmpfs, 300);
     let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));

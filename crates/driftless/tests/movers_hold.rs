@@ -704,7 +704,7 @@ fn file_mounted_for_a_mover_alone_excludes_it() {
 }
 
 #[test]
-fn mover_writes_nothing_beneath_a_mount_of_the_replica() {
+fn mover_writes_nothing_beneath_replica_mount() {
     let trees = Trees::new();
     let disk = trees.replica.join("dir-0");
     let mounted = Mounted::tmpfs(&disk);

@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn mount_with_other_owners_is_found_around_and_below() {
+    fn id_mapped_mount_is_found_around_and_below() {
         let list = b"36 35 98:0 / / rw - ext4 x rw\n\
             37 36 98:1 / /data rw,relatime,idmapped shared:1 - ext4 x rw\n\
             38 37 98:2 / /data/plain rw - ext4 x rw\n\

@@ -29,7 +29,7 @@ pub struct Brief {
     known_mounts: Vec<RelPath>,
     /// What those show that are on the coordinator's host.
     mounted: Vec<(RelPath, Sample)>,
-    /// What is mounted below the replica on the coordinator's host, with inode numbers.
+    /// Mounts below the replica on the coordinator's host, with inode numbers.
     replica_mounts: Vec<(RelPath, u64)>,
     chosen: bool,
     /// Which files are work of their own class, the largest first.

@@ -97,7 +97,7 @@ fn refuse_shared(options: &Options, source: &DirRef, replica: &Replica) -> Resul
 /// Returns the way from `outer` down to `inner`, as `outer` shows it, if the first is above the
 /// second, or, if `may_be_same`, is the second.
 fn way_between(outer: &DirRef, inner: &DirRef, may_be_same: bool) -> Option<Vec<Step>> {
-    // Where nobody can be asked, nothing is known.
+    // A host that does not tell its directories shows no overlap.
     let levels = inner.lineage().ok()?;
     let number = outer.first_meta().ino;
     let first = usize::from(!may_be_same);
@@ -121,8 +121,8 @@ fn way_through(outer: &DirRef, levels: &[Ancestor], inner: &DirRef) -> Option<Ve
     is_alike(&at, inner).then_some(way)
 }
 
-/// Returns whether two hosts show the same directory: a change time, which nobody can set, is that
-/// of no other with the same number.
+/// Returns whether two hosts show the same directory: no call sets a
+/// change time, so no other directory of the same number has the same.
 fn is_alike(one: &DirRef, other: &DirRef) -> bool {
     let look = |dir: &DirRef| dir.meta_again().ok();
     look(one).zip(look(other)).is_some_and(|(one, other)| {

@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub(super) struct SeenInPlace {
     /// The last moment at which the source was: milliseconds since 1970.
     millis: AtomicU64,
-    /// Which directory the source was, and on which machine.
+    /// Identity of the source's directory and of its machine.
     pub(super) roots: Arc<FirstRoots>,
 }
 

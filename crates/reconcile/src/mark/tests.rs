@@ -395,7 +395,7 @@ fn an_end_settles_what_the_run_has_seen_and_no_more() {
 }
 
 #[test]
-fn doubt_of_a_run_without_its_lock_outlives_a_settled_mark() {
+fn doubt_of_unlocked_run_outlives_settled_mark() {
     let own = line(7, 3);
     // A second run has found the line of the first, and settles it.
     let told = found(&[own.clone(), line(8, 4)]);
