@@ -306,6 +306,7 @@ const ENGINE_LAYERS: [&[&str]; 8] = [
         "clock",
         "tally",
         "sample",
+        "view",
         "underway",
         "monitor",
         "estimate",
@@ -317,7 +318,6 @@ const ENGINE_LAYERS: [&[&str]; 8] = [
     &[
         "shared::unfinished",
         "shared::settled",
-        "shared::view",
         "shared::handed",
         "shared::batch",
         "shared::brief",

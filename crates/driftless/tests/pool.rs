@@ -11,6 +11,7 @@ use common::mounted::Mounted;
 use driftless_announce::Publisher;
 use driftless_queue::{Broker, Credentials, Exchange};
 use driftless_sarracenia::BaseUrl;
+use driftless_testkit::fuse::{Fuse, Mood};
 use driftless_testkit::rabbit::calm;
 use driftless_testkit::relay::Relay;
 use driftless_testkit::scratch::scratch_folder;
@@ -337,6 +338,41 @@ fn who_may_not_be_a_member_is_told_why() {
         let said = refused.running.take().expect("it was started").wait();
         assert!(said.stderr_text().contains(why), "{}", said.describe());
     }
+}
+
+/// A host may mount the source without ACLs (NFS with `noacl`).
+#[test]
+fn member_that_sees_no_acls_gets_no_work() {
+    let stage = Stage::new("blind");
+    let _the_exchange_is_there = stage.publisher();
+    for number in 0..40 {
+        fs::write(stage.source.join(format!("f{number}")), "content").expect("a file");
+    }
+    let set = std::process::Command::new("setfacl")
+        .args(["-R", "-m", "u:7:r,g::---"])
+        .arg(&stage.source)
+        .status();
+    assert!(set.expect("setfacl").success());
+    let lead = stage.lead();
+    lead.barrier();
+    let bare = Fuse::over(&stage.source, Mood::bare());
+    let in_place = r#"mount --bind "$0" "$1" && shift && exec "$@""#;
+    let words = ["unshare", "--mount", "--propagation", "private", "sh", "-c"].map(Path::new);
+    let words = words
+        .into_iter()
+        .chain([Path::new(in_place), bare.path(), stage.source.as_path()]);
+    let url = stage.rabbit.url();
+    let mut blind = Member::not_started(&stage.source, &lead, &stage.keys(&url));
+    let join = blind.command("join").through(words);
+    blind.running = Some(join.limit(Duration::from_secs(600)).spawn());
+    let is_told = || {
+        let pool = lead.status()["pool"].as_array().cloned();
+        let wrong = |one: &serde_json::Value| one["wrong"].as_str().map(str::to_owned);
+        let mut told = pool.iter().flatten().filter_map(wrong);
+        told.any(|why| why.contains("is not what the mirror sees that leads the pool"))
+    };
+    let how = || format!("{}\n{}", lead.status(), blind.status());
+    wait_until("the lead tells of it", is_told, how);
 }
 
 /// Nothing but the round waits for it: it has nothing that it has heard of.

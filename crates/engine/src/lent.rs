@@ -2,12 +2,21 @@
 //! travels.
 //!
 //! The replica is lent to it. It sees by the mark that it is this replica, and that the other
-//! process holds it still; by a sample, that it reads the same source.
+//! process holds it still; by a sample, that it reads the same source; by views of some entries,
+//! that it sees both trees as the other process does.
 
 use crate::sample::Sample;
-use driftless_model::Stamp;
-use driftless_tree::Rights;
+use crate::view::{Further, View, Views};
+use driftless_model::{Keep, RelPath, Side, Stamp};
+use driftless_tree::{DirRef, Names, Rights};
 use serde::{Deserialize, Serialize};
+use std::ffi::CString;
+
+/// Entries of which views are told: each takes about 800 bytes of a word.
+const TOLD_MAX: usize = 16;
+/// Entries of a directory among which those are chosen, and directories below the root.
+const NAMES_MAX: usize = 64;
+const DIRS_MAX: usize = 16;
 
 /// A replica that another process holds and lends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,4 +33,100 @@ pub struct Lent {
     pub rights: Rights,
     /// What was changed on the replica since then may not be durable.
     pub suspect_since: Option<Stamp>,
+    /// Views of some entries.
+    #[serde(default)]
+    pub shown: Shown,
+}
+
+/// Views of some entries at the first two levels, as one host has them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// Second from which on a change may have come after the views.
+    second: i64,
+    /// Paths with the view of the source, and that of the replica.
+    entries: Vec<(RelPath, View, Option<View>)>,
+}
+
+impl Shown {
+    /// Takes the views of some random entries of the source that this host has in this second.
+    pub fn of((source, replica): (&DirRef, &DirRef), keep: &Keep, second: i64) -> Shown {
+        let mut paths = names_of(source, &RelPath::root());
+        fastrand::shuffle(&mut paths);
+        let tops = paths.clone();
+        let dirs = tops.iter().take(DIRS_MAX).filter_map(|path| {
+            let (_, name) = path.split_last()?;
+            let dir = source.enter(&CString::new(name).ok()?).ok()?;
+            Some(names_of(&dir, path))
+        });
+        paths.extend(dirs.flatten());
+        paths.retain(|path| !crosses_mount(source, path));
+        fastrand::shuffle(&mut paths);
+        paths.truncate(TOLD_MAX);
+        paths.sort_unstable();
+        let (mut source, mut replica) = (Views::of(source, keep), Views::of(replica, keep));
+        let mut views = |path: RelPath| {
+            let of_source = source.read(&path, Further::default()).ok()?;
+            let of_replica = replica.read(&path, Further::default()).ok();
+            Some((path, of_source, of_replica))
+        };
+        Shown {
+            second,
+            entries: paths.into_iter().filter_map(&mut views).collect(),
+        }
+    }
+
+    /// Returns the first entry, and the tree, that this host sees otherwise, though it was not
+    /// changed since.
+    pub fn differs(
+        &self,
+        (source, replica): (&DirRef, &DirRef),
+        keep: &Keep,
+    ) -> Option<(&RelPath, Side)> {
+        let (mut own_of_source, mut own_of_replica) =
+            (Views::of(source, keep), Views::of(replica, keep));
+        let during = self.second..=i64::MAX;
+        // Members look at nothing that is mounted on one host alone.
+        let is_common = |(path, ..): &&(RelPath, View, Option<View>)| !crosses_mount(source, path);
+        let mut entries = self.entries.iter().filter(is_common);
+        entries.find_map(|(path, theirs, of_replica)| {
+            let own = own_of_source.read(path, Further::default()).ok()?;
+            let is_other = theirs.difference(&own, (Side::Source, keep)).is_some();
+            if is_other && !theirs.may_be_outdated(&own, &during) {
+                return Some((path, Side::Source));
+            }
+            let theirs = of_replica.as_ref()?;
+            let own = own_of_replica.read(path, Further::default()).ok()?;
+            // Other members change the replica.
+            let is_other = theirs.is_of_one_change(&own)
+                && theirs.difference(&own, (Side::Replica, keep)).is_some();
+            is_other.then_some((path, Side::Replica))
+        })
+    }
+}
+
+/// Returns whether something is mounted on a directory at a path, or above it below the root.
+fn crosses_mount(root: &DirRef, path: &RelPath) -> bool {
+    let mut at = root.clone();
+    for name in path.names() {
+        let Ok(below) = at.enter(&CString::new(name).unwrap_or_default()) else {
+            return false;
+        };
+        if below.is_mount_root() == Some(true) {
+            return true;
+        }
+        at = below;
+    }
+    false
+}
+
+/// Returns the paths of the first names that a directory lists.
+fn names_of(dir: &DirRef, at: &RelPath) -> Vec<RelPath> {
+    let mut names = Names::default();
+    let listed = dir
+        .list()
+        .and_then(|mut listing| listing.fill(&mut names, NAMES_MAX));
+    let count = listed.map_or(0, |_| names.len().min(NAMES_MAX));
+    (0..count)
+        .map(|index| at.join(names.get(index).0.to_bytes()))
+        .collect()
 }

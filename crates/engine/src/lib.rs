@@ -19,6 +19,7 @@ mod sync;
 mod tally;
 mod trees;
 mod underway;
+mod view;
 
 pub use clock::now;
 pub use clock::{Clock, MachineClock};
@@ -40,7 +41,6 @@ pub use shared::serve::{
     ATTEMPTS_MAX, Carrying, Delivered, Desk, Failure, MoverFailed, carried, serve,
 };
 pub use shared::settled::Settled;
-pub use shared::view::View;
 pub use shared::watcher::{Line, Seen, Watched, Watcher};
 pub use shared::work_off::{Ends, Known, work_off};
 pub use sync::comparisons::ledger_name;
@@ -65,3 +65,4 @@ pub use trees::overlap::{leaves_out_file, rule_for, rule_for_dir};
 pub use trees::replica::Replica;
 pub use trees::roots::{Roots, open_roots};
 pub use underway::LargeFiles;
+pub use view::View;

@@ -18,6 +18,5 @@ pub mod role;
 pub mod serve;
 pub mod settled;
 pub mod unfinished;
-pub mod view;
 pub mod watcher;
 pub mod work_off;

@@ -2,7 +2,7 @@
 //! them, so that the coordinator can compare it with its own: a mover that sees another tree makes
 //! everything equal there, and no other host sees any of it.
 
-use crate::shared::view::{Further, NAMES_MAX, NameDigest, View, Views};
+use crate::view::{Further, NAMES_MAX, NameDigest, View, Views};
 use driftless_lock::Mutex;
 use driftless_model::{Keep, RelPath};
 use driftless_tree::DirRef;

@@ -6,6 +6,7 @@ use crate::shared::brief::misfit;
 use crate::shared::lease::{Lease, Moment, Over};
 use crate::trees::error::RunError;
 use crate::trees::held::Held;
+use driftless_model::{Side, escape};
 use driftless_tree::{DirMutRef, DirRef};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -35,6 +36,19 @@ impl Borrowed {
         if !lent.source.is_of(source) {
             let why = "this is not the directory that the mirror reads which leads the pool; is its file system mounted on this host?";
             return Err(unusable(options.source.to_string(), why));
+        }
+        let seen = replica.clone() as DirRef;
+        let keep = &options.policy.keep;
+        if let Some((path, side)) = lent.shown.differs((source, &seen), keep) {
+            let why = format!(
+                "\"{}\" is not what the mirror sees that leads the pool; is another file system, a snapshot or an old copy mounted on this host, or are owners, attributes or ACLs shown otherwise?",
+                escape(path.as_bytes())
+            );
+            let root = match side {
+                Side::Source => &options.source,
+                Side::Replica => &options.replica,
+            };
+            return Err(unusable(root.to_string(), &why));
         }
         let path = options.replica.to_string();
         if let Some(why) = misfit(&options.policy.keep, &lent.rights, &replica.rights()) {

@@ -1,12 +1,16 @@
 //! How whoever holds a replica lends it to others, and whoever works on one that is lent hears of
 //! that.
 
-use crate::clock::MachineClock;
-use crate::lent::Lent;
+use crate::clock::{Clock, MachineClock};
+use crate::lent::{Lent, Shown};
 use crate::sample::Sample;
 use crate::shared::lease::{Moment, Over};
 use crate::sync::open::Trees;
 use crate::trees::error::RunError;
+use driftless_tree::DirRef;
+
+/// Seconds by which the clock of a file server may be behind that of this host.
+const CLOCK_BEHIND: i64 = 10;
 
 impl Trees {
     /// Lends the replica to members who know this run by a number; says what they must know. Nothing
@@ -26,6 +30,9 @@ impl Trees {
             path: source_path(self),
             cause: fault.to_string(),
         })?;
+        let seen = replica.clone() as DirRef;
+        let second = MachineClock.seconds().cast_signed() - CLOCK_BEHIND;
+        let shown = Shown::of((source, &seen), &self.options().policy.keep, second);
         let held = changes.lend(members, &MachineClock)?;
         Ok(held.map(|held| Lent {
             identity: held.identity,
@@ -34,6 +41,7 @@ impl Trees {
             source: sample,
             rights: replica.rights(),
             suspect_since: changes.suspect_since(),
+            shown,
         }))
     }
 

@@ -1,12 +1,12 @@
 //! A directory in the course of being made equal.
 
 use crate::shared::unfinished::{Listed, Unfinished};
-use crate::shared::view::ListedNames;
 use crate::sync::entered::Entered;
 use crate::sync::namesakes::Namesakes;
 use crate::sync::narrowing::Narrowing;
 use crate::sync::protected::Protected;
 use crate::trees::marks::{Doubt, earliest};
+use crate::view::ListedNames;
 use driftless_lock::Mutex;
 use driftless_model::{Kind, Meta, RelPath, Selection, Stamp, Xattrs, is_lock_name, is_set_aside};
 use driftless_mover::Spot;

@@ -14,8 +14,8 @@
 use super::Coordinator;
 use crate::shared::exchange::PartOfOutcome;
 use crate::shared::settled::Settled;
-use crate::shared::view::{Further, Views};
 use crate::trees::error::RunError;
+use crate::view::{Further, Views};
 use driftless_model::{Keep, RelPath, Side, escape};
 use driftless_reconcile::EVER;
 use driftless_tree::{DirRef, shows_changes_at_once};

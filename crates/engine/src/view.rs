@@ -77,6 +77,11 @@ impl View {
         seconds.contains(&self.ctime.sec)
     }
 
+    /// Returns whether both views are of the same change of an entry.
+    pub fn is_of_one_change(&self, other: &View) -> bool {
+        (self.ino, self.ctime) == (other.ino, other.ctime)
+    }
+
     /// Returns whether the coordinator's `own` view may differ from this one because the entry was
     /// changed after the mover looked, in the seconds of the run.
     pub fn may_be_outdated(&self, own: &View, seconds: &RangeInclusive<i64>) -> bool {
