@@ -24,6 +24,7 @@ pub mod live;
 pub mod memory;
 pub mod message;
 pub mod metrics;
+mod mounted;
 mod pace;
 pub mod pool;
 pub mod pulse;

@@ -192,6 +192,7 @@ impl Live {
             gaps,
             trash: None,
             crier: None,
+            mounts: mounts::Mounts::kept_by(&memory)?,
             memory,
             heard_until: began,
             problems: Problems::default(),
@@ -201,7 +202,6 @@ impl Live {
             is_unsettled: false,
             settled_at: began,
             looked_at: began,
-            mounts: mounts::Mounts::default(),
             pool,
         };
         live.look_at_mounts(began);

@@ -71,6 +71,9 @@ pub struct FailbackArgs {
     /// Go on although the source is empty: its disk is a new one
     #[arg(long)]
     pub into_empty: bool,
+    /// Go on without what was mounted below a tree and is not there now: it is gone for good
+    #[arg(long)]
+    pub forget_mounts: bool,
     /// Do not ask
     #[arg(long)]
     pub yes: bool,

@@ -9,6 +9,7 @@ mod join;
 mod keep_equal;
 mod kept;
 mod list;
+mod missing;
 pub mod operators;
 mod over;
 mod places;

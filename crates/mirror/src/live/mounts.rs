@@ -1,13 +1,20 @@
 //! What is mounted below both trees. A part of the replica that is another file system by now may
 //! lack what was made durable there, so all is compared; a part of the source that is another one
 //! shows what no detector has told of, so all below it is compared.
+//!
+//! The state keeps what is mounted below the replica for failovers and failbacks, which miss it when
+//! it is not there. It is forgotten when a comparison of all has ended during which it was away: the
+//! replica has everything without it then.
 
 use super::Live;
 use crate::dirty::Dirty;
+use crate::memory::Memory;
+use crate::mounted;
 use crate::worded::shown;
-use driftless_engine::mounted_below;
+use driftless_engine::{MOUNTS_MAX, mounted_below};
 use driftless_model::{RelPath, Scope};
 use driftless_remote::Target;
+use driftless_state::StateError;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -20,9 +27,56 @@ type Mounted = BTreeSet<(RelPath, Vec<u8>)>;
 pub(super) struct Mounts {
     source: Option<Mounted>,
     replica: Option<Mounted>,
+    /// Places below the replica where something was mounted when the comparison of all began that is
+    /// at work.
+    at_walk: BTreeSet<RelPath>,
+    /// Places below the replica that the state names.
+    kept: BTreeSet<RelPath>,
+}
+
+impl Mounts {
+    /// Returns what an earlier life has kept.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub(super) fn kept_by(memory: &Memory) -> Result<Mounts, StateError> {
+        Ok(Mounts {
+            kept: mounted::places(memory.cursor(mounted::ON_REPLICA)?),
+            ..Mounts::default()
+        })
+    }
+
+    /// Notes that a comparison of all begins with what is mounted now.
+    pub(super) fn begin_walk(&mut self) {
+        self.at_walk = self.on_replica();
+    }
+
+    /// Returns the places below the replica where something was mounted at the last look.
+    fn on_replica(&self) -> BTreeSet<RelPath> {
+        let mounted = self.replica.iter().flatten().map(|(place, _)| place);
+        let places = mounted.filter(|place| mounted::is_of_tree(place));
+        places.cloned().collect()
+    }
 }
 
 impl Live {
+    /// Has the state name what is mounted below the replica, and `others`.
+    fn keep_mounts(&mut self, now: Duration, others: BTreeSet<RelPath>) {
+        let places = self.mounts.on_replica().into_iter().chain(others);
+        let places: BTreeSet<RelPath> = places.take(MOUNTS_MAX).collect();
+        if places != self.mounts.kept {
+            self.memory.heard(vec![mounted::cursor(&places, now)]);
+            self.mounts.kept = places;
+        }
+    }
+
+    /// Has the state forget what was mounted below the replica before the comparison of all that has
+    /// ended, and is not now.
+    pub(super) fn forget_unmounted(&mut self, now: Duration) {
+        let at_walk = std::mem::take(&mut self.mounts.at_walk);
+        self.keep_mounts(now, at_walk);
+    }
+
     /// Looks whether something was mounted below a tree of this host since the last look, or is
     /// mounted there no more.
     pub(super) fn look_at_mounts(&mut self, now: Duration) {
@@ -34,6 +88,7 @@ impl Live {
         for path in changed {
             self.doubt_members_at(now, path);
         }
+        self.keep_mounts(now, self.mounts.kept.clone());
         // A snapshot of the source holds nothing of what is mounted below it.
         if self.reads_snapshots() {
             return;

@@ -142,6 +142,7 @@ impl Live {
                 if taken.is_walk() {
                     self.memory.begin_run(RunKind::Walk, now);
                     self.walked.begun = now;
+                    self.mounts.begin_walk();
                     if self.is_first_copy() {
                         tracing::info!("the first copy begins");
                     }
@@ -300,6 +301,7 @@ impl Live {
         };
         self.walked.end(now, &outcome.counts, missed);
         self.gaps.equal();
+        self.forget_unmounted(now);
         self.trash.iter().for_each(Trash::look);
         let counts = RunCounts {
             missed,

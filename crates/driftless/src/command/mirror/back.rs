@@ -5,8 +5,8 @@
 
 use super::detectors::{of_replica, own_path};
 use super::keep_equal::{options_now, reach};
-use super::operators;
 use super::over::{agree, connected, failed, keep_aside, not_done, refuse_other, take_role};
+use super::{missing, operators};
 use crate::args::FailbackArgs;
 use crate::command::{job, record};
 use crate::exit::Exit;
@@ -14,13 +14,14 @@ use crate::output::mirror as say;
 use crate::output::mirror::recovery::{Back, back};
 use crate::{own, signals};
 use driftless_detect::snapshot::Provider;
-use driftless_engine::{Counts, End, Options, declare_active, look_alone};
+use driftless_engine::{Counts, End, Options, declare_active, look_alone, not_gone};
 use driftless_mirror::clock::now;
 use driftless_mirror::job::Job;
 use driftless_mirror::recovery::{Loss, Rehearsal, carry_out, rehearse, reversed};
 use driftless_model::Problem;
 use driftless_remote::Reach;
 use driftless_state::mirror::{Cursor, EqualUntil, MirrorState, Role, Saved};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -50,19 +51,12 @@ pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
     let _held = (!how.dry_run).then(|| job::hold(&job)).transpose()?;
     // Another failback may have ended meanwhile.
     let loss = active(&job)?;
-    let turned = reversed(&job);
-    let reach = reach(&turned, &signals);
-    let options = Options {
-        // Of what is mounted below the source, and of subvolumes, the replica has nothing then.
-        leaves_mounts: job.reads_snapshots() || job.policy.one_file_system,
-        passes_by_unfinished: true,
-        ..options_now(&turned, &reach)?
-    };
+    let reach = reach(&job, &signals);
     let failback = Failback {
+        options: options_back(&job, how, &loss, &reach)?,
         job: &job,
         how,
         loss,
-        options,
         reach,
         stop: &signals.stop,
     };
@@ -87,6 +81,30 @@ pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
     })
 }
 
+/// Returns what the engine is asked to do: the job the other way round.
+fn options_back(
+    job: &Job,
+    how: &FailbackArgs,
+    loss: &Loss,
+    reach: &Reach,
+) -> Result<Options, Failure> {
+    let mut options = Options {
+        // Of what is mounted below the source, and of subvolumes, the replica has nothing then.
+        leaves_mounts: job.reads_snapshots() || job.policy.one_file_system,
+        passes_by_unfinished: true,
+        ..options_now(&reversed(job), reach)?
+    };
+    // The mirror saw what is mounted below the replica; earlier failbacks noted what they met there.
+    let known = Arc::make_mut(&mut options.known_mounts);
+    known.extend(loss.mounts.iter().cloned());
+    if how.forget_mounts {
+        let mut reached = options.clone();
+        let _connections = connected(job, &mut reached, reach)?;
+        options.known_mounts = Arc::new(not_gone(&reached));
+    }
+    Ok(options)
+}
+
 /// What is known of a job whose replica is the active side.
 fn active(job: &Job) -> Result<Loss, Failure> {
     let refuse = |why: &str| Err((Exit::Refused, format!("{}: {why}", job.name)));
@@ -106,6 +124,7 @@ impl Failback<'_> {
     fn told(&self) -> Result<Back, Failure> {
         self.refuse_other()?;
         self.refuse_empty()?;
+        self.refuse_unmounted()?;
         let until = self.loss.equal_until;
         let rehearsal = rehearse(&self.options, &self.reach, &self.loss.known(), self.stop)
             .map_err(|error| failed(self.job, &error))?;
@@ -153,6 +172,17 @@ impl Failback<'_> {
             self.job.name, self.job.source
         );
         Err((Exit::Refused, text))
+    }
+
+    /// Refuses a replica below which something is not mounted: it would be taken for deleted.
+    fn refuse_unmounted(&self) -> Result<(), Failure> {
+        if self.how.forget_mounts {
+            return Ok(());
+        }
+        let mut options = self.options.clone();
+        let _connections = connected(self.job, &mut options, &self.reach)?;
+        let replica = format!("the replica {}", self.job.replicas[0]);
+        missing::refuse(self.job, &replica, &options)
     }
 
     /// Nor is one that has nearly nothing of what the replica has: something may stand under the

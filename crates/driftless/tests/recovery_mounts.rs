@@ -1,0 +1,113 @@
+//! What a failover and a failback do not see at first: a part of a tree that is not mounted, and
+//! content that differs behind equal sizes and times. Neither is given up.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::mirror::Mirror;
+use common::mounted::Mounted;
+use driftless_testkit::{FsKind, Outcome, Scratch};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const SIZE_MIB: u64 = 64;
+const LIVE: &str = "detect = [\"fanotify\", \"walk\"]\ndelete = true\n";
+const BACK: [&str; 2] = ["failback", "--yes"];
+const FINISH: [&str; 3] = ["failback", "--finish", "--yes"];
+
+fn asked(mirror: &Mirror, words: &[&str], code: i32) -> Outcome {
+    let command = mirror.command(words[0]).args(&words[1..]);
+    command.run().expect(code)
+}
+
+fn write(tree: &Path, name: &str, content: &str) {
+    fs::write(tree.join(name), content).expect("a file");
+}
+
+fn read(tree: &Path, name: &str) -> String {
+    fs::read_to_string(tree.join(name)).expect("a file")
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a directory").flatten();
+    let names = entries.map(|entry| entry.file_name().into_string().expect("text"));
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+/// Two trees, each with a directory `big`, and a folder that is to be mounted on one of these.
+fn trees(scratch: &Scratch) -> [PathBuf; 3] {
+    let [source, replica, disk] = ["source", "replica", "disk"].map(|name| scratch.dir(name));
+    for tree in [&source, &replica] {
+        fs::create_dir(tree.join("big")).expect("a directory");
+    }
+    [source, replica, disk]
+}
+
+/// Fills a source with files of which some lie in `big`.
+fn fill(source: &Path) {
+    for name in ["1", "2", "3", "big/one", "big/two"] {
+        write(source, name, "precious");
+    }
+}
+
+/// A mirror of the source that is equal, and has failed over.
+fn failed_over(source: &Path, replica: &Path, keys: &str) -> Mirror {
+    let mirror = Mirror::between(source, replica, keys);
+    mirror.barrier();
+    asked(&mirror, &["failover", "--yes"], 0);
+    mirror
+}
+
+/// Checks that a command is refused for what is not mounted at `big` below a tree.
+fn check_refused(mirror: &Mirror, words: &[&str], tree: &str) {
+    let said = asked(mirror, words, 13).stderr_text();
+    for text in [tree, "at big", "--forget-mounts", "nothing was changed"] {
+        assert!(said.contains(text), "{text}: {said}");
+    }
+}
+
+#[test]
+fn failback_misses_what_the_replica_had_mounted() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let [source, replica, disk] = trees(&scratch);
+    let mounted = Mounted::bind(&disk, &replica.join("big"));
+    fill(&source);
+    let mirror = failed_over(&source, &replica, LIVE);
+    assert_eq!(names(&disk), ["one", "two"]);
+    drop(mounted);
+    write(&replica, "1", "work");
+    for words in [&["failback", "--dry-run"][..], &FINISH] {
+        check_refused(&mirror, words, "the replica ");
+    }
+    assert_eq!(names(&source.join("big")), ["one", "two"]);
+    assert_eq!(read(&source, "1"), "precious");
+    let mounted = Mounted::bind(&disk, &replica.join("big"));
+    asked(&mirror, &BACK, 0);
+    assert_eq!(names(&source.join("big")), ["one", "two"]);
+    assert_eq!(read(&source, "1"), "work");
+    drop(mounted);
+    check_refused(&mirror, &FINISH, "the replica ");
+    let forgotten = [&FINISH[..], &["--forget-mounts"]].concat();
+    asked(&mirror, &forgotten, 0);
+    assert_eq!(names(&source.join("big")).len(), 0, "it is gone for good");
+}
+
+#[test]
+fn mirror_forgets_what_was_away_during_a_comparison() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let [source, replica, disk] = trees(&scratch);
+    let mounted = Mounted::bind(&disk, &replica.join("big"));
+    fill(&source);
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    mirror.stop();
+    drop(mounted);
+    mirror.start();
+    asked(&mirror, &["sync-now", "--wait"], 0);
+    assert_eq!(names(&replica.join("big")), ["one", "two"]);
+    asked(&mirror, &["failover", "--yes"], 0);
+    asked(&mirror, &FINISH, 0);
+    assert_eq!(names(&source.join("big")), ["one", "two"]);
+}
