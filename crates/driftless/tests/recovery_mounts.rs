@@ -95,6 +95,24 @@ fn failback_misses_what_the_replica_had_mounted() {
 }
 
 #[test]
+fn failback_misses_what_the_source_had_mounted() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let [source, replica, disk] = trees(&scratch);
+    let mounted = Mounted::bind(&disk, &source.join("big"));
+    fill(&source);
+    let mirror = failed_over(&source, &replica, LIVE);
+    write(&replica, "big/one", "work of a day");
+    drop(mounted);
+    for words in [&["failback", "--dry-run"][..], &FINISH] {
+        check_refused(&mirror, words, "the source ");
+    }
+    assert_eq!(names(&source.join("big")).len(), 0, "the mount point");
+    let _mounted = Mounted::bind(&disk, &source.join("big"));
+    asked(&mirror, &FINISH, 0);
+    assert_eq!(read(&disk, "one"), "work of a day");
+}
+
+#[test]
 fn mirror_forgets_what_was_away_during_a_comparison() {
     let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
     let [source, replica, disk] = trees(&scratch);

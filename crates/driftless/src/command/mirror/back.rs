@@ -174,15 +174,24 @@ impl Failback<'_> {
         Err((Exit::Refused, text))
     }
 
-    /// Refuses a replica below which something is not mounted: it would be taken for deleted.
+    /// Refuses trees below which something is not mounted: of the replica, it would be taken for
+    /// deleted; of the source, what is brought back would lie beneath the place.
     fn refuse_unmounted(&self) -> Result<(), Failure> {
         if self.how.forget_mounts {
             return Ok(());
         }
-        let mut options = self.options.clone();
-        let _connections = connected(self.job, &mut options, &self.reach)?;
-        let replica = format!("the replica {}", self.job.replicas[0]);
-        missing::refuse(self.job, &replica, &options)
+        let refuse = |tree: String, mut options: Options| {
+            let _connections = connected(self.job, &mut options, &self.reach)?;
+            missing::refuse(self.job, &tree, &options)
+        };
+        let (source, replica) = (&self.job.source, &self.job.replicas[0]);
+        refuse(format!("the replica {replica}"), self.options.clone())?;
+        if self.how.into_empty {
+            return Ok(());
+        }
+        // The mirror noted what it met there.
+        let forth = options_now(self.job, &self.reach)?;
+        refuse(format!("the source {source}"), forth)
     }
 
     /// Nor is one that has nearly nothing of what the replica has: something may stand under the
