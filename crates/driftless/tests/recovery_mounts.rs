@@ -52,6 +52,18 @@ fn fill(source: &Path) {
     }
 }
 
+/// Puts another file in the place of one, of the same size and modification time, as `cp -p` does.
+fn replace(tree: &Path, name: &str, content: &str) {
+    let was = fs::metadata(tree.join(name)).expect("a file");
+    assert_eq!(was.len(), content.len() as u64);
+    let aside = tree.join("aside");
+    fs::write(&aside, content).expect("a file");
+    let file = fs::File::options().write(true).open(&aside).expect("open");
+    let time = was.modified().expect("a time");
+    file.set_modified(time).expect("a time that is set");
+    fs::rename(aside, tree.join(name)).expect("renamed");
+}
+
 /// A mirror of the source that is equal, and has failed over.
 fn failed_over(source: &Path, replica: &Path, keys: &str) -> Mirror {
     let mirror = Mirror::between(source, replica, keys);
@@ -128,4 +140,33 @@ fn mirror_forgets_what_was_away_during_a_comparison() {
     asked(&mirror, &["failover", "--yes"], 0);
     asked(&mirror, &FINISH, 0);
     assert_eq!(names(&source.join("big")), ["one", "two"]);
+}
+
+#[test]
+fn failback_brings_back_work_of_equal_size_and_time() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let [source, replica, _disk] = trees(&scratch);
+    fill(&source);
+    let mirror = failed_over(&source, &replica, LIVE);
+    replace(&replica, "big/one", "workdone");
+    asked(&mirror, &FINISH, 0);
+    assert_eq!(read(&source, "big/one"), "workdone");
+}
+
+#[test]
+fn failback_undoes_changes_of_equal_size_and_time() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let [source, replica, _disk] = trees(&scratch);
+    fill(&source);
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    asked(&mirror, &["pause"], 0);
+    replace(&source, "1", "too late");
+    mirror.stop();
+    asked(&mirror, &["failover", "--yes"], 0);
+    let rehearsed = asked(&mirror, &["failback", "--dry-run", "--json"], 0).stdout_text();
+    let lost = "\"lost_paths\":[\"1\"]";
+    assert!(rehearsed.contains(lost), "{rehearsed}");
+    asked(&mirror, &FINISH, 0);
+    assert_eq!(read(&source, "1"), "precious");
 }

@@ -65,9 +65,9 @@ pub trait Monitor: Sync {
     fn seeks(&self, _inode: (u64, u64)) -> bool {
         false
     }
-    /// Returns whether the content of a file, the source's, may differ although sizes and times agree:
-    /// it was changed at a time of which the caller has not heard everything.
-    fn is_unheard(&self, _source: &Meta) -> bool {
+    /// Returns whether the content of a file, as both trees have it, may differ although sizes and
+    /// times agree: it was changed at a time of which the caller has not heard everything.
+    fn is_unheard(&self, _source: &Meta, _replica: &Meta) -> bool {
         false
     }
     /// Everything is looked at once more: what was told of entries so far is found again, or over.

@@ -195,7 +195,7 @@ impl Monitor for Gathered {
         self.sought.seeks(inode)
     }
 
-    fn is_unheard(&self, source: &Meta) -> bool {
+    fn is_unheard(&self, source: &Meta, _replica: &Meta) -> bool {
         self.unheard_since
             .is_some_and(|since| source.ctime >= since)
     }

@@ -21,8 +21,8 @@ pub struct Rules {
     /// right content: an earlier run was not made durable. By the clock of the replica's file
     /// system.
     pub suspect_since: Option<Stamp>,
-    /// The source's entry was changed since the replica was known to be equal, and no detector has
-    /// told how: size and time say nothing of its content.
+    /// An entry was changed since both were known to be equal, and no detector has told how: size and
+    /// time say nothing of its content.
     pub is_unheard: bool,
 }
 

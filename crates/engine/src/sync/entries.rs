@@ -291,8 +291,9 @@ impl Worker<'_> {
         let attainable =
             self.run
                 .attainable_entry(&pair.source, &pair.replica, visit.replica.as_ref());
+        let (source, replica) = (&pair.source.meta, &pair.replica.meta);
         let rules = Rules {
-            is_unheard: self.run.monitor.is_unheard(&pair.source.meta),
+            is_unheard: self.run.monitor.is_unheard(source, replica),
             ..self.run.rules_in(visit)
         };
         let step = decide(&attainable, &pair.replica, &rules, same_target);

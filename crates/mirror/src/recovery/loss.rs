@@ -138,6 +138,13 @@ impl Known {
         }
     }
 
+    /// Returns whether the content of two files that were changed last then may differ, whatever size
+    /// and modification time say: one was changed after both were known to be equal.
+    pub(super) fn may_differ(&self, changed: [Stamp; 2]) -> bool {
+        let mut changed = changed.into_iter();
+        changed.any(|at| is_newer(at, self.equal_until))
+    }
+
     /// Returns whether an entry that was changed last at `changed` may be newer than what replaces
     /// it.
     pub(super) fn may_lose(&self, path: &RelPath, changed: Stamp) -> bool {

@@ -2,6 +2,8 @@
 //! the source, or from a snapshot of the replica to itself.
 //!
 //! It is a run like any other, with the guards of one: an empty replica never empties the source.
+//! No mirror has heard of what people do on a replica, so a file's content is compared where either
+//! tree says that it was changed since both were equal.
 
 use super::loss::{Known, Lost};
 use crate::job::Job;
@@ -9,7 +11,7 @@ use driftless_engine::{
     Counts, MachineClock, Mode, Monitor, Options, Progress, RunError, Summary, Trees, sync,
 };
 use driftless_lock::Mutex;
-use driftless_model::{Action, Policy, Problem, Receipt, RelPath, Selection};
+use driftless_model::{Action, Meta, Policy, Problem, Receipt, RelPath, Selection};
 use driftless_remote::Reach;
 use driftless_session::connect;
 use std::path::Path;
@@ -101,7 +103,7 @@ pub fn rehearse(
         ..options.clone()
     };
     let _connections = reached(&mut options, reach)?;
-    let heard = Heard::default();
+    let heard = Heard::of(known);
     let trees = Trees::open(&options, &heard, &MachineClock)?;
     let all = Arc::new(Selection::all());
     let summary = trees.reconcile(&all, &options.policy, &heard, stop)?;
@@ -119,18 +121,20 @@ pub fn rehearse(
     })
 }
 
-/// Carries the run out, durably; also returns the problems that it met.
+/// Carries the run out, durably; also returns the problems that it met. `known` tells where content
+/// is compared.
 ///
 /// # Errors
 /// A tree is out of reach, or a guard refuses.
 pub fn carry_out(
     options: &Options,
     reach: &Reach,
+    known: &Known,
     stop: &AtomicBool,
 ) -> Result<(Summary, Vec<Problem>), RunError> {
     let mut options = options.clone();
     let _connections = reached(&mut options, reach)?;
-    let heard = Heard::default();
+    let heard = Heard::of(known);
     let summary = sync(&options, &heard, stop)?;
     Ok((summary, heard.problems.into_inner()))
 }
@@ -143,8 +147,8 @@ fn reached(
 }
 
 /// What a run tells.
-#[derive(Default)]
-struct Heard {
+struct Heard<'k> {
+    known: &'k Known,
     /// Entries that are there, and are overwritten or removed.
     replaced: Mutex<Vec<Lost>>,
     /// How many entries are not there.
@@ -152,7 +156,18 @@ struct Heard {
     problems: Mutex<Vec<Problem>>,
 }
 
-impl Monitor for Heard {
+impl<'k> Heard<'k> {
+    fn of(known: &'k Known) -> Heard<'k> {
+        Heard {
+            known,
+            replaced: Mutex::default(),
+            made: AtomicU64::default(),
+            problems: Mutex::default(),
+        }
+    }
+}
+
+impl Monitor for Heard<'_> {
     fn wants_receipts(&self) -> bool {
         true
     }
@@ -184,6 +199,10 @@ impl Monitor for Heard {
 
     fn note(&self, text: &str) {
         tracing::info!("{text}");
+    }
+
+    fn is_unheard(&self, source: &Meta, replica: &Meta) -> bool {
+        self.known.may_differ([source.ctime, replica.ctime])
     }
 
     fn progress(&self, _progress: &Progress) {}

@@ -271,10 +271,11 @@ impl Failback<'_> {
     /// Brings back what differs; the last time until nothing differs any more. Tells when the last
     /// pass began, too: what was written to the source since may have been looked at before.
     fn passes(&self, done: &mut Back) -> Result<(Exit, Duration), Failure> {
+        let known = self.loss.known();
         loop {
             let began = now();
-            let (summary, problems) = carry_out(&self.options, &self.reach, self.stop)
-                .map_err(|error| failed(self.job, &error))?;
+            let ended = carry_out(&self.options, &self.reach, &known, self.stop);
+            let (summary, problems) = ended.map_err(|error| failed(self.job, &error))?;
             done.passes += 1;
             let counts = &summary.counts;
             let has_changed = counts.changed + counts.deleted > 0;

@@ -303,8 +303,7 @@ impl Failover<'_> {
             None => None,
             Some(path) => {
                 let options = go_back(&self.options, &path);
-                let made = self.loss.shared.get(to).copied();
-                let known = Known::until(made);
+                let known = self.known_of(to);
                 let rehearsal = rehearse(&options, &self.reach, &known, self.stop);
                 Some(rehearsal.map_err(|error| failed(self.job, &error))?)
             }
@@ -390,7 +389,7 @@ impl Failover<'_> {
             opened.map_err(|error| not_done(self.job, &error))?;
         }
         if let Some(path) = self.snapshot(to)?.filter(|_| before != Role::FailingBack) {
-            self.go_back(&path)?;
+            self.go_back(&path, to)?;
             let made = self.loss.shared.get(to).copied();
             saved.equal_until = made.map_or(EqualUntil::Unknown, EqualUntil::At);
         }
@@ -412,11 +411,16 @@ impl Failover<'_> {
         }
     }
 
+    /// Returns what is known of a snapshot of the replica and the replica: it was made then.
+    fn known_of(&self, name: &str) -> Known {
+        Known::until(self.loss.shared.get(name).copied())
+    }
+
     /// Makes the replica its own snapshot again. What it had until now stays in another one.
-    fn go_back(&self, path: &std::path::Path) -> Result<(), Failure> {
+    fn go_back(&self, path: &std::path::Path, name: &str) -> Result<(), Failure> {
         let _kept = keep_aside(self.job, self.provider.as_deref())?;
         let options = go_back(&self.options, path);
-        let (summary, problems) = carry_out(&options, &self.reach, self.stop)
+        let (summary, problems) = carry_out(&options, &self.reach, &self.known_of(name), self.stop)
             .map_err(|error| failed(self.job, &error))?;
         say::recovery::problems(&problems);
         match (summary.end, problems.len()) {
