@@ -170,3 +170,27 @@ fn failback_undoes_changes_of_equal_size_and_time() {
     asked(&mirror, &FINISH, 0);
     assert_eq!(read(&source, "1"), "precious");
 }
+
+#[test]
+fn failback_leaves_to_do_what_the_replica_lacks() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let [source, replica, _disk] = trees(&scratch);
+    fill(&source);
+    let keys = "detect = [\"fanotify\", \"walk\"]\n";
+    let mut mirror = failed_over(&source, &replica, keys);
+    // As a replica that had no room for it looks: the times of the directory agree.
+    let big = fs::File::open(replica.join("big")).expect("a directory");
+    let time = big.metadata().expect("a directory").modified();
+    fs::remove_file(replica.join("big/one")).expect("removed");
+    big.set_modified(time.expect("a time"))
+        .expect("a time that is set");
+    asked(&mirror, &BACK, 0);
+    asked(&mirror, &FINISH, 0);
+    assert_eq!(read(&source, "big/one"), "precious");
+    let status = mirror.status();
+    assert_eq!(status["left"], 1, "{status}");
+    assert_eq!(status["equal_until"], serde_json::Value::Null, "{status}");
+    mirror.start();
+    mirror.barrier();
+    assert_eq!(read(&replica, "big/one"), "precious");
+}

@@ -21,6 +21,10 @@ impl Live {
             Some((since, walk)) if self.hands.watched.is_some() => {
                 self.walked.go_on(&walk, now);
                 self.status.gaps += 1;
+                if self.dirty.has_all() {
+                    // The comparison of all that is left to do closes this gap, too.
+                    self.gaps.miss_since(Some(since));
+                }
                 self.dirty.add_gap(now, since);
             }
             _ => {

@@ -18,9 +18,9 @@ use driftless_engine::{Counts, End, Options, declare_active, look_alone, not_gon
 use driftless_mirror::clock::now;
 use driftless_mirror::job::Job;
 use driftless_mirror::recovery::{Loss, Rehearsal, carry_out, rehearse, reversed};
-use driftless_model::Problem;
+use driftless_model::{Problem, RelPath, Scope};
 use driftless_remote::Reach;
-use driftless_state::mirror::{Cursor, EqualUntil, MirrorState, Role, Saved};
+use driftless_state::mirror::{Cursor, DirtyRow, EqualUntil, MirrorState, Role, Saved};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,6 +30,15 @@ type Failure = (Exit, String);
 
 /// The last failback compares again until nothing differs any more, at most so often.
 const PASSES_MAX: u64 = 5;
+
+/// How the last pass of a failback ended.
+struct Pass {
+    code: Exit,
+    /// When it began: what was written to the source since may have been looked at before.
+    began: Duration,
+    /// Entries that the source alone has, and keeps.
+    only_on_source: u64,
+}
 
 /// A failback that is planned or at work.
 struct Failback<'a> {
@@ -223,14 +232,14 @@ impl Failback<'_> {
             problems: Vec::new(),
             ..told
         };
-        let (code, began) = self.passes(&mut done).inspect_err(|_| {
+        let pass = self.passes(&mut done).inspect_err(|_| {
             // People go on working there. What stays closed, the next failback opens.
             let _opened = keeper.as_ref().map(|keeper| keeper.set_read_only(false));
         })?;
-        let is_equal = code == Exit::Equal;
+        let is_equal = pass.code == Exit::Equal;
         let is_over = is_equal && self.how.finish;
         let saved = if is_equal {
-            equal(state, began)?
+            equal(state, &pass, is_over)?
         } else {
             Saved::default()
         };
@@ -247,7 +256,7 @@ impl Failback<'_> {
             Role::FailedOver
         };
         take_role(state, done.role, to.filter(|_| !is_over), &saved)?;
-        Ok((done, code))
+        Ok((done, pass.code))
     }
 
     /// Has the replica say that it is the active side no more. It was closed before.
@@ -268,9 +277,8 @@ impl Failback<'_> {
         close(true)
     }
 
-    /// Brings back what differs; the last time until nothing differs any more. Tells when the last
-    /// pass began, too: what was written to the source since may have been looked at before.
-    fn passes(&self, done: &mut Back) -> Result<(Exit, Duration), Failure> {
+    /// Brings back what differs; the last time until nothing differs any more.
+    fn passes(&self, done: &mut Back) -> Result<Pass, Failure> {
         let known = self.loss.known();
         loop {
             let began = now();
@@ -279,21 +287,27 @@ impl Failback<'_> {
             done.passes += 1;
             let counts = &summary.counts;
             let has_changed = counts.changed + counts.deleted > 0;
-            let code = Exit::of_run(&summary, (&self.options, false), 0);
+            let pass = Pass {
+                code: Exit::of_run(&summary, (&self.options, false), 0),
+                began,
+                only_on_source: counts.only_on_replica,
+            };
             done.counts.add(counts);
             done.problems = as_in_the_job(problems);
             if let End::Refused(why) | End::NoPlan(why) | End::CutOff(why) = &summary.end {
                 say::line(why);
             }
-            match code {
-                Exit::Equal if has_changed && self.how.finish => {}
-                code => return Ok((code, began)),
+            if pass.code != Exit::Equal || !has_changed || !self.how.finish {
+                return Ok(pass);
             }
             if done.passes >= PASSES_MAX {
                 say::line(
                     "the replica is still being written to: finish when nobody does any more",
                 );
-                return Ok((Exit::Changing, began));
+                return Ok(Pass {
+                    code: Exit::Changing,
+                    ..pass
+                });
             }
         }
     }
@@ -314,15 +328,31 @@ fn as_in_the_job(problems: Vec<Problem>) -> Vec<Problem> {
     problems.into_iter().map(turned).collect()
 }
 
-/// Both trees were equal at `moment`: nothing of what the mirror knew is left to do, and the snapshot that it
-/// read last says nothing any more.
-fn equal(state: &MirrorState, moment: Duration) -> Result<Saved, Failure> {
+/// Both trees were equal when the pass began: nothing of what the mirror knew is left to do, and the
+/// snapshot that it read last says nothing any more. What the source alone has and keeps is to come
+/// to the replica, once that follows.
+fn equal(state: &MirrorState, pass: &Pass, is_over: bool) -> Result<Saved, Failure> {
     let known = Loss::of(state).map_err(|error| record::refusal(&error))?;
     let solved = known.problems.into_iter().map(|problem| problem.path);
+    let moment = pass.began;
+    let lacks = is_over && pass.only_on_source > 0;
+    let all = || DirtyRow {
+        path: RelPath::root(),
+        scope: Scope::Subtree,
+        since: moment,
+        due: moment,
+        attempts: 0,
+        is_long: true,
+        is_doubtful: false,
+    };
     Ok(Saved {
         clean: known.left,
         solved: solved.collect(),
-        equal_until: EqualUntil::At(moment),
+        dirty: lacks.then(all).into_iter().collect(),
+        equal_until: match lacks {
+            true => EqualUntil::Unknown,
+            false => EqualUntil::At(moment),
+        },
         cursors: vec![Cursor {
             detector: "snapshots".into(),
             position: Vec::new(),
