@@ -6,7 +6,7 @@ mod common;
 
 use common::mirror::Mirror;
 use driftless_testkit::{
-    FsKind, Options, Outcome, Profile, Scratch, assert_equal, build_tree, on_terminal,
+    Driftless, FsKind, Options, Outcome, Profile, Scratch, assert_equal, build_tree, on_terminal,
     snapshot_hash,
 };
 use rustix::io::Errno;
@@ -653,6 +653,41 @@ fn one_replica_of_a_job_is_active_at_a_time() {
     assert!(refused.stderr_text().contains("active side already"));
     let said = asked(&mirror, &["barrier"], 13).stderr_text();
     assert!(said.contains("failback test --replica"), "{said}");
+}
+
+/// Runs another mirror of the same replica, and checks that a failover is refused until it has ended.
+fn check_rival(mirror: &Mirror, rival: &dyn Fn(&str) -> Driftless, code: i32) {
+    let running = rival("run").limit(2 * LIMIT).spawn();
+    let began = Instant::now();
+    while rival("barrier").run().code() != 0 {
+        assert!(began.elapsed() < LIMIT, "the rival does not answer");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    asked(mirror, &["failover", "--yes"], code);
+    assert_eq!(mirror.status()["role"], "following");
+    running.signal(Signal::TERM);
+    let _its_end = running.wait();
+    asked(mirror, &["failover", "--yes"], 0);
+    assert_eq!(mirror.status()["role"], "failed over");
+    asked(mirror, &["failback", "--finish", "--yes"], 0);
+}
+
+#[test]
+fn failover_is_refused_while_another_mirror_is_there() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, replica) = (scratch.dir("source"), scratch.dir("replica"));
+    write(&source, "file", "content");
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    mirror.stop();
+    let job = scratch.path().join("other.toml");
+    let text = format!("name = \"other\"\nsource = {source:?}\nreplica = {replica:?}\n{LIVE}");
+    fs::write(&job, text).expect("a file");
+    check_rival(&mirror, &|word| mirror.command_of(word, &job), 13);
+    // The same job, of another state.
+    let elsewhere = scratch.dir("elsewhere");
+    let there = |word: &str| mirror.command(word).env("XDG_STATE_HOME", &elsewhere);
+    check_rival(&mirror, &there, 11);
 }
 
 #[test]

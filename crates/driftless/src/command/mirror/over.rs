@@ -7,8 +7,8 @@
 use super::asking::hear;
 use super::detectors::{of_replica, own_path};
 use super::keep_equal::reach;
-use super::operators;
 use super::shared::{Shared, Standing};
+use super::{operators, rivals};
 use crate::args::{FailoverArgs, FailoverTo};
 use crate::command::{job, record};
 use crate::exit::Exit;
@@ -41,6 +41,8 @@ type Failure = (Exit, String);
 
 /// A mirror that was asked to end has so much time for what it is at.
 const END_MAX: Duration = Duration::from_secs(120);
+/// A lock is given so much time to go.
+const LOCK_MAX: Duration = Duration::from_secs(5);
 /// Between two looks at whether it has ended.
 const END_LOOK: Duration = Duration::from_millis(50);
 /// Between two looks at whether a signal has come while a question waits for its answer.
@@ -95,10 +97,8 @@ pub fn fail_over(args: &FailoverArgs) -> Result<Exit, Failure> {
         return failover.stay_over(args);
     }
     refuse_second(args, &job)?;
-    if !failover.is_known {
-        // A mirror of another user may be at work there, of which this one's state says nothing.
-        let busy = refuse_busy(&failover.options);
-        busy.map_err(|error| failed(&job, &error))?;
+    if job::holder(&job.name)?.is_none() {
+        failover.refuse_rivals()?;
     }
     let told = failover.planned(args.to)?;
     if args.dry_run || !args.json && !args.yes {
@@ -114,6 +114,7 @@ pub fn fail_over(args: &FailoverArgs) -> Result<Exit, Failure> {
     )?;
     let _held = take_job(&job)?;
     refuse_second(args, &job)?;
+    failover.refuse_rivals()?;
     let mut state = job::state(&job)?;
     // The mirror may have done more before it ended.
     failover.loss = Loss::of(&state).map_err(|error| record::refusal(&error))?;
@@ -189,6 +190,25 @@ pub fn connected(job: &Job, options: &mut Options, reach: &Reach) -> Result<Conn
 }
 
 impl Failover<'_> {
+    /// Refuses a replica at which a mirror of another job, user or state is at work: it would go on
+    /// against those who use the replica. The job's own mirror has ended.
+    fn refuse_rivals(&self) -> Result<(), Failure> {
+        rivals::refuse_at_replica(self.job)?;
+        let began = Instant::now();
+        loop {
+            match refuse_busy(&self.options) {
+                // An agent lets go of its lock a moment after its mirror has ended.
+                Err(error) if is_locked(&error) && began.elapsed() < LOCK_MAX => {
+                    std::thread::sleep(END_LOOK);
+                }
+                Err(error) if is_locked(&error) || !self.is_known => {
+                    return Err(failed(self.job, &error));
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
     /// What it would come to. A mirror that runs may have gone on since its state was read.
     fn planned(&mut self, to: FailoverTo) -> Result<Over, Failure> {
         let mut plan = self.plan(to);
@@ -283,7 +303,7 @@ impl Failover<'_> {
             opened.map_err(|error| not_done(self.job, &error))?;
         }
         if !args.dry_run {
-            self.declare();
+            self.declare()?;
         }
         over(&told, args.json);
         Ok(Exit::Equal)
@@ -394,20 +414,25 @@ impl Failover<'_> {
             saved.equal_until = made.map_or(EqualUntil::Unknown, EqualUntil::At);
         }
         let snapshot = keep(self.job, self.provider.as_deref(), &self.job.own_name())?;
+        self.declare()?;
         take_role(state, Role::FailedOver, Some(to), &saved)?;
-        self.declare();
         Ok(snapshot)
     }
 
     /// Has the replica itself say that it is the active side: mirrors of other hosts and users, and
     /// those whose state is lost, hear of it nowhere else.
-    fn declare(&self) {
+    fn declare(&self) -> Result<(), Failure> {
         let since = now().as_secs().cast_signed();
-        if let Err(error) = declare_active(&self.options, Some(since)) {
-            say::complaint(&format!(
-                "{}: {error}: a mirror of another host or user does not see that this is the active side now: end it for good",
-                self.job.name
-            ));
+        match declare_active(&self.options, Some(since)) {
+            Err(error) if is_locked(&error) => Err(failed(self.job, &error)),
+            Err(error) => {
+                say::complaint(&format!(
+                    "{}: {error}: a mirror of another host or user does not see that this is the active side now: end it for good",
+                    self.job.name
+                ));
+                Ok(())
+            }
+            Ok(()) => Ok(()),
         }
     }
 
@@ -454,6 +479,11 @@ fn keep(
     let made = provider.prepare().and_then(|()| provider.create(&name));
     made.map_err(|error| not_done(job, &error))?;
     Ok(Some(name))
+}
+
+/// Returns whether another run is at work on the replica.
+fn is_locked(error: &RunError) -> bool {
+    Exit::of_error(error) == Exit::Locked
 }
 
 /// Why a run about a job's trees failed.

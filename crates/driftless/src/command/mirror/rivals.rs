@@ -19,12 +19,24 @@ use std::path::{Path, PathBuf};
 /// Asked when this mirror answers others itself: of two that begin at the same time, at least one
 /// sees the other.
 pub fn refuse(job: &Job) -> Result<(), Failure> {
+    refuse_if(job, clash)
+}
+
+/// Refuses a job whose replica the running mirror of another job changes.
+pub fn refuse_at_replica(job: &Job) -> Result<(), Failure> {
+    refuse_if(job, same_replica)
+}
+
+/// Source and replica.
+type Trees = (PathBuf, PathBuf);
+
+fn refuse_if(job: &Job, why: fn(&Trees, &About) -> Option<String>) -> Result<(), Failure> {
     let others = others(job)?;
     for one in job.apart() {
         let trees = places::trees(&one.source, &one.replicas[0]);
         for other in &others {
             if let Some(why) =
-                clash(&trees, other).filter(|_| job::runs(&other.name).unwrap_or(false))
+                why(&trees, other).filter(|_| job::runs(&other.name).unwrap_or(false))
             {
                 return Err((Exit::Refused, format!("{}: {why}", job.name)));
             }
@@ -35,16 +47,24 @@ pub fn refuse(job: &Job) -> Result<(), Failure> {
 
 /// Why two jobs cannot be kept at the same time, if so. Trees that lie within those of another job
 /// may be left out there.
-fn clash((source, replica): &(PathBuf, PathBuf), other: &About) -> Option<String> {
+fn clash(trees: &Trees, other: &About) -> Option<String> {
+    let (source, replica) = trees;
     let (name, its) = (&other.name, places::trees(&other.source, &other.replica));
-    if *replica == its.1 {
-        return Some(format!(
-            "its replica is that of the job {name}, whose mirror runs: stop one of them, or name another replica"
-        ));
-    }
-    (*source == its.1 && *replica == its.0).then(|| {
+    let turned = || {
         format!(
             "the job {name}, whose mirror runs, keeps the same trees equal in the other direction, and each would undo what the other does: stop one of them"
+        )
+    };
+    let is_turned = *source == its.1 && *replica == its.0;
+    same_replica(trees, other).or_else(|| is_turned.then(turned))
+}
+
+/// Why two jobs cannot have one replica, if they do.
+fn same_replica((_, replica): &Trees, other: &About) -> Option<String> {
+    let (name, its) = (&other.name, places::trees(&other.source, &other.replica));
+    (*replica == its.1).then(|| {
+        format!(
+            "its replica is that of the job {name}, whose mirror runs: stop one of them, or name another replica"
         )
     })
 }
