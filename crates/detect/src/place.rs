@@ -4,11 +4,15 @@
 //! Whoever has looked at a tree before keeps both, and compares. In doubt they differ.
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, Statx, StatxFlags, fstat, open, readlinkat, statx};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, Statx, StatxFlags, fstat, fstatfs, major, open, readlinkat, statx,
+};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+use std::ffi::{CStr, CString};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
 
 /// `STATX_MNT_ID_UNIQUE` (Linux 6.8): a number that no other mount gets until the next boot.
 const UNIQUE_MOUNT: StatxFlags = StatxFlags::from_bits_retain(0x4000);
@@ -43,16 +47,11 @@ impl Place {
     /// The kernel does not tell.
     pub fn of(dir: BorrowedFd<'_>) -> Result<Place, Errno> {
         let meta = fstat(dir)?;
-        let path = readlinkat(
-            rustix::fs::CWD,
-            format!("/proc/self/fd/{}", dir.as_raw_fd()),
-            Vec::new(),
-        )?;
+        let path = path_of(dir)?;
         Ok(Place {
             device: meta.st_dev,
             inode: meta.st_ino,
-            mount: first_mount(path.as_bytes(), (meta.st_dev, meta.st_ino))
-                .map_or_else(|| mount(dir, c""), Ok)?,
+            mount: number(dir, path.as_bytes())?,
             below: mounts_below(path.as_bytes())?,
         })
     }
@@ -82,6 +81,44 @@ impl Clock {
     }
 }
 
+/// Returns the number of the mount that the directory at a path is on. `None` on a file system that
+/// other hosts may change while it is mounted: there the number says nothing.
+///
+/// A file system of this host that was mounted anew may be another one, with the same device and the
+/// same inodes, or may have been changed elsewhere.
+pub fn local_mount(path: &Path) -> Option<u64> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = open(path, flags, Mode::empty()).ok()?;
+    if !is_of_this_host(dir.as_fd()) {
+        return None;
+    }
+    number(dir.as_fd(), path_of(dir.as_fd()).ok()?.as_bytes()).ok()
+}
+
+/// Returns whether a directory is on a block device, or on a file system that has devices of its own
+/// and numbers itself anew (linux/magic.h, and the file systems' own headers).
+fn is_of_this_host(dir: BorrowedFd<'_>) -> bool {
+    const BTRFS: u64 = 0x9123_683e;
+    const ZFS: u64 = 0x2fc1_2fc1;
+    const BCACHEFS: u64 = 0xca45_1a4e;
+    let magic = || fstatfs(dir).map(|of| of.f_type as u64);
+    fstat(dir).is_ok_and(|meta| major(meta.st_dev) != 0)
+        || magic().is_ok_and(|magic| [BTRFS, ZFS, BCACHEFS].contains(&magic))
+}
+
+/// Returns the path of an open directory.
+fn path_of(dir: BorrowedFd<'_>) -> Result<CString, Errno> {
+    let link = format!("/proc/self/fd/{}", dir.as_raw_fd());
+    readlinkat(rustix::fs::CWD, link, Vec::new())
+}
+
+/// Returns the number of the mount that a directory is on, which has this path.
+fn number(dir: BorrowedFd<'_>, path: &[u8]) -> Result<u64, Errno> {
+    let meta = fstat(dir)?;
+    let first = first_mount(path, (meta.st_dev, meta.st_ino));
+    first.map_or_else(|| mount(dir, c""), Ok)
+}
+
 /// The mount in the view of the first process, if it sees the same directory there: a service that
 /// has a view of its own gets new mounts at each start.
 fn first_mount(path: &[u8], (device, inode): (u64, u64)) -> Option<u64> {
@@ -94,7 +131,7 @@ fn first_mount(path: &[u8], (device, inode): (u64, u64)) -> Option<u64> {
 }
 
 /// The number of the mount (statx(2), `stx_mnt_id`). An older kernel's may come again.
-fn mount(dir: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<u64, Errno> {
+fn mount(dir: BorrowedFd<'_>, name: &CStr) -> Result<u64, Errno> {
     let mask = UNIQUE_MOUNT | StatxFlags::MNT_ID;
     let told: Statx = statx(dir, name, AtFlags::EMPTY_PATH, mask)?;
     Ok(told.stx_mnt_id)

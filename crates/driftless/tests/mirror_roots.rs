@@ -782,6 +782,67 @@ fn files_that_others_hold_leases_on_hold_up_nothing_else() {
     mirror.check_equal("nobody holds them any more");
 }
 
+fn unmount_when_free(path: &Path) {
+    let began = Instant::now();
+    while !Command::new("umount")
+        .arg(path)
+        .status()
+        .expect("umount")
+        .success()
+    {
+        assert!(began.elapsed() < LIMIT, "it is in use");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Changes a tree as another host does that has its disk for a while.
+fn change_elsewhere(dir: &Path) {
+    fs::remove_file(dir.join("gone")).expect("removed");
+    fs::write(dir.join("changed"), "on another host").expect("a file");
+}
+
+#[test]
+fn disk_mounted_anew_during_a_pause_is_compared() {
+    let (scratch, disk) = (
+        Scratch::new(FsKind::Tmpfs, SIZE_MIB),
+        Scratch::new(FsKind::Ext4, SIZE_MIB),
+    );
+    let (source, replica) = (scratch.dir("src"), disk.dir("dst"));
+    for name in ["gone", "changed", "same"] {
+        fs::write(source.join(name), "content").expect("a file");
+    }
+    let mirror = Mirror::between(&source, &replica, KEYS);
+    mirror.barrier();
+    let _paused = mirror.command("pause").run().expect(0);
+    change_elsewhere(&replica);
+    disk.mount_again();
+    let _goes_on = mirror.command("resume").run().expect(0);
+    mirror.check_equal("the disk was elsewhere");
+}
+
+#[test]
+fn disk_below_the_replica_mounted_anew_is_compared() {
+    let (scratch, disk) = (
+        Scratch::new(FsKind::Tmpfs, SIZE_MIB),
+        Scratch::new(FsKind::Ext4, SIZE_MIB),
+    );
+    let (source, replica) = (scratch.dir("src"), scratch.dir("dst"));
+    let (below, part) = (replica.join("a"), disk.dir("part"));
+    for dir in [source.join("a"), below.clone()] {
+        fs::create_dir(dir).expect("a directory");
+    }
+    for name in ["gone", "changed", "same"] {
+        fs::write(source.join("a").join(name), "content").expect("a file");
+    }
+    let mount = Mounted::bind(&part, &below);
+    let mirror = Mirror::between(&source, &replica, KEYS);
+    mirror.barrier();
+    unmount_when_free(mount.path());
+    change_elsewhere(&part);
+    let _mount = Mounted::bind(&part, &below);
+    mirror.check_equal("the disk was elsewhere");
+}
+
 #[test]
 fn a_part_of_the_replica_that_is_elsewhere_by_now_is_compared() {
     let (scratch, disk) = (
@@ -799,15 +860,7 @@ fn a_part_of_the_replica_that_is_elsewhere_by_now_is_compared() {
     mirror.barrier();
     // Nothing of it is held, so that it can be unmounted as ever.
     let began = Instant::now();
-    while !Command::new("umount")
-        .arg(mount.path())
-        .status()
-        .expect("umount")
-        .success()
-    {
-        assert!(began.elapsed() < LIMIT, "it is in use");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    unmount_when_free(mount.path());
     assert!(began.elapsed() < Duration::from_secs(20));
     mirror.check_equal("it is not mounted any more");
     let _mount = Mounted::bind(&disk.dir("other"), &replica.join("a/b"));

@@ -313,7 +313,7 @@ impl Hands {
         options.comes_from = live.or_else(|| Some(options.source.clone()));
         let trees = Trees::open(&options, &Silent, &MachineClock)?;
         self.refuse_unwatched(&trees)?;
-        self.last_replica.notice(trees.replica_id());
+        self.last_replica.notice(trees.replica_id(), &options);
         if options.known_replica.is_some() && trees.was_changed_by_another() {
             self.last_replica.was_changed();
         }

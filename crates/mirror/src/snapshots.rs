@@ -356,11 +356,11 @@ impl Snapshots {
 }
 
 fn is_replaced(replica: Option<ReplicaHere>) -> bool {
-    let is_replaced = replica.is_some_and(|replica| replica.is_replaced());
-    if is_replaced {
-        tracing::warn!("another directory stands at the replica's path: all is compared");
+    let why_other = replica.and_then(|replica| replica.why_other());
+    if let Some(why) = why_other {
+        tracing::warn!("{why}: all is compared");
     }
-    is_replaced
+    why_other.is_some()
 }
 
 /// The name of a snapshot that is made now. What begins with more than the name of a job is none of

@@ -38,6 +38,8 @@ impl Live {
                 self.is_paused = false;
                 // A run of its own may have forgotten what was mounted below the source.
                 self.hands.prepare_anew();
+                // Nor need the replica be the one that it was.
+                self.look_at_roots(now);
                 self.dirty.retry_now(now, None);
                 self.interrupt();
                 self.memory.pause(now, false);

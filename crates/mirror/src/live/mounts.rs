@@ -11,15 +11,19 @@ use crate::dirty::Dirty;
 use crate::memory::Memory;
 use crate::mounted;
 use crate::worded::shown;
+use driftless_detect::place::local_mount;
 use driftless_engine::{MOUNTS_MAX, mounted_below};
 use driftless_model::{RelPath, Scope};
 use driftless_remote::Target;
 use driftless_state::StateError;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-/// Places below a tree, and the devices of what is mounted there.
-type Mounted = BTreeSet<(RelPath, Vec<u8>)>;
+/// Places below a tree, the devices of what is mounted there, and the numbers of the mounts, where
+/// these say something.
+type Mounted = BTreeSet<(RelPath, Vec<u8>, Option<u64>)>;
 
 /// What was mounted below both trees when it was looked last; nothing is known of those that are
 /// not on this host.
@@ -53,7 +57,7 @@ impl Mounts {
 
     /// Returns the places below the replica where something was mounted at the last look.
     fn on_replica(&self) -> BTreeSet<RelPath> {
-        let mounted = self.replica.iter().flatten().map(|(place, _)| place);
+        let mounted = self.replica.iter().flatten().map(|(place, ..)| place);
         let places = mounted.filter(|place| mounted::is_of_tree(place));
         places.cloned().collect()
     }
@@ -109,10 +113,19 @@ fn changed_in(mounted: &mut Option<Mounted>, tree: &str) -> BTreeSet<RelPath> {
     let Some(target) = target.filter(|target| target.host.is_none()) else {
         return BTreeSet::new();
     };
-    let current = mounted_below(&target.path);
+    let current: Mounted = mounted_below(&target.path)
+        .into_iter()
+        .map(|(path, device)| {
+            let at = || target.path.join(OsStr::from_bytes(path.as_bytes()));
+            // A server that is gone may be asked for what is on no disk of this host.
+            let is_on_disk = !device.starts_with(b"0:");
+            let number = is_on_disk.then(|| local_mount(&at())).flatten();
+            (path, device, number)
+        })
+        .collect();
     let Some(before) = mounted.replace(current.clone()) else {
         return BTreeSet::new();
     };
     let changed = before.symmetric_difference(&current);
-    changed.map(|(path, _)| path.clone()).collect()
+    changed.map(|(path, ..)| path.clone()).collect()
 }
