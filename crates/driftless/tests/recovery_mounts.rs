@@ -125,6 +125,36 @@ fn failback_misses_what_the_source_had_mounted() {
 }
 
 #[test]
+fn failover_misses_what_the_replica_had_mounted() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let [source, replica, disk] = trees(&scratch);
+    let mounted = Mounted::bind(&disk, &replica.join("big"));
+    fill(&source);
+    let keys = format!("{LIVE}required = [\"1\"]\n");
+    let mut mirror = Mirror::idle(&source, "");
+    mirror.replica = replica.clone();
+    mirror.change(&keys);
+    write(&replica, "1", "there before");
+    mirror.start();
+    mirror.barrier();
+    mirror.stop();
+    drop(mounted);
+    let over = ["failover", "--yes"];
+    for words in [&["promote", "--dry-run"][..], &over] {
+        check_refused(&mirror, words, "the replica ");
+    }
+    assert_eq!(mirror.status()["role"], "following");
+    let forgotten = [&over[..], &["--forget-mounts"]].concat();
+    let one = replica.join("1");
+    fs::rename(&one, scratch.path().join("aside")).expect("renamed");
+    let said = asked(&mirror, &forgotten, 13).stderr_text();
+    assert!(said.contains("(required in the job)"), "{said}");
+    assert_eq!(mirror.status()["role"], "following");
+    fs::rename(scratch.path().join("aside"), &one).expect("renamed");
+    asked(&mirror, &forgotten, 0);
+}
+
+#[test]
 fn mirror_forgets_what_was_away_during_a_comparison() {
     let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
     let [source, replica, disk] = trees(&scratch);

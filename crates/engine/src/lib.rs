@@ -56,7 +56,7 @@ pub use sync::trash::limits::{Limits, Size};
 pub use sync::trash::restore::{RestoreError, Wanted, restore};
 pub use sync::{sync, sync_by};
 pub use tally::{Counts, Reason, WHOLE_WALK};
-pub use trees::alone::{Alone, declare_active, look_alone, refuse_busy};
+pub use trees::alone::{Alone, declare_active, look_alone, refuse_busy, require_alone};
 pub use trees::error::{RunError, Unreachable};
 pub use trees::folding::folds;
 pub use trees::held::Held;

@@ -43,6 +43,9 @@ pub struct FailoverArgs {
     /// To what the replica has now, or to the newest snapshot that both have in common
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     pub to: FailoverTo,
+    /// Go on without what was mounted below the replica and is not there now: it is gone for good
+    #[arg(long)]
+    pub forget_mounts: bool,
     /// Say what would be done and lost; nothing is changed
     #[arg(long)]
     pub dry_run: bool,

@@ -5,6 +5,7 @@ use crate::trees::error::RunError;
 use crate::trees::locks::hold;
 use crate::trees::marks::Marks;
 use crate::trees::numbers::boot_of;
+use crate::trees::precautions::require_in;
 use driftless_model::{Fault, Side, Stamp};
 use driftless_pool::descriptors;
 use driftless_reconcile::{Mark, Scope};
@@ -57,6 +58,19 @@ pub fn look_alone(options: &Options) -> Result<Alone, RunError> {
         doubt: doubt.map(|(_, since)| since),
         active: marks.own.as_ref().and_then(|mark| mark.active),
     })
+}
+
+/// Refuses a replica that lacks what must be there; the source is not asked for.
+///
+/// # Errors
+/// Something that is required is not there, or the replica cannot be looked at.
+pub fn require_alone(options: &Options) -> Result<(), RunError> {
+    let pool = HandlePool::new(descriptors().0);
+    let Place::Dir(dir) = options.replica.locate(Side::Replica, &pool)? else {
+        return Err(RunError::NoReplica(options.replica.to_string()));
+    };
+    let mut required = options.policy.required.iter();
+    required.try_for_each(|path| require_in(&dir, Side::Replica, path))
 }
 
 /// Has the mark of the replica say since when it is the active side of its job, in seconds since

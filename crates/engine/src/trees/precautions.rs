@@ -45,7 +45,8 @@ pub fn require_nothing(options: &Options) -> Result<(), RunError> {
     })
 }
 
-fn require_in(root: &DirRef, side: Side, path: &RelPath) -> Result<(), RunError> {
+/// Refuses a tree that lacks what must be there.
+pub fn require_in(root: &DirRef, side: Side, path: &RelPath) -> Result<(), RunError> {
     let Some((above, name)) = path.split_last() else {
         return Ok(());
     };

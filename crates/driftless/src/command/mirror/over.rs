@@ -8,7 +8,7 @@ use super::asking::hear;
 use super::detectors::{of_replica, own_path};
 use super::keep_equal::reach;
 use super::shared::{Shared, Standing};
-use super::{operators, rivals};
+use super::{missing, operators, rivals};
 use crate::args::{FailoverArgs, FailoverTo};
 use crate::command::{job, record};
 use crate::exit::Exit;
@@ -17,14 +17,17 @@ use crate::output::mirror::recovery::{Over, over};
 use crate::own;
 use crate::signals::{self, Signals};
 use driftless_detect::snapshot::{Provider, SnapshotError};
-use driftless_engine::{Alone, End, Options, RunError, declare_active, look_alone, refuse_busy};
+use driftless_engine::{
+    Alone, End, Options, RunError, declare_active, look_alone, refuse_busy, require_alone,
+};
 use driftless_mirror::ask::Ask;
 use driftless_mirror::clock::now;
 use driftless_mirror::control;
 use driftless_mirror::job::Job;
 use driftless_mirror::recovery::{Known, Loss, carry_out, go_back, rehearse};
 use driftless_mirror::snapshots::{KEPT, name_of};
-use driftless_model::Stamp;
+use driftless_mirror::worded;
+use driftless_model::{Policy, Stamp};
 use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
 use driftless_state::mirror::{EqualUntil, MirrorState, Role, RoleRow, Saved};
@@ -33,6 +36,7 @@ use rustix::fs::Timespec;
 use rustix::io::Errno;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -63,6 +67,8 @@ struct Failover<'a> {
     loss: Loss,
     provider: Option<Box<dyn Provider>>,
     options: Options,
+    /// What is not mounted any more is gone for good.
+    forgets_mounts: bool,
     reach: Reach,
     stop: &'a AtomicBool,
 }
@@ -90,6 +96,7 @@ pub fn fail_over(args: &FailoverArgs) -> Result<Exit, Failure> {
         provider: own_path(&job, &job.replicas[0])?.and_then(|path| of_replica(&path)),
         job: &job,
         options,
+        forgets_mounts: args.forget_mounts,
         reach,
         stop: &signals.stop,
     };
@@ -177,6 +184,10 @@ fn replica_alone(job: &Job) -> Options {
     Options {
         source: replica.clone().into(),
         replica: replica.into(),
+        policy: Policy {
+            required: job.policy.required.clone(),
+            ..Policy::default()
+        },
         ..Options::default()
     }
 }
@@ -319,6 +330,7 @@ impl Failover<'_> {
             ));
         }
         refuse_other(self.job, &self.loss, &alone)?;
+        self.refuse_part()?;
         let back = match self.snapshot(to)? {
             None => None,
             Some(path) => {
@@ -352,6 +364,19 @@ impl Failover<'_> {
             is_done: false,
             snapshot: None,
         })
+    }
+
+    /// Refuses a replica of which a part is not mounted, or that lacks what the job requires.
+    fn refuse_part(&self) -> Result<(), Failure> {
+        let options = Options {
+            known_mounts: Arc::new(self.loss.mounts.clone()),
+            ..self.options.clone()
+        };
+        if !self.forgets_mounts {
+            let replica = format!("the replica {}", self.job.replicas[0]);
+            missing::refuse(self.job, &replica, &options)?;
+        }
+        require_alone(&options).map_err(|error| failed(self.job, &error))
     }
 
     /// From when on changes may not be durable, as the mark says with `since`: what was recorded as
@@ -488,7 +513,8 @@ fn is_locked(error: &RunError) -> bool {
 
 /// Why a run about a job's trees failed.
 pub fn failed(job: &Job, error: &RunError) -> Failure {
-    (Exit::of_error(error), format!("{}: {error}", job.name))
+    let why = worded::for_job(&error.to_string());
+    (Exit::of_error(error), format!("{}: {why}", job.name))
 }
 
 /// Why nothing was done with the snapshots of one of a job's trees.
