@@ -655,6 +655,33 @@ fn one_replica_of_a_job_is_active_at_a_time() {
     assert!(said.contains("failback test --replica"), "{said}");
 }
 
+#[test]
+fn older_state_brings_nothing_back_to_the_source() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, replica) = (scratch.dir("source"), scratch.dir("replica"));
+    write(&source, "file", "content");
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    mirror.stop();
+    asked(&mirror, &["failover", "--yes"], 0);
+    asked(&mirror, &["failback", "--finish", "--yes"], 0);
+    write(&source, "new", "work");
+    // As it was before the failback, out of a backup.
+    let older = mirror.changed_state("UPDATE job SET role = 'failed over'");
+    assert!(older.success());
+    for words in [&["failback", "--dry-run"][..], &["failback", "--yes"]] {
+        let said = asked(&mirror, words, 13).stderr_text();
+        assert!(said.contains("may be an older one"), "{said}");
+    }
+    assert!(source.join("new").exists());
+    asked(&mirror, &["failover", "--yes"], 0);
+    asked(&mirror, &["failback", "--finish", "--yes"], 0);
+    assert!(
+        !source.join("new").exists(),
+        "the replica is the active side"
+    );
+}
+
 /// Runs another mirror of the same replica, and checks that a failover is refused until it has ended.
 fn check_rival(mirror: &Mirror, rival: &dyn Fn(&str) -> Driftless, code: i32) {
     let running = rival("run").limit(2 * LIMIT).spawn();

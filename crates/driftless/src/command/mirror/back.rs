@@ -161,7 +161,16 @@ impl Failback<'_> {
         };
         let _connections = connected(self.job, &mut options, &self.reach)?;
         let alone = look_alone(&options).map_err(|error| failed(self.job, &error))?;
-        refuse_other(self.job, &self.loss, &alone)
+        refuse_other(self.job, &self.loss, &alone)?;
+        // One that was cut off may have said already that the replica is it no more.
+        if self.loss.role.role != Role::FailedOver || alone.active.is_some() {
+            return Ok(());
+        }
+        let (name, replica) = (&self.job.name, &self.job.replicas[0]);
+        let text = format!(
+            "{name}: {replica}: cannot be brought back: it does not say that it is the active side, so the state of the mirror may be an older one, and the source have newer work; if people do work on the replica, driftless mirror failover {name} has it say so (nothing was changed)"
+        );
+        Err((Exit::Refused, text))
     }
 
     /// A source that is not mounted is no place to bring anything back to.
