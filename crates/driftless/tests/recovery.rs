@@ -656,6 +656,35 @@ fn one_replica_of_a_job_is_active_at_a_time() {
 }
 
 #[test]
+fn rehearsed_failback_says_what_a_guard_refuses() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, replica) = (scratch.dir("source"), scratch.dir("replica"));
+    for name in ["1", "2", "3", "4", "5", "6", "7", "8"] {
+        write(&source, name, "content");
+    }
+    let mirror = Mirror::between(&source, &replica, &format!("{LIVE}max_delete = 2\n"));
+    mirror.barrier();
+    asked(&mirror, &["failover", "--yes"], 0);
+    for name in ["1", "2", "3"] {
+        fs::remove_file(replica.join(name)).expect("removed");
+    }
+    let said = asked(&mirror, &["failback", "--dry-run"], 13).stdout_text();
+    let refused = said.lines().find(|line| line.starts_with("  REFUSED "));
+    assert!(refused.is_some_and(|why| !why.contains("--")), "{said}");
+    for words in [
+        &["failback", "--dry-run", "--json"][..],
+        &["failback", "--yes", "--json"],
+    ] {
+        let told = told(&asked(&mirror, words, 13));
+        assert!(told["refused"].is_string(), "{told}");
+    }
+    assert_eq!(names(&source).len(), 8);
+    mirror.change(LIVE);
+    let done = done(&mirror, &["failback", "--finish", "--yes", "--json"]);
+    assert_eq!(done["refused"], Value::Null, "{done}");
+}
+
+#[test]
 fn older_state_brings_nothing_back_to_the_source() {
     let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
     let (source, replica) = (scratch.dir("source"), scratch.dir("replica"));

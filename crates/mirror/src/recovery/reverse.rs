@@ -8,7 +8,7 @@
 use super::loss::{Known, Lost};
 use crate::job::Job;
 use driftless_engine::{
-    Counts, MachineClock, Mode, Monitor, Options, Progress, RunError, Summary, Trees, sync,
+    Counts, End, MachineClock, Mode, Monitor, Options, Progress, RunError, Summary, Trees, sync,
 };
 use driftless_lock::Mutex;
 use driftless_model::{Action, Meta, Policy, Problem, Receipt, RelPath, Selection};
@@ -38,6 +38,8 @@ pub struct Rehearsal {
     pub made: u64,
     /// What it could not do.
     pub problems: Vec<Problem>,
+    /// How it ended: a guard may have refused the deletes.
+    pub end: End,
 }
 
 impl Rehearsal {
@@ -114,6 +116,7 @@ pub fn rehearse(
     };
     Ok(Rehearsal {
         counts: summary.counts,
+        end: summary.end,
         has_more: replaced.len() >= LOOKED_AT_MAX,
         made: heard.made.into_inner(),
         lost: replaced.into_iter().filter(is_lost).collect(),

@@ -12,7 +12,8 @@ use crate::command::{job, record};
 use crate::exit::Exit;
 use crate::output::mirror as say;
 use crate::output::mirror::recovery::{Back, back};
-use crate::{own, signals};
+use crate::own;
+use crate::signals::{self, Signals};
 use driftless_detect::snapshot::Provider;
 use driftless_engine::{Counts, End, Options, declare_active, look_alone, not_gone};
 use driftless_mirror::clock::now;
@@ -74,7 +75,7 @@ pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
         back(&told, how.json);
     }
     if how.dry_run {
-        return Ok(Exit::Equal);
+        return Ok(exit_of(&told.end, &signals));
     }
     agree(
         how.yes,
@@ -88,6 +89,16 @@ pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
         number if signals.stop.load(Relaxed) => Exit::Signal(number),
         _ => code,
     })
+}
+
+/// Returns the exit code of a rehearsal: a guard refuses the run as well.
+fn exit_of(end: &End, signals: &Signals) -> Exit {
+    match end {
+        End::Complete => Exit::Equal,
+        End::Refused(_) => Exit::Refused,
+        End::Stopped => Exit::Signal(signals.number()),
+        End::Lost | End::CutOff(_) | End::NoPlan(_) => Exit::CouldNotRun,
+    }
 }
 
 /// Returns what the engine is asked to do: the job the other way round.
@@ -147,6 +158,7 @@ impl Failback<'_> {
             lost: rehearsal.lost,
             has_more: rehearsal.has_more,
             problems: as_in_the_job(rehearsal.problems),
+            end: rehearsal.end,
             passes: 0,
             kept: None,
             role: self.loss.role.role,
@@ -303,14 +315,12 @@ impl Failback<'_> {
             };
             done.counts.add(counts);
             done.problems = as_in_the_job(problems);
-            if let End::Refused(why) | End::NoPlan(why) | End::CutOff(why) = &summary.end {
-                say::line(why);
-            }
+            done.end = summary.end;
             if pass.code != Exit::Equal || !has_changed || !self.how.finish {
                 return Ok(pass);
             }
             if done.passes >= PASSES_MAX {
-                say::line(
+                say::complaint(
                     "the replica is still being written to: finish when nobody does any more",
                 );
                 return Ok(Pass {

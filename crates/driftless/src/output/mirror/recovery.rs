@@ -1,10 +1,10 @@
 //! What failover, failback and promote print.
 
-use super::line;
+use super::{complaint, line};
 use crate::units::{show_counted, show_entries};
-use driftless_engine::Counts;
+use driftless_engine::{Counts, End};
 use driftless_mirror::recovery::{Loss, Lost, PATHS_TOLD_MAX, Rehearsal};
-use driftless_mirror::worded::shown;
+use driftless_mirror::worded::{for_job, shown};
 use driftless_model::{Problem, RelPath, Stamp, moment};
 use driftless_state::mirror::Role;
 use std::time::Duration;
@@ -45,6 +45,8 @@ pub struct Back {
     pub lost: Vec<Lost>,
     pub has_more: bool,
     pub problems: Vec<Problem>,
+    /// How the last run ended, or would end.
+    pub end: End,
     /// Runs that were made.
     pub passes: u64,
     /// What the snapshot of the source is called.
@@ -220,6 +222,9 @@ pub fn back(back: &Back, json: bool) {
     } = back.counts;
     if back.passes > 0 {
         problems(&back.problems);
+        if let Some(why) = refused(&back.end) {
+            complaint(&format!("{}: {why}", back.job));
+        }
         let side = match back.role {
             Role::Following => "the source is the active side again",
             _ => "the replica is still the active side",
@@ -251,7 +256,18 @@ pub fn back(back: &Back, json: bool) {
     if back.has_more {
         line("  not all that would be overwritten was looked at");
     }
+    if let Some(why) = refused(&back.end) {
+        line(&format!("  REFUSED  {why}"));
+    }
     problems(&back.problems);
+}
+
+/// Returns why a run does not come to its end, in the words of a job, if so.
+fn refused(end: &End) -> Option<String> {
+    match end {
+        End::Refused(why) | End::NoPlan(why) | End::CutOff(why) => Some(for_job(why)),
+        End::Complete | End::Stopped | End::Lost => None,
+    }
 }
 
 fn json_of_back(back: &Back) -> serde_json::Value {
@@ -269,6 +285,7 @@ fn json_of_back(back: &Back) -> serde_json::Value {
         "lost": back.lost.len(),
         "lost_paths": paths(back.lost.iter().map(|one| &one.path)),
         "problems": back.problems.len(),
+        "refused": refused(&back.end),
         "kept": back.kept,
     })
 }
