@@ -685,6 +685,30 @@ fn rehearsed_failback_says_what_a_guard_refuses() {
 }
 
 #[test]
+fn watch_over_mirrors_hears_of_a_failover() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let [source, one, other] = ["src", "one", "other"].map(|name| scratch.dir(name));
+    write(&source, "file", "content");
+    let mirror = Mirror::several(&source, &[&one, &other], LIVE);
+    mirror.barrier();
+    let which = other.to_str().expect("text");
+    asked(&mirror, &["failover", "--yes", "--replica", which], 0);
+    let back = format!("driftless mirror failback test --replica {which}");
+    let told = asked(&mirror, &["status", "--check"], 6).stdout_text();
+    assert!(told.contains(&back), "{told}");
+    asked(&mirror, &["status"], 0);
+    let checked = asked(&mirror, &["check"], 0).stderr_text();
+    assert!(checked.contains(&back), "{checked}");
+    let listed = |words: &[&str], code| {
+        let listed = mirror.without_job(words).run().expect(code);
+        listed.stdout_text()
+    };
+    assert!(listed(&["list"], 0).contains("FAILED OVER SINCE"));
+    assert!(listed(&["list", "--json"], 0).contains("\"role\":\"failed over\""));
+    listed(&["status", "--check"], 6);
+}
+
+#[test]
 fn older_state_brings_nothing_back_to_the_source() {
     let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
     let (source, replica) = (scratch.dir("source"), scratch.dir("replica"));

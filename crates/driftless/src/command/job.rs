@@ -358,19 +358,27 @@ pub fn refuse_active(job: &Job) -> Result<(), Failure> {
     }
 }
 
-fn active_words(job: &Job, row: &JobRow) -> String {
-    let (name, replica, row) = (&job.name, &row.about.replica, &row.role);
+/// Returns the words of a command about the one replica of a job.
+pub fn command_words(job: &Job, command: &str, replica: &str) -> String {
     let which = match job.replicas.len() {
         1 => String::new(),
         _ => format!(" --replica {replica}"),
     };
+    format!("driftless mirror {command} {}{which}", job.name)
+}
+
+/// Says that a replica of a job is the active side, and what ends that.
+pub fn active_words(job: &Job, row: &JobRow) -> String {
+    let (name, replica, row) = (&job.name, &row.about.replica, &row.role);
     let since = row.since.unwrap_or_default();
     let since = moment(since.as_secs().cast_signed());
     let role = row.role.word();
+    let command = |command| command_words(job, command, replica);
     let now = match row.role {
-        Role::FailingOver => format!("driftless mirror failover {name}{which} goes on with that"),
+        Role::FailingOver => format!("{} goes on with that", command("failover")),
         _ => format!(
-            "driftless mirror failback {name}{which} --finish brings back what changed there, and has it follow again"
+            "{} --finish brings back what changed there, and has it follow again",
+            command("failback")
         ),
     };
     format!("{name}: {role} since {since}: its replica is the active side; {now}")

@@ -103,8 +103,11 @@ fn check(args: &JobArgs) -> Result<Exit, Failure> {
         detectors::check_snapshots(&one)?;
     }
     say::line(&format!("{}: a job that can be run; {hears}", job.name));
-    for warning in warning.into_iter().chain(places::remembers(&job)) {
-        say::complaint(&warning);
+    let active = job::active(&job)?;
+    let active = active.first().map(|row| job::active_words(&job, row));
+    let told = warning.into_iter().chain(places::remembers(&job));
+    for told in told.chain(active) {
+        say::complaint(&told);
     }
     Ok(Exit::Equal)
 }
@@ -177,14 +180,16 @@ fn retried(paths: u64, away: u64) -> String {
 }
 
 fn status(args: &JobArgs, json: bool, check: bool) -> Result<Exit, Failure> {
-    let active = match job::read(&args.job) {
-        Ok(job) => job::active(&job)?,
-        // A mirror may run whose file was taken away.
-        Err(_) => Vec::new(),
-    };
-    if !active.is_empty() {
-        active.iter().for_each(|job| say::active(job, json));
-        return Ok(Exit::Equal);
+    // A mirror may run whose file was taken away.
+    if let Ok(job) = job::read(&args.job) {
+        let active = job::active(&job)?;
+        for row in &active {
+            let back = job::command_words(&job, "failback", &row.about.replica);
+            say::active(row, &back, json);
+        }
+        if !active.is_empty() {
+            return Ok(exit_if_behind(check));
+        }
     }
     let has_heard = !check || hear(&job::name(&args.job)?)?;
     let replicas = match ask_or_not_running(args, &Ask::Status)? {
@@ -196,10 +201,15 @@ fn status(args: &JobArgs, json: bool, check: bool) -> Result<Exit, Failure> {
     let tell = |status| say::status(status, &named, json);
     replicas.iter().for_each(tell);
     let is_behind = |one: &Status| one.is_behind() || !has_heard && one.may_be_behind();
-    Ok(match check && replicas.iter().any(is_behind) {
+    Ok(exit_if_behind(check && replicas.iter().any(is_behind)))
+}
+
+/// Returns the exit code of a look at mirrors of which one is behind, or not.
+fn exit_if_behind(is_behind: bool) -> Exit {
+    match is_behind {
         true => Exit::Behind,
         false => Exit::Equal,
-    })
+    }
 }
 
 fn problems(args: &JobArgs, json: bool) -> Result<Exit, Failure> {

@@ -213,30 +213,51 @@ fn json_of_times(status: &Status) -> serde_json::Value {
     })
 }
 
-/// Prints how a job is whose replica is the active side.
-pub fn active(job: &JobRow, json: bool) {
-    let since = job.role.since.unwrap_or_default();
+/// Prints how a job is whose replica is the active side; `back` is the command that ends that.
+pub fn active(job: &JobRow, back: &str, json: bool) {
     if json {
-        let value = serde_json::json!({
-            "job": job.about.name,
-            "source": job.about.source,
-            "replica": job.about.replica,
-            "role": job.role.role.word(),
-            "role_since": since.as_secs_f64(),
-            "to": job.role.to,
-            "equal_until": job.equal_until.filter(|until| is_past(*until)).map(|until| until.as_secs_f64()),
-        });
-        return line(&value.to_string());
+        return line(&json_of_active(job).to_string());
     }
-    let (name, since) = (&job.about.name, moment(since.as_secs().cast_signed()));
+    let (about, since) = (&job.about, active_since(job));
     line(&format!(
-        "{name}: {} -> {}",
-        job.about.source, job.about.replica
+        "{}: {} -> {}",
+        about.name, about.source, about.replica
     ));
     line(&format!(
-        "  {} SINCE {since}: the replica is the active side (driftless mirror failback {name})",
-        job.role.role.word().to_uppercase()
+        "  {since}: the replica is the active side ({back})"
     ));
+}
+
+/// Prints the same in a line.
+pub fn listed_active(job: &JobRow, json: bool) {
+    let (about, since) = (&job.about, active_since(job));
+    line(&match json {
+        true => json_of_active(job).to_string(),
+        false => format!(
+            "{}: {since}; {} -> {}",
+            about.name, about.source, about.replica
+        ),
+    });
+}
+
+/// Returns what the replica is, and since when.
+fn active_since(job: &JobRow) -> String {
+    let since = job.role.since.unwrap_or_default();
+    let since = moment(since.as_secs().cast_signed());
+    format!("{} SINCE {since}", job.role.role.word().to_uppercase())
+}
+
+fn json_of_active(job: &JobRow) -> serde_json::Value {
+    let equal_until = job.equal_until.filter(|until| is_past(*until));
+    serde_json::json!({
+        "job": job.about.name,
+        "source": job.about.source,
+        "replica": job.about.replica,
+        "role": job.role.role.word(),
+        "role_since": job.role.since.unwrap_or_default().as_secs_f64(),
+        "to": job.role.to,
+        "equal_until": equal_until.map(|until| until.as_secs_f64()),
+    })
 }
 
 /// Prints what somebody else has changed on the replicas.

@@ -1,7 +1,7 @@
 //! The mirrors that this user can ask about: those of the job files in the configuration folders,
 //! and those that have a state.
 
-use super::{Failure, asking, kept, operators};
+use super::{Failure, asking, exit_if_behind, kept, operators};
 use crate::args::JobArgs;
 use crate::command::job;
 use crate::exit::Exit;
@@ -10,15 +10,16 @@ use crate::own;
 use driftless_mirror::ask::{Answer, Ask};
 use driftless_mirror::status::Status;
 use driftless_model::cause;
-use driftless_state::mirror::MirrorState;
+use driftless_state::mirror::{JobRow, MirrorState, Role};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Prints one line, or one JSON object, for each replica of each mirror. With `check`, the exit
-/// code says whether one of them is further behind than its RPO.
+/// code says whether one of them is further behind than its RPO, or the active side.
 pub fn list(json: bool, check: bool) -> Result<Exit, Failure> {
-    let jobs = known_jobs()?;
+    let states = kept_jobs()?;
+    let jobs = known_jobs(&states)?;
     if jobs.is_empty() && !json {
         say::line(&format!(
             "no mirrors: there is no job file in {}, and no state of this user",
@@ -27,6 +28,18 @@ pub fn list(json: bool, check: bool) -> Result<Exit, Failure> {
     }
     let mut is_behind = false;
     for (name, typed) in jobs {
+        match active(&name, typed.as_deref(), &states) {
+            Ok(rows) if rows.is_empty() => {}
+            Ok(rows) => {
+                is_behind = true;
+                rows.iter().for_each(|row| say::listed_active(row, json));
+                continue;
+            }
+            Err((_, why)) => {
+                say::complaint(&why);
+                continue;
+            }
+        }
         match standing(&name, typed) {
             Ok(replicas) => {
                 is_behind |= replicas.iter().any(Status::is_behind);
@@ -35,10 +48,7 @@ pub fn list(json: bool, check: bool) -> Result<Exit, Failure> {
             Err((_, why)) => say::complaint(&why),
         }
     }
-    Ok(match check && is_behind {
-        true => Exit::Behind,
-        false => Exit::Equal,
-    })
+    Ok(exit_if_behind(check && is_behind))
 }
 
 /// Returns how each replica of a job stands, or was left if its mirror does not run. `typed` names
@@ -62,7 +72,7 @@ fn standing(name: &str, typed: Option<PathBuf>) -> Result<Vec<Status>, Failure> 
 }
 
 /// Returns all jobs by name, with what names the job file, if one is known.
-fn known_jobs() -> Result<BTreeMap<String, Option<PathBuf>>, Failure> {
+fn known_jobs(states: &[JobRow]) -> Result<BTreeMap<String, Option<PathBuf>>, Failure> {
     let mut jobs = BTreeMap::new();
     for folder in job::folders() {
         for file in files_of(&folder, ".toml")? {
@@ -75,22 +85,38 @@ fn known_jobs() -> Result<BTreeMap<String, Option<PathBuf>>, Failure> {
     for name in operators::jobs() {
         jobs.entry(name).or_insert(None);
     }
-    if let Some(folder) = own::state_places().into_iter().next() {
-        for state in files_of(&folder, ".db")? {
-            if let Some(name) = name_of_state(&state) {
-                jobs.entry(name).or_insert(None);
-            }
-        }
+    for state in states {
+        jobs.entry(state.about.name.clone()).or_insert(None);
     }
     Ok(jobs)
 }
 
-/// Returns the name of the job whose mirror has this state; `None` for other databases.
-fn name_of_state(state: &Path) -> Option<String> {
+/// Returns what is known of those replicas of a job that are the active side, or about to be. They
+/// are those that its file names, or without one all of which there is a state.
+fn active(name: &str, typed: Option<&Path>, states: &[JobRow]) -> Result<Vec<JobRow>, Failure> {
+    if let Some(job) = typed.and_then(|typed| job::read(typed).ok()) {
+        return job::active(&job);
+    }
+    let of_job = states.iter().filter(|row| row.about.name == name);
+    let active = of_job.filter(|row| row.role.role != Role::Following);
+    Ok(active.cloned().collect())
+}
+
+/// Returns what the states of this user say of jobs, once for each replica.
+fn kept_jobs() -> Result<Vec<JobRow>, Failure> {
+    let Some(folder) = own::state_places().into_iter().next() else {
+        return Ok(Vec::new());
+    };
+    let states = files_of(&folder, ".db")?;
+    Ok(states.iter().filter_map(|state| job_of(state)).collect())
+}
+
+/// Returns the job whose mirror has this state; `None` for other databases.
+fn job_of(state: &Path) -> Option<JobRow> {
     let file = state.file_name()?.to_str()?;
     let is_mirror = file.starts_with("mirror-");
     let view = is_mirror.then(|| MirrorState::look(state))?;
-    Some(view.ok()?.job().ok()?.about.name)
+    view.ok()?.job().ok()
 }
 
 /// Returns the files of a folder whose names end in `end`; none if the folder does not exist.
