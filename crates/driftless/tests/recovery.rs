@@ -709,6 +709,32 @@ fn watch_over_mirrors_hears_of_a_failover() {
 }
 
 #[test]
+fn guards_of_a_failback_name_the_trees_of_the_job() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let [source, replica, aside] = ["source", "replica", "aside"].map(|name| scratch.dir(name));
+    for name in ["1", "2"] {
+        write(&source, name, "content");
+    }
+    let mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    asked(&mirror, &["failover", "--yes"], 0);
+    let check = |told: &str| {
+        let said = asked(&mirror, &["failback", "--dry-run"], 13).stderr_text();
+        assert!(said.contains(told), "{told}: {said}");
+    };
+    for name in ["1", "2"] {
+        fs::rename(replica.join(name), aside.join(name)).expect("renamed");
+    }
+    check("the replica is empty and the source is not");
+    write(&replica, "other", "content");
+    check("nothing at its top has a name that the replica has");
+    mirror.change(&format!("{LIVE}required = [\"1\"]\n"));
+    check("\"1\" is not there on the replica");
+    fs::remove_dir_all(&source).expect("removed");
+    check("nothing is at the source's path");
+}
+
+#[test]
 fn older_state_brings_nothing_back_to_the_source() {
     let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
     let (source, replica) = (scratch.dir("source"), scratch.dir("replica"));

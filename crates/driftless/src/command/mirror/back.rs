@@ -15,11 +15,13 @@ use crate::output::mirror::recovery::{Back, back};
 use crate::own;
 use crate::signals::{self, Signals};
 use driftless_detect::snapshot::Provider;
-use driftless_engine::{Counts, End, Options, declare_active, look_alone, not_gone};
+use driftless_engine::{Counts, End, Options, RunError, declare_active, look_alone, not_gone};
 use driftless_mirror::clock::now;
 use driftless_mirror::job::Job;
 use driftless_mirror::recovery::{Loss, Rehearsal, carry_out, rehearse, reversed};
-use driftless_model::{Problem, RelPath, Scope};
+use driftless_mirror::worded::for_job;
+use driftless_model::{Problem, RelPath, Scope, Side};
+use driftless_reconcile::Refusal;
 use driftless_remote::Reach;
 use driftless_state::mirror::{Cursor, DirtyRow, EqualUntil, MirrorState, Role, Saved};
 use std::sync::Arc;
@@ -147,7 +149,7 @@ impl Failback<'_> {
         self.refuse_unmounted()?;
         let until = self.loss.equal_until;
         let rehearsal = rehearse(&self.options, &self.reach, &self.loss.known(), self.stop)
-            .map_err(|error| failed(self.job, &error))?;
+            .map_err(|error| failed_back(self.job, &error))?;
         self.refuse_unlike(&rehearsal)?;
         Ok(Back {
             job: self.job.name.clone(),
@@ -195,7 +197,7 @@ impl Failback<'_> {
         let why = match look_alone(&options) {
             Ok(alone) if !alone.is_empty => return Ok(()),
             Ok(_) => "it is empty".to_owned(),
-            Err(error) => error.to_string(),
+            Err(error) => words_back(self.job, &error),
         };
         let text = format!(
             "{}: the source {}: {why}: is its file system mounted? --into-empty brings all back to a new disk (nothing was changed)",
@@ -304,7 +306,7 @@ impl Failback<'_> {
         loop {
             let began = now();
             let ended = carry_out(&self.options, &self.reach, &known, self.stop);
-            let (summary, problems) = ended.map_err(|error| failed(self.job, &error))?;
+            let (summary, problems) = ended.map_err(|error| failed_back(self.job, &error))?;
             done.passes += 1;
             let counts = &summary.counts;
             let has_changed = counts.changed + counts.deleted > 0;
@@ -345,6 +347,45 @@ fn as_in_the_job(problems: Vec<Problem>) -> Vec<Problem> {
         ..problem
     };
     problems.into_iter().map(turned).collect()
+}
+
+/// Why a run the other way round failed.
+fn failed_back(job: &Job, error: &RunError) -> Failure {
+    let why = words_back(job, error);
+    (Exit::of_error(error), format!("{}: {why}", job.name))
+}
+
+/// Returns what the engine says of a run the other way round, in the words of the job: the tree that
+/// it reads is the replica.
+fn words_back(job: &Job, error: &RunError) -> String {
+    match error {
+        RunError::NoReplica(path) => format!("\"{path}\": nothing is at the source's path"),
+        RunError::Refused(Refusal::EmptySource) => {
+            "the replica is empty and the source is not; is it mounted? nothing was deleted".into()
+        }
+        RunError::Refused(Refusal::UnreadableSource(cause)) => format!(
+            "the replica cannot be read ({cause}) and the source is not empty; nothing was deleted"
+        ),
+        RunError::Refused(Refusal::Unlike { .. }) => format!(
+            "the source {} is not empty, and nothing at its top has a name that the replica has: it looks like another tree; nothing was touched (delete_unlike = true in the job makes it equal all the same)",
+            job.source
+        ),
+        RunError::Refused(Refusal::Lacking { side, path, cause }) => {
+            let read = Side::Source;
+            let turned = if *side == read.word() {
+                read.other()
+            } else {
+                read
+            };
+            let lacking = Refusal::Lacking {
+                side: turned.word(),
+                path: path.clone(),
+                cause: cause.clone(),
+            };
+            for_job(&lacking.to_string())
+        }
+        error => for_job(&error.to_string()),
+    }
 }
 
 /// Both trees were equal when the pass began: nothing of what the mirror knew is left to do, and the
