@@ -651,6 +651,10 @@ fn one_replica_of_a_job_is_active_at_a_time() {
     let _over = over(&one, 0);
     let refused = over(&other, 13);
     assert!(refused.stderr_text().contains("active side already"));
+    let other = other.to_str().expect("text");
+    let said = asked(&mirror, &["failback", "--yes", "--replica", other], 13).stderr_text();
+    let back = format!("failback test --replica {}", one.display());
+    assert!(said.contains(&back), "{said}");
     let said = asked(&mirror, &["barrier"], 13).stderr_text();
     assert!(said.contains("failback test --replica"), "{said}");
 }

@@ -56,13 +56,14 @@ struct Failback<'a> {
 /// Says what would be lost, and brings back what has changed unless it is a rehearsal.
 pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
     own::give_up_umask();
-    let job = job::with_one(&job::read(&how.job.job)?, how.replica.as_deref())?;
+    let all = job::read(&how.job.job)?;
+    let job = job::with_one(&all, how.replica.as_deref())?;
     operators::refuse(&job, "failback")?;
     let signals = signals::watch();
-    active(&job)?;
+    active(&all, &job)?;
     let _held = (!how.dry_run).then(|| job::hold(&job)).transpose()?;
     // Another failback may have ended meanwhile.
-    let loss = active(&job)?;
+    let loss = active(&all, &job)?;
     let reach = reach(&job, &signals);
     let failback = Failback {
         options: options_back(&job, how, &loss, &reach)?,
@@ -127,8 +128,8 @@ fn options_back(
     Ok(options)
 }
 
-/// What is known of a job whose replica is the active side.
-fn active(job: &Job) -> Result<Loss, Failure> {
+/// What is known of one replica of a job, if it is the active side.
+fn active(all: &Job, job: &Job) -> Result<Loss, Failure> {
     let refuse = |why: &str| Err((Exit::Refused, format!("{}: {why}", job.name)));
     let view = job::look(&job.own_name())?;
     let loss = view.map_or(Ok(Loss::default()), |view| Loss::of(&view));
@@ -136,9 +137,18 @@ fn active(job: &Job) -> Result<Loss, Failure> {
     match loss.role.role {
         Role::FailedOver | Role::FailingBack => Ok(loss),
         Role::FailingOver => refuse("its failover was cut off, and has to come to its end first"),
-        Role::Following => {
-            refuse("the source is the active side: nothing is to be brought back before a failover")
-        }
+        Role::Following => match job::active(all)?.first() {
+            Some(row) => {
+                let active = &row.about.replica;
+                let back = job::command_words(all, "failback", active);
+                refuse(&format!(
+                    "this replica is not the active side, but {active} is: {back}"
+                ))
+            }
+            None => refuse(
+                "the source is the active side: nothing is to be brought back before a failover",
+            ),
+        },
     }
 }
 
