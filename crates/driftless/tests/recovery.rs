@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::marks::must_run;
 use common::mirror::Mirror;
 use driftless_testkit::{
     Driftless, FsKind, Options, Outcome, Profile, Scratch, assert_equal, build_tree, on_terminal,
@@ -763,6 +764,57 @@ fn older_state_brings_nothing_back_to_the_source() {
         !source.join("new").exists(),
         "the replica is the active side"
     );
+}
+
+#[test]
+fn source_of_a_lost_replica_is_active_again() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let (source, replica) = (scratch.dir("source"), scratch.dir("replica"));
+    write(&source, "file", "content");
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    mirror.stop();
+    asked(&mirror, &["failover", "--yes"], 0);
+    let give_up = ["failback", "--give-up", "--yes"];
+    let said = asked(&mirror, &give_up, 13).stderr_text();
+    assert!(said.contains("cannot give it up"), "{said}");
+    fs::remove_dir_all(&replica).expect("removed");
+    fs::create_dir(&replica).expect("a new disk");
+    let said = asked(&mirror, &["failback", "--yes"], 13).stderr_text();
+    assert!(said.contains("--give-up"), "{said}");
+    asked(&mirror, &["failback", "--give-up", "--dry-run"], 0);
+    asked(&mirror, &give_up[..2], 2);
+    assert_eq!(mirror.status()["role"], "failed over");
+    asked(&mirror, &give_up, 0);
+    assert_eq!(mirror.status()["role"], "following");
+    assert_eq!(mirror.status()["left"], 1, "all of it");
+    mirror.start();
+    mirror.barrier();
+    assert_eq!(fs::read(replica.join("file")).expect("there"), b"content");
+}
+
+#[test]
+fn replica_that_lost_its_mark_is_brought_back() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, replica) = (scratch.dir("source"), scratch.dir("replica"));
+    write(&source, "file", "content");
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    mirror.stop();
+    asked(&mirror, &["failover", "--yes"], 0);
+    write(&replica, "file", "work of many");
+    must_run(&["setfattr", "-x", "trusted.driftless.mark"], &[&replica]);
+    let back = ["failback", "--finish", "--yes"];
+    let said = asked(&mirror, &back, 13).stderr_text();
+    assert!(said.contains("--new-replica"), "{said}");
+    let taken = [&back[..], &["--new-replica"]].concat();
+    asked(&mirror, &taken, 0);
+    let content = fs::read(source.join("file")).expect("there");
+    assert_eq!(content, b"work of many");
+    mirror.start();
+    write(&source, "forth", "again");
+    mirror.barrier();
+    assert!(replica.join("forth").exists());
 }
 
 /// Runs another mirror of the same replica, and checks that a failover is refused until it has ended.

@@ -77,6 +77,12 @@ pub struct FailbackArgs {
     /// Go on without what was mounted below a tree and is not there now: it is gone for good
     #[arg(long)]
     pub forget_mounts: bool,
+    /// Take what stands at the replica's path for the replica: it has lost its mark
+    #[arg(long)]
+    pub new_replica: bool,
+    /// Bring nothing back, and make the source the active side again: the replica is lost
+    #[arg(long, conflicts_with_all = ["finish", "into_empty", "new_replica", "json"])]
+    pub give_up: bool,
     /// Do not ask
     #[arg(long)]
     pub yes: bool,

@@ -4,6 +4,7 @@ mod announcements;
 mod asking;
 mod back;
 mod detectors;
+mod give_up;
 mod import_sr3;
 mod join;
 mod keep_equal;

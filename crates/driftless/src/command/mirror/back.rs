@@ -4,6 +4,7 @@
 //! while people still work on the replica; the last time makes the source the active side again.
 
 use super::detectors::{of_replica, own_path};
+use super::give_up::{all_is_left, give_up, no_snapshot};
 use super::keep_equal::{options_now, reach};
 use super::over::{agree, connected, failed, keep_aside, not_done, refuse_other, take_role};
 use super::{missing, operators};
@@ -20,10 +21,11 @@ use driftless_mirror::clock::now;
 use driftless_mirror::job::Job;
 use driftless_mirror::recovery::{Loss, Rehearsal, carry_out, rehearse, reversed};
 use driftless_mirror::worded::for_job;
-use driftless_model::{Problem, RelPath, Scope, Side};
+use driftless_model::{Problem, Side};
 use driftless_reconcile::Refusal;
 use driftless_remote::Reach;
-use driftless_state::mirror::{Cursor, DirtyRow, EqualUntil, MirrorState, Role, Saved};
+use driftless_session::Connections;
+use driftless_state::mirror::{EqualUntil, MirrorState, Role, Saved};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -65,6 +67,9 @@ pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
     // Another failback may have ended meanwhile.
     let loss = active(&all, &job)?;
     let reach = reach(&job, &signals);
+    if how.give_up {
+        return give_up(how, (&job, &loss), &reach, &signals);
+    }
     let failback = Failback {
         options: options_back(&job, how, &loss, &reach)?,
         job: &job,
@@ -177,14 +182,34 @@ impl Failback<'_> {
         })
     }
 
-    /// What stands at the replica's path has to be the replica that was the active side.
-    fn refuse_other(&self) -> Result<(), Failure> {
+    /// Returns options that name the job's replica alone.
+    fn replica_alone(&self) -> Result<(Options, Connections), Failure> {
         let mut options = Options {
             replica: self.options.source.clone(),
             ..self.options.clone()
         };
-        let _connections = connected(self.job, &mut options, &self.reach)?;
+        let connections = connected(self.job, &mut options, &self.reach)?;
+        Ok((options, connections))
+    }
+
+    /// Has what stands at the replica's path be the replica from now on, and say that it is the
+    /// active side.
+    fn adopt(&self, state: &mut MirrorState) -> Result<(), Failure> {
+        let (options, _connections) = self.replica_alone()?;
+        let since = now().as_secs().cast_signed();
+        let alone = declare_active(&options, Some(since)).and_then(|()| look_alone(&options));
+        let alone = alone.map_err(|error| failed(self.job, &error))?;
+        let known = state.know(alone.identity);
+        known.map_err(|error| record::refusal(&error))
+    }
+
+    /// What stands at the replica's path has to be the replica that was the active side.
+    fn refuse_other(&self) -> Result<(), Failure> {
+        let (options, _connections) = self.replica_alone()?;
         let alone = look_alone(&options).map_err(|error| failed(self.job, &error))?;
+        if self.how.new_replica {
+            return Ok(());
+        }
         refuse_other(self.job, &self.loss, &alone)?;
         // One that was cut off may have said already that the replica is it no more.
         if self.loss.role.role != Role::FailedOver || alone.active.is_some() {
@@ -192,7 +217,7 @@ impl Failback<'_> {
         }
         let (name, replica) = (&self.job.name, &self.job.replicas[0]);
         let text = format!(
-            "{name}: {replica}: cannot be brought back: it does not say that it is the active side, so the state of the mirror may be an older one, and the source have newer work; if people do work on the replica, driftless mirror failover {name} has it say so (nothing was changed)"
+            "{name}: {replica}: cannot be brought back: it does not say that it is the active side, so the state of the mirror may be an older one, and the source have newer work; if people work on the source, driftless mirror failback {name} --give-up says that it is the active side, and if they work on the replica, driftless mirror failover {name} says that of it (nothing was changed)"
         );
         Err((Exit::Refused, text))
     }
@@ -253,6 +278,9 @@ impl Failback<'_> {
     fn carry_out(&self, state: &mut MirrorState, told: Back) -> Result<(Back, Exit), Failure> {
         let to = self.loss.role.to.as_deref();
         take_role(state, Role::FailingBack, to, &Saved::default())?;
+        if self.how.new_replica {
+            self.adopt(state)?;
+        }
         let keeper = own_path(self.job, &self.job.replicas[0])?.and_then(|path| of_replica(&path));
         if let Some(keeper) = &keeper {
             // People work on it until the last failback; one that was cut off may have closed it.
@@ -301,11 +329,7 @@ impl Failback<'_> {
             None => Ok(()),
         };
         close(false)?;
-        let mut options = Options {
-            replica: self.options.source.clone(),
-            ..self.options.clone()
-        };
-        let _connections = connected(self.job, &mut options, &self.reach)?;
+        let (options, _connections) = self.replica_alone()?;
         declare_active(&options, None).map_err(|error| failed(self.job, &error))?;
         close(true)
     }
@@ -404,30 +428,18 @@ fn words_back(job: &Job, error: &RunError) -> String {
 fn equal(state: &MirrorState, pass: &Pass, is_over: bool) -> Result<Saved, Failure> {
     let known = Loss::of(state).map_err(|error| record::refusal(&error))?;
     let solved = known.problems.into_iter().map(|problem| problem.path);
-    let moment = pass.began;
     let lacks = is_over && pass.only_on_source > 0;
-    let all = || DirtyRow {
-        path: RelPath::root(),
-        scope: Scope::Subtree,
-        since: moment,
-        due: moment,
-        attempts: 0,
-        is_long: true,
-        is_doubtful: false,
+    let saved = match lacks {
+        true => all_is_left(pass.began),
+        false => Saved {
+            equal_until: EqualUntil::At(pass.began),
+            cursors: vec![no_snapshot(pass.began)],
+            ..Saved::default()
+        },
     };
     Ok(Saved {
         clean: known.left,
         solved: solved.collect(),
-        dirty: lacks.then(all).into_iter().collect(),
-        equal_until: match lacks {
-            true => EqualUntil::Unknown,
-            false => EqualUntil::At(moment),
-        },
-        cursors: vec![Cursor {
-            detector: "snapshots".into(),
-            position: Vec::new(),
-            at: moment,
-        }],
-        ..Saved::default()
+        ..saved
     })
 }

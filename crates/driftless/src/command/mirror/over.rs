@@ -162,8 +162,14 @@ pub fn refuse_other(job: &Job, loss: &Loss, alone: &Alone) -> Result<(), Failure
     match loss.replica {
         Some(known) if alone.identity != Some(known) => {
             let (name, replica) = (&job.name, &job.replicas[0]);
+            let way_out = match loss.role.role {
+                Role::FailedOver | Role::FailingBack => {
+                    "; where it has only lost its mark, failback --new-replica takes it for that, and where it is lost, failback --give-up ends the failover without it"
+                }
+                Role::Following | Role::FailingOver => "",
+            };
             let why = format!(
-                "{name}: {replica}: what stands there is not the replica that was filled before (is its file system mounted?); nothing was changed"
+                "{name}: {replica}: what stands there is not the replica that was filled before (is its file system mounted?); nothing was changed{way_out}"
             );
             Err((Exit::Refused, why))
         }
@@ -179,7 +185,7 @@ fn loss(job: &Job) -> Result<Loss, Failure> {
 }
 
 /// Options that name the replica alone: its source may be out of reach.
-fn replica_alone(job: &Job) -> Options {
+pub fn replica_alone(job: &Job) -> Options {
     let replica = PathBuf::from(&job.replicas[0]);
     Options {
         source: replica.clone().into(),
