@@ -1,5 +1,6 @@
 //! `driftless mirror`: a replica that stays equal, and what can be asked of it.
 
+mod agree;
 mod announcements;
 mod asking;
 mod back;

@@ -2,7 +2,8 @@
 //! nothing back.
 
 use super::Failure;
-use super::over::{agree, connected, replica_alone, take_role};
+use super::agree::agree;
+use super::over::{connected, replica_alone, take_role};
 use crate::args::FailbackArgs;
 use crate::command::{job, record};
 use crate::exit::Exit;

@@ -4,6 +4,7 @@
 //! state of the mirror. The state says that it begins before anything is changed, so that one that
 //! was cut off is gone on with, and to the same end.
 
+use super::agree::agree;
 use super::asking::hear;
 use super::detectors::{of_replica, own_path};
 use super::keep_equal::reach;
@@ -15,7 +16,7 @@ use crate::exit::Exit;
 use crate::output::mirror as say;
 use crate::output::mirror::recovery::{Over, over};
 use crate::own;
-use crate::signals::{self, Signals};
+use crate::signals;
 use driftless_detect::snapshot::{Provider, SnapshotError};
 use driftless_engine::{
     Alone, End, Options, RunError, declare_active, look_alone, refuse_busy, require_alone,
@@ -31,14 +32,9 @@ use driftless_model::{Policy, Stamp};
 use driftless_remote::Reach;
 use driftless_session::{Connections, connect};
 use driftless_state::mirror::{EqualUntil, MirrorState, Role, RoleRow, Saved};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::Timespec;
-use rustix::io::Errno;
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 type Failure = (Exit, String);
@@ -49,11 +45,6 @@ const END_MAX: Duration = Duration::from_secs(120);
 const LOCK_MAX: Duration = Duration::from_secs(5);
 /// Between two looks at whether it has ended.
 const END_LOOK: Duration = Duration::from_millis(50);
-/// Between two looks at whether a signal has come while a question waits for its answer.
-const ANSWER_LOOK: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 100_000_000,
-};
 /// How often a plan is made again, of a mirror that goes on meanwhile.
 const PLANS_MAX: usize = 20;
 /// In the place of a snapshot: the replica stays as it is.
@@ -556,43 +547,4 @@ fn take_job(job: &Job) -> Result<job::Held, Failure> {
             held => return held,
         }
     }
-}
-
-/// Asks the user whether it shall be done. A signal that asks for the end is the answer no.
-pub fn agree(is_agreed: bool, what: &str, signals: &Signals) -> Result<(), Failure> {
-    if is_agreed {
-        return Ok(());
-    }
-    if !std::io::stdin().is_terminal() {
-        let why = format!("{what}: nobody is there to agree: say --yes (nothing was changed)");
-        return Err((Exit::Usage, why));
-    }
-    let mut asked = std::io::stderr();
-    let _nobody_reads_it = write!(asked, "{what}. Go on? [y/N] ").and_then(|()| asked.flush());
-    let mut answer = String::new();
-    if is_answered(signals) {
-        let _no_answer_is_none = std::io::stdin().read_line(&mut answer);
-    } else {
-        // The next line begins below the question.
-        let _nobody_reads_it = writeln!(asked);
-    }
-    match (answer.trim(), signals.number()) {
-        ("y" | "yes", 0) => Ok(()),
-        (_, 0) => Err((Exit::CouldNotRun, format!("{what}: not done"))),
-        (_, number) => Err((Exit::Signal(number), format!("{what}: not done"))),
-    }
-}
-
-/// Waits for a line of the terminal; returns `false` if a signal comes first. A signal does not end
-/// a read that waits: the handlers of signals have interrupted reads go on.
-fn is_answered(signals: &Signals) -> bool {
-    let stdin = std::io::stdin();
-    while !signals.stop.load(Relaxed) {
-        let mut lines = [PollFd::new(&stdin, PollFlags::IN)];
-        match poll(&mut lines, Some(&ANSWER_LOOK)) {
-            Ok(0) | Err(Errno::INTR) => {}
-            _ => return true,
-        }
-    }
-    false
 }
