@@ -817,6 +817,38 @@ fn replica_that_lost_its_mark_is_brought_back() {
     assert!(replica.join("forth").exists());
 }
 
+#[test]
+fn failover_doubts_an_older_copy_of_the_replica() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let [source, replica, older] = ["source", "replica", "older"].map(|name| scratch.dir(name));
+    write(&source, "file", "content");
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    mirror.stop();
+    let told = done(&mirror, &["promote", "--dry-run", "--json"]);
+    assert_eq!(
+        (&told["is_as_left"], &told["is_left_all"]),
+        (&true.into(), &true.into()),
+        "{told}"
+    );
+    // With its mark, as a clone of its disk has it.
+    must_run(&["cp", "-a"], &[&replica.join("."), &older]);
+    mirror.start();
+    write(&source, "file", "more content");
+    mirror.barrier();
+    mirror.stop();
+    fs::rename(&replica, scratch.path().join("newer")).expect("renamed");
+    fs::rename(&older, &replica).expect("renamed");
+    let told = done(&mirror, &["promote", "--dry-run", "--json"]);
+    assert_eq!(
+        (&told["is_as_left"], &told["is_left_all"]),
+        (&false.into(), &false.into()),
+        "{told}"
+    );
+    let said = asked(&mirror, &["failover", "--dry-run"], 0).stdout_text();
+    assert!(said.contains("it may be an older copy"), "{said}");
+}
+
 /// Runs another mirror of the same replica, and checks that a failover is refused until it has ended.
 fn check_rival(mirror: &Mirror, rival: &dyn Fn(&str) -> Driftless, code: i32) {
     let running = rival("run").limit(2 * LIMIT).spawn();

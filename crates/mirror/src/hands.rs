@@ -313,7 +313,10 @@ impl Hands {
         options.comes_from = live.or_else(|| Some(options.source.clone()));
         let trees = Trees::open(&options, &Silent, &MachineClock)?;
         self.refuse_unwatched(&trees)?;
-        self.last_replica.notice(trees.replica_id(), &options);
+        let here = Some(&options.replica.path).filter(|_| options.replica.host.is_none());
+        let run = trees.last_run();
+        self.last_replica
+            .notice(trees.replica_id(), here.cloned(), run);
         if options.known_replica.is_some() && trees.was_changed_by_another() {
             self.last_replica.was_changed();
         }
@@ -324,14 +327,6 @@ impl Hands {
         });
         *open = Some(new.clone());
         Ok(new)
-    }
-
-    /// The replica as it was opened last, if it is on this host.
-    pub fn replica_here(&self) -> Option<ReplicaHere> {
-        let options = self.options.read();
-        let replica = &options.as_ref()?.replica;
-        let path = replica.host.is_none().then_some(&replica.path)?;
-        self.last_replica.at(path)
     }
 
     /// The kernel tells of the directory that was at the source's path when it was asked to.
@@ -375,7 +370,10 @@ impl Hands {
 
     /// Closes both trees: nothing of them is held any more when all work is over.
     pub fn close(&self) {
-        *self.open.write() = None;
+        let left = self.open.write().take();
+        if let Some(open) = left {
+            self.last_replica.left_by(open.trees.last_run());
+        }
         self.company.closed();
     }
 

@@ -419,6 +419,13 @@ impl Trees {
         mark.map(|(identity, _)| identity)
     }
 
+    /// Which run has changed the replica last, by its mark, as soon as it has one.
+    pub fn last_run(&self) -> Option<u128> {
+        let changes = self.changes()?;
+        let mark = changes.own_mark().or_else(|| changes.found_mark());
+        mark.map(|(_, run)| run)
+    }
+
     /// Whether the replica was changed last by a run of somebody else than whose it is. A
     /// replica without a mark says nothing of that.
     pub fn was_changed_by_another(&self) -> bool {

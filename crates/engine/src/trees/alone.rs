@@ -25,6 +25,8 @@ pub struct Alone {
     pub is_empty: bool,
     /// Which replica it is, by its mark; none that a run has filled, if it has none.
     pub identity: Option<u128>,
+    /// Which run has changed it last.
+    pub run: Option<u128>,
     /// What was changed since then may not be durable.
     pub doubt: Option<Stamp>,
     /// Since when its mark says that it is the active side of its job, in seconds since 1970.
@@ -54,6 +56,7 @@ pub fn look_alone(options: &Options) -> Result<Alone, RunError> {
     let own = marks.own.as_ref().filter(|mark| mark.run != 0);
     Ok(Alone {
         identity: own.map(|mark| mark.identity),
+        run: own.map(|mark| mark.run),
         is_empty: names.is_empty(),
         doubt: doubt.map(|(_, since)| since),
         active: marks.own.as_ref().and_then(|mark| mark.active),

@@ -2,11 +2,11 @@
 //! that somebody has put in its place has its mark, too, and a copy of the whole disk has its numbers
 //! as well, but is mounted anew; another run that has changed it has left its number there.
 
+use super::Hands;
 use driftless_detect::place::local_mount;
-use driftless_engine::Options;
 use driftless_lock::Mutex;
 use rustix::fs::stat;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Device and inode.
 type DirId = (u64, u64);
@@ -58,26 +58,38 @@ pub struct LastReplica(Mutex<Seen>);
 #[derive(Debug, Default)]
 struct Seen {
     last: Option<Standing>,
+    /// Its path, if it is on this host.
+    path: Option<PathBuf>,
+    /// The run that had changed it last when it was closed, by its mark.
+    run: Option<u128>,
+    /// The run that the state was told of.
+    told: Option<u128>,
     /// Why what is known of it does not hold, for a person.
     why_other: Option<&'static str>,
 }
 
 impl LastReplica {
-    /// Takes notice of the replica that was opened with these options; it is `None` if there is none
-    /// yet.
-    pub(super) fn notice(&self, replica: Option<DirId>, options: &Options) {
-        let at = &options.replica;
-        let path = at.host.is_none().then_some(&*at.path);
-        let mount = path.and_then(local_mount);
+    /// It was opened, by its path if it is on this host; `None` if there is none yet. `run` has
+    /// changed it last.
+    pub(super) fn notice(&self, replica: Option<DirId>, path: Option<PathBuf>, run: Option<u128>) {
+        let mount = path.as_deref().and_then(local_mount);
         let now = replica.map(|id| Standing { id, mount });
         let mut seen = self.0.lock();
-        let other = match (now, seen.last) {
-            (Some(now), Some(last)) => now.differs(last),
-            (None, Some(_)) => Some("no directory stands at the replica's path"),
-            (_, None) => None,
-        };
-        seen.why_other = other.or(seen.why_other);
+        if let Some(last) = seen.last {
+            let none = Some("no directory stands at the replica's path");
+            let why = now.map_or(none, |now| now.differs(last));
+            let runs = seen.run.zip(run);
+            let is_older = runs.is_some_and(|(left, found)| left != found);
+            let why = why.or(is_older.then_some("the replica is not as it was left"));
+            seen.why_other = why.or(seen.why_other);
+        }
         seen.last = now.or(seen.last);
+        seen.path = path;
+    }
+
+    /// It was closed when this run had changed it last; `None` if nobody knows.
+    pub(super) fn left_by(&self, run: Option<u128>) {
+        self.0.lock().run = run;
     }
 
     /// Somebody else's run has changed it.
@@ -94,10 +106,22 @@ impl LastReplica {
     pub fn forget(&self) {
         *self.0.lock() = Seen::default();
     }
+}
 
-    /// What it was, if its path on this host is `path`.
-    pub(super) fn at(&self, path: &Path) -> Option<ReplicaHere> {
-        let path = path.to_owned();
-        self.0.lock().last.map(|last| ReplicaHere { path, last })
+impl Hands {
+    /// The replica as it was opened last, if it is on this host.
+    pub fn replica_here(&self) -> Option<ReplicaHere> {
+        let seen = self.last_replica.0.lock();
+        let path = seen.path.clone()?;
+        seen.last.map(|last| ReplicaHere { path, last })
+    }
+
+    /// Returns the run that has changed the replica last, by its mark, unless it is the one that was
+    /// returned before. Trees that are being opened are not waited for.
+    pub fn take_run(&self) -> Option<u128> {
+        let open = self.open.try_read()?.clone();
+        let run = open?.trees.last_run()?;
+        let mut seen = self.last_replica.0.lock();
+        (seen.told.replace(run) != Some(run)).then_some(run)
     }
 }

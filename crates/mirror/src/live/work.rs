@@ -7,6 +7,7 @@ use crate::dirty::{Circumstance, Lane};
 use crate::hands::{Ended, Outcome, Work, is_to_be_told};
 use crate::job::Detect;
 use crate::lanes::LANES;
+use crate::last_run;
 use crate::trash::Trash;
 use crate::worded;
 use driftless_engine::Counts;
@@ -249,6 +250,9 @@ impl Live {
             self.dirty.retry_now(now, None);
         }
         self.memory.know(self.hands.known());
+        if let Some(run) = self.hands.take_run() {
+            self.memory.heard(vec![last_run::cursor(run, now)]);
+        }
         if outcome.taken.is_walk() {
             self.end_walk(now, &outcome);
         }

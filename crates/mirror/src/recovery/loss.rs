@@ -3,7 +3,7 @@
 
 use crate::clock::is_past;
 use crate::memory::{ON_REPLICA, SNAPSHOTS, identities_of, snapshot_read};
-use crate::mounted;
+use crate::{last_run, mounted};
 use driftless_model::{Problem, RelPath, Scope, Stamp};
 use driftless_state::StateError;
 use driftless_state::mirror::{COMPLETE, MirrorView, RUNS_KEPT_MAX, RoleRow};
@@ -47,6 +47,8 @@ pub struct Loss {
     /// All snapshots that both have had, by their names on the replica, and that, and when they
     /// were made, where that is known.
     pub shared: BTreeMap<String, Duration>,
+    /// The run that has changed the replica last, as its mark says unless it is an older copy.
+    pub run: Option<u128>,
     /// Places below the replica on which something was mounted when its mirror ran. The replica has
     /// everything only with that.
     pub mounts: BTreeSet<RelPath>,
@@ -84,6 +86,7 @@ impl Loss {
             problems: problems.into_iter().map(|row| row.problem).collect(),
             common: common.map(|row| row.replica).collect(),
             identities: identities_of(state.cursor(ON_REPLICA)?),
+            run: last_run::named(state.cursor(last_run::CURSOR)?),
             mounts: mounted::places(state.cursor(mounted::ON_REPLICA)?),
         })
     }

@@ -350,6 +350,7 @@ impl Failover<'_> {
             is_running: job::runs(&self.job.name)?,
             loss: self.loss.clone(),
             to: to.to_owned(),
+            is_as_left: self.is_as_left(to, &alone),
             doubt: alone.doubt.map(|since| self.durable_until(since)),
             snapshot_doubts: match to {
                 LATEST => Vec::new(),
@@ -361,6 +362,14 @@ impl Failover<'_> {
             is_done: false,
             snapshot: None,
         })
+    }
+
+    /// Returns whether the replica is as its mirror has left it, as far as marks tell; nothing where
+    /// nobody knows, or the replica becomes a snapshot.
+    fn is_as_left(&self, to: &str, alone: &Alone) -> Option<bool> {
+        let is_known = to == LATEST && self.loss.role.role == Role::Following;
+        let runs = self.loss.run.zip(alone.run).filter(|_| is_known);
+        runs.map(|(left, found)| left == found)
     }
 
     /// Refuses a replica of which a part is not mounted, or that lacks what the job requires.

@@ -21,6 +21,8 @@ pub struct Over {
     pub loss: Loss,
     /// What the replica becomes.
     pub to: String,
+    /// The replica is as its mirror has left it; `None` if nobody knows.
+    pub is_as_left: Option<bool>,
     /// What was changed on the replica since then may not be durable.
     pub doubt: Option<Stamp>,
     /// Why the snapshot that it becomes may not be the newest, or not what it was.
@@ -162,17 +164,27 @@ fn has(over: &Over) -> String {
 /// comparison that did not come to its end, make that unknown.
 fn missing(over: &Over) -> String {
     let left = show_counted(over.loss.left.len() as u64, "path", "paths");
-    match over.is_known && over.loss.is_counted() {
+    match is_left_all(over) {
         true => left,
         false => format!("an unknown number, at least {left}"),
     }
 }
 
-/// Prints why more may have been done than is known.
+/// Returns whether all that is missing is known. An older copy of the replica lacks more.
+fn is_left_all(over: &Over) -> bool {
+    over.is_known && over.loss.is_counted() && over.is_as_left != Some(false)
+}
+
+/// Prints why more may have been done than is known, or less be there.
 fn doubts(over: &Over) {
     if !over.is_known {
         line(
             "  UNKNOWN  this user has no state of the job on this host: a mirror of another user, or of another host, is not ended",
+        );
+    }
+    if over.is_as_left == Some(false) {
+        line(
+            "  DOUBT    another run has changed the replica last than the state knows of: it may be an older copy, and lack all that came since",
         );
     }
     if over.is_running {
@@ -195,7 +207,8 @@ fn json_of_over(over: &Over) -> serde_json::Value {
         "equal_until": over.loss.equal_until.map(seconds),
         "has_been_equal": over.is_known.then_some(over.loss.has_been_equal),
         "left": over.loss.left.len(),
-        "is_left_all": over.is_known && over.loss.is_counted(),
+        "is_left_all": is_left_all(over),
+        "is_as_left": over.is_as_left,
         "left_paths": paths(over.loss.left.iter()),
         "problems": over.loss.problems.len(),
         "problem_paths": paths(over.loss.problems.iter().map(|one| &one.path)),
