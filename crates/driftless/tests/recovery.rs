@@ -849,6 +849,30 @@ fn failover_doubts_an_older_copy_of_the_replica() {
     assert!(said.contains("it may be an older copy"), "{said}");
 }
 
+#[test]
+fn trash_of_a_failback_is_listed_and_restored() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, replica) = (scratch.dir("source"), scratch.dir("replica"));
+    for name in ["gone", "stays"] {
+        write(&source, name, name);
+    }
+    let mirror = Mirror::between(&source, &replica, &format!("{LIVE}trash = \"30d\"\n"));
+    mirror.barrier();
+    asked(&mirror, &["failover", "--yes"], 0);
+    fs::remove_file(replica.join("gone")).expect("removed");
+    asked(&mirror, &["failback", "--finish", "--yes"], 0);
+    assert!(!source.join("gone").exists());
+    let listed = asked(&mirror, &["trash", "list", "--json"], 0).stdout_text();
+    let place = format!("\"replica\":{:?}", source.display().to_string());
+    assert!(
+        listed.contains("\"path\":\"gone\"") && listed.contains(&place),
+        "{listed}"
+    );
+    asked(&mirror, &["trash", "restore", "gone"], 0);
+    assert_eq!(fs::read(source.join("gone")).expect("restored"), b"gone");
+    asked(&mirror, &["trash", "purge"], 0);
+}
+
 /// Runs another mirror of the same replica, and checks that a failover is refused until it has ended.
 fn check_rival(mirror: &Mirror, rival: &dyn Fn(&str) -> Driftless, code: i32) {
     let running = rival("run").limit(2 * LIMIT).spawn();

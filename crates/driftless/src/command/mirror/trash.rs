@@ -1,5 +1,5 @@
-//! `driftless mirror trash`: what a mirror has deleted from its replica and keeps there. The trash
-//! is read where it is, so the mirror need not run.
+//! `driftless mirror trash`: what a mirror has deleted from its replica and keeps there, and what
+//! failbacks have deleted from the source. The trash is read where it is, so the mirror need not run.
 
 use super::over::not_done;
 use super::{Failure, detectors, keep_equal, operators};
@@ -30,7 +30,7 @@ const LIST: TrashCommand = TrashCommand::List {
     json: false,
 };
 
-/// Does what is asked about the trash of a job; with several replicas, about that of each, and what
+/// Does what is asked about the trash of a job: about that of each replica, and of the source. What
 /// is restored comes from the first that has it.
 pub fn run(args: &JobArgs, command: Option<&TrashCommand>) -> Result<Exit, Failure> {
     let job = job::read(&args.job)?;
@@ -44,17 +44,24 @@ pub fn run(args: &JobArgs, command: Option<&TrashCommand>) -> Result<Exit, Failu
         refuse_inactive(&job, path)?;
     }
     let mut last = Ok(Exit::Equal);
-    for job in &job.apart() {
+    let jobs = job.apart();
+    let replicas = jobs.iter().map(|job| (job, &job.replicas[0], false));
+    let source = jobs.first().map(|job| (job, &job.source, true));
+    for (job, tree, is_source) in replicas.chain(source) {
         let about = About {
             job,
+            tree,
+            is_source,
             signals: signals.clone(),
         };
         let done = match command.unwrap_or(&LIST) {
             TrashCommand::List { path, json } => about.list(path.as_deref(), *json),
             TrashCommand::Restore { path, from, to } => {
-                match about.restore(path, *from, to.as_deref())? {
-                    Ok(()) => return Ok(Exit::Equal),
-                    Err(not_there) => Err((Exit::CouldNotRun, not_there)),
+                match about.restore(path, *from, to.as_deref()) {
+                    Ok(Ok(())) => return Ok(Exit::Equal),
+                    Ok(Err(not_there)) => Err((Exit::CouldNotRun, not_there)),
+                    Err(failure) if is_source => Err(failure),
+                    Err(failure) => return Err(failure),
                 }
             }
             TrashCommand::Purge { older } => about.purge(*older),
@@ -91,20 +98,24 @@ fn worse(earlier: Result<Exit, Failure>, later: Result<Exit, Failure>) -> Result
     }
 }
 
-/// A job with one replica, whose trash it is.
+/// A job with one replica, and the one of its trees whose trash it is.
 struct About<'a> {
     job: &'a Job,
+    tree: &'a str,
+    is_source: bool,
     signals: signals::Signals,
 }
 
 impl About<'_> {
     fn list(&self, path: Option<&Path>, json: bool) -> Result<Exit, Failure> {
         let path = path.map(|path| self.below(path)).transpose()?;
-        let (bin, _connections) = self.bin()?;
+        let Some((bin, _connections)) = self.bin()? else {
+            return Ok(Exit::Equal);
+        };
         let is_meant = |gone: &RelPath| path.as_ref().is_none_or(|path| gone.is_near(path));
         bin.for_each(&mut |gone| {
             if is_meant(&gone.path) {
-                show::gone(&self.job.replicas[0], &gone, json);
+                show::gone(self.tree, &gone, json);
             }
         })
         .map_err(|fault| self.failed(&fault))?;
@@ -128,12 +139,12 @@ impl About<'_> {
             date,
         };
         let place = to.unwrap_or(Path::new(&self.job.source));
-        let mut options = self.options(&self.job.replicas[0], place);
+        let mut options = self.options(self.tree, place);
         let _connections = self.connect(&mut options)?;
         match restore(&options, &wanted, &Told, &self.signals.stop) {
             Ok(counts) => show::restored(&wanted.to, place, &counts),
             Err(error @ RestoreError::NotThere(..)) => {
-                return Ok(Err(format!("{}: {error}", self.job.replicas[0])));
+                return Ok(Err(format!("{}: {error}", self.tree)));
             }
             Err(error) => return Err(self.not_restored(&error)),
         }
@@ -166,8 +177,13 @@ impl About<'_> {
                 return Err((Exit::Usage, why));
             }
         };
-        let (bin, _connections) = self.bin()?;
-        let _opened = self.open_replica()?;
+        let Some((bin, _connections)) = self.bin()? else {
+            return Ok(Exit::Equal);
+        };
+        let _opened = match self.is_source {
+            true => None,
+            false => self.open_replica()?,
+        };
         let is_over = || self.signals.stop.load(Relaxed);
         let purged = bin
             .purge(limits, &mut Sizes::default(), &is_over)
@@ -197,13 +213,34 @@ impl About<'_> {
         Ok(Some(Opened { keeper, socket }))
     }
 
-    /// The trash of the job's replica.
-    fn bin(&self) -> Result<(Bin, Connections), Failure> {
-        let mut options = self.options("/", Path::new(&self.job.replicas[0]));
+    /// The trash of the tree; nothing of a source that has none, or is out of reach: it may be lost.
+    fn bin(&self) -> Result<Option<(Bin, Connections)>, Failure> {
+        let found = self.bin_there().and_then(|(bin, connections)| {
+            let is_meant = !self.is_source || self.has_any(&bin)?;
+            Ok(is_meant.then_some((bin, connections)))
+        });
+        match found {
+            Err((_, why)) if self.is_source => {
+                say::complaint(&why);
+                Ok(None)
+            }
+            found => found,
+        }
+    }
+
+    fn bin_there(&self) -> Result<(Bin, Connections), Failure> {
+        let mut options = self.options("/", Path::new(self.tree));
         let connections = self.connect(&mut options)?;
         let bin = Bin::of(&options)
             .map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", self.job.name)))?;
         Ok((bin, connections))
+    }
+
+    fn has_any(&self, bin: &Bin) -> Result<bool, Failure> {
+        let mut has_any = false;
+        let seen = bin.for_each(&mut |_| has_any = true);
+        seen.map_err(|fault| self.failed(&fault))?;
+        Ok(has_any)
     }
 
     fn options(&self, from: &str, to: &Path) -> Options {
