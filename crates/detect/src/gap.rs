@@ -9,7 +9,7 @@
 
 mod scan;
 
-pub use scan::scan;
+pub use scan::{has_own_clock, scan};
 
 use driftless_model::{Change, Stamp};
 

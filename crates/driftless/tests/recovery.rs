@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::far::Far;
 use common::marks::must_run;
 use common::mirror::Mirror;
 use driftless_testkit::{
@@ -871,6 +872,20 @@ fn trash_of_a_failback_is_listed_and_restored() {
     asked(&mirror, &["trash", "restore", "gone"], 0);
     assert_eq!(fs::read(source.join("gone")).expect("restored"), b"gone");
     asked(&mirror, &["trash", "purge"], 0);
+}
+
+#[test]
+fn clocks_of_two_hosts_may_be_apart() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let (source, far) = (scratch.dir("source"), Far::own());
+    write(&source, "early", "content");
+    let mirror = Mirror::far(&source, &far, LIVE);
+    mirror.barrier();
+    asked(&mirror, &["failover", "--yes"], 0);
+    write(&mirror.replica, "early", "work");
+    let told = done(&mirror, &["failback", "--dry-run", "--json"]);
+    assert!(told["equal_until"].is_number(), "{told}");
+    assert_eq!(told["lost_paths"], serde_json::json!(["early"]), "{told}");
 }
 
 /// Runs another mirror of the same replica, and checks that a failover is refused until it has ended.

@@ -15,6 +15,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Threads that look: enough for a disk to have some requests at a time.
 const THREADS: usize = 4;
 
+/// Returns whether the kernel of this host stamps the changes of a tree by its own clock, as far as
+/// the file system is known.
+pub fn has_own_clock(root: BorrowedFd<'_>) -> bool {
+    fstatfs(root).is_ok_and(|of| habits(of.f_type.cast_unsigned()).is_some())
+}
+
 /// Finds what may have changed in the tree `root` since that moment.
 ///
 /// # Errors

@@ -110,6 +110,7 @@ impl Loss {
             .filter(|(_, scope)| **scope == Scope::Subtree);
         Known {
             equal_until: self.equal_until,
+            apart: Duration::ZERO,
             entries: entries.collect(),
             subtrees: subtrees
                 .map(|(path, _)| path)
@@ -130,6 +131,8 @@ pub struct Known {
     entries: BTreeSet<RelPath>,
     /// Paths below which any entry may have differed.
     subtrees: BTreeSet<RelPath>,
+    /// The longest that the clocks of both trees and of this host are apart.
+    apart: Duration,
 }
 
 impl Known {
@@ -141,18 +144,26 @@ impl Known {
         }
     }
 
+    /// Returns the same of trees whose clocks may be so far apart.
+    pub(super) fn with_clocks_apart(&self, apart: Duration) -> Known {
+        Known {
+            apart,
+            ..self.clone()
+        }
+    }
+
     /// Returns whether the content of two files that were changed last then may differ, whatever size
     /// and modification time say: one was changed after both were known to be equal.
     pub(super) fn may_differ(&self, changed: [Stamp; 2]) -> bool {
         let mut changed = changed.into_iter();
-        changed.any(|at| is_newer(at, self.equal_until))
+        changed.any(|at| is_newer(at, self.equal_until, self.apart))
     }
 
     /// Returns whether an entry that was changed last at `changed` may be newer than what replaces
     /// it.
     pub(super) fn may_lose(&self, path: &RelPath, changed: Stamp) -> bool {
         let is_below = || path.above().any(|dir| self.subtrees.contains(&dir));
-        is_newer(changed, self.equal_until)
+        is_newer(changed, self.equal_until, self.apart)
             || self.entries.contains(path)
             || self.subtrees.contains(path)
             || is_below()
@@ -179,14 +190,15 @@ pub struct Lost {
 
 /// Returns whether an entry may have been changed after both trees were known to be equal. A file
 /// system stamps a change with a clock that is behind by up to a tick, and some cut the fraction of a
-/// second off. Where no such moment is known, every entry may.
-fn is_newer(changed: Stamp, equal_until: Option<Duration>) -> bool {
+/// second off; that of another host may be `apart` from the one of this host. Where no such moment is
+/// known, every entry may.
+fn is_newer(changed: Stamp, equal_until: Option<Duration>, apart: Duration) -> bool {
     equal_until.is_none_or(|until| {
         let behind = match changed.nsec {
             0 => WHOLE_SECONDS,
             _ => TICK,
         };
-        let until = until.saturating_sub(behind);
+        let until = until.saturating_sub(behind.max(apart));
         let seconds = i64::try_from(until.as_secs()).unwrap_or(i64::MAX);
         (changed.sec, changed.nsec) > (seconds, until.subsec_nanos())
     })
@@ -210,8 +222,18 @@ mod tests {
             (at(11, 0), true),
             (at(-1, 0), false),
         ] {
-            assert_eq!(is_newer(changed, until), expected, "{changed:?}");
-            assert!(is_newer(changed, None));
+            let together = Duration::ZERO;
+            assert_eq!(is_newer(changed, until, together), expected, "{changed:?}");
+            assert!(is_newer(changed, None, together));
+        }
+        let apart = Duration::from_secs(5);
+        for (changed, expected) in [
+            (at(5, 500_000_000), false),
+            (at(5, 500_000_001), true),
+            (at(6, 0), true),
+            (at(5, 0), false),
+        ] {
+            assert_eq!(is_newer(changed, until, apart), expected, "{changed:?}");
         }
     }
 

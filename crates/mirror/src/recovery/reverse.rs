@@ -7,6 +7,7 @@
 
 use super::loss::{Known, Lost};
 use crate::job::Job;
+use driftless_detect::gap::has_own_clock;
 use driftless_engine::{
     Counts, End, MachineClock, Mode, Monitor, Options, Progress, RunError, Summary, Trees, sync,
 };
@@ -14,6 +15,8 @@ use driftless_lock::Mutex;
 use driftless_model::{Action, Meta, Policy, Problem, Receipt, RelPath, Selection};
 use driftless_remote::Reach;
 use driftless_session::connect;
+use rustix::fd::AsFd;
+use rustix::fs::{self, OFlags, open};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,6 +25,9 @@ use std::time::Duration;
 
 /// Entries whose times are looked at, to tell what is lost.
 const LOOKED_AT_MAX: usize = 100_000;
+/// Clocks of hosts are at most so far apart, and those of file servers. One that is further off is
+/// wrong, and an administrator has to set it.
+const CLOCKS_APART: Duration = Duration::from_secs(300);
 /// Problems that are told.
 const PROBLEMS_MAX: usize = 1000;
 
@@ -105,6 +111,7 @@ pub fn rehearse(
         ..options.clone()
     };
     let _connections = reached(&mut options, reach)?;
+    let known = &known.with_clocks_apart(clocks_apart(&options));
     let heard = Heard::of(known);
     let trees = Trees::open(&options, &heard, &MachineClock)?;
     let all = Arc::new(Selection::all());
@@ -137,9 +144,24 @@ pub fn carry_out(
 ) -> Result<(Summary, Vec<Problem>), RunError> {
     let mut options = options.clone();
     let _connections = reached(&mut options, reach)?;
-    let heard = Heard::of(known);
+    let known = known.with_clocks_apart(clocks_apart(&options));
+    let heard = Heard::of(&known);
     let summary = sync(&options, &heard, stop)?;
     Ok((summary, heard.problems.into_inner()))
+}
+
+/// Returns how far the clocks that stamp changes in both trees may be from the one of this host.
+fn clocks_apart(options: &Options) -> Duration {
+    let has_own_clock = |path: &Path| {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // Nothing was stamped in a tree that is not there.
+        open(path, flags, fs::Mode::empty()).map_or(true, |dir| has_own_clock(dir.as_fd()))
+    };
+    let mut trees = [&options.source, &options.replica].into_iter();
+    match trees.all(|tree| tree.host.is_none() && has_own_clock(tree.path.as_path())) {
+        true => Duration::ZERO,
+        false => CLOCKS_APART,
+    }
 }
 
 fn reached(
