@@ -63,10 +63,10 @@ pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
     let job = job::with_one(&all, how.replica.as_deref())?;
     operators::refuse(&job, "failback")?;
     let signals = signals::watch();
-    active(&all, &job)?;
+    active(how, &all, &job)?;
     let _held = (!how.dry_run).then(|| job::hold(&job)).transpose()?;
     // Another failback may have ended meanwhile.
-    let loss = active(&all, &job)?;
+    let loss = active(how, &all, &job)?;
     let reach = reach(&job, &signals);
     if how.give_up {
         return give_up(how, (&job, &loss), &reach, &signals);
@@ -135,13 +135,15 @@ fn options_back(
 }
 
 /// What is known of one replica of a job, if it is the active side.
-fn active(all: &Job, job: &Job) -> Result<Loss, Failure> {
+fn active(how: &FailbackArgs, all: &Job, job: &Job) -> Result<Loss, Failure> {
     let refuse = |why: &str| Err((Exit::Refused, format!("{}: {why}", job.name)));
     let view = job::look(&job.own_name())?;
     let loss = view.map_or(Ok(Loss::default()), |view| Loss::of(&view));
     let loss = loss.map_err(|error| record::refusal(&error))?;
     match loss.role.role {
         Role::FailedOver | Role::FailingBack => Ok(loss),
+        // The replica may have been lost meanwhile.
+        Role::FailingOver if how.give_up => Ok(loss),
         Role::FailingOver => refuse("its failover was cut off, and has to come to its end first"),
         Role::Following => match job::active(all)?.first() {
             Some(row) => {
