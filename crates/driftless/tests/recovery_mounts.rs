@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::far::Far;
 use common::mirror::Mirror;
 use common::mounted::Mounted;
 use driftless_testkit::{FsKind, Outcome, Scratch};
@@ -104,6 +105,22 @@ fn failback_misses_what_the_replica_had_mounted() {
     let forgotten = [&FINISH[..], &["--forget-mounts"]].concat();
     asked(&mirror, &forgotten, 0);
     assert_eq!(names(&source.join("big")).len(), 0, "it is gone for good");
+}
+
+#[test]
+fn failback_misses_what_a_far_replica_had_mounted() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let [source, _replica, disk] = trees(&scratch);
+    fill(&source);
+    let far = Far::own();
+    let mirror = Mirror::far(&source, &far, LIVE);
+    mirror.barrier();
+    let mounted = Mounted::bind(&disk, &mirror.replica.join("big"));
+    asked(&mirror, &["sync-now", "--wait"], 0);
+    assert_eq!(names(&disk), ["one", "two"]);
+    asked(&mirror, &["failover", "--yes"], 0);
+    drop(mounted);
+    check_refused(&mirror, &FINISH, "the replica ");
 }
 
 #[test]

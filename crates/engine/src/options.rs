@@ -58,6 +58,8 @@ pub struct Options {
     pub mounted: Arc<BTreeMap<RelPath, Sample>>,
     /// Where those that a run meets are noted.
     pub mount_notes: Option<Arc<dyn MountNotes>>,
+    /// Where those are noted that a run meets below the replica.
+    pub replica_mounts: Option<Arc<dyn MountNotes>>,
     /// Which paths are looked at; the whole tree if `None`.
     pub selection: Option<Arc<Selection>>,
     /// A chosen path that the source lacks goes from the replica, where entries are deleted:

@@ -297,6 +297,7 @@ impl Hands {
         options.known_replica = *self.known.lock();
         options.owner = self.owner.load(Relaxed);
         options.first_roots = Some(self.in_place.roots.clone());
+        options.replica_mounts = Some(self.last_replica.met.clone());
         self.company.apply(&mut options)?;
         let snapshot = self.snapshot.read().clone();
         let live = snapshot.map(|snapshot| {

@@ -4,6 +4,8 @@
 //! A failover or failback must not take it for a directory that somebody has emptied, and the mirror
 //! that saw what was mounted there does not run then.
 
+use driftless_engine::{MOUNTS_MAX, MountNotes};
+use driftless_lock::Mutex;
 use driftless_model::{RelPath, SNAPSHOTS};
 use driftless_state::mirror::Cursor;
 use std::collections::BTreeSet;
@@ -13,6 +15,30 @@ use std::time::Duration;
 pub(crate) const ON_REPLICA: &str = "mounts.replica";
 /// Folder in which ZFS mounts a snapshot when somebody looks into it, and for as long.
 const OF_ZFS: &[u8] = b".zfs";
+
+/// Places below a replica of any host where the engine has met something mounted, since the comparison
+/// of all began that is at work, or was last.
+#[derive(Debug, Default)]
+pub(crate) struct Met(Mutex<BTreeSet<RelPath>>);
+
+impl Met {
+    /// Forgets all of them.
+    pub(crate) fn forget(&self) {
+        self.0.lock().clear();
+    }
+}
+
+impl MountNotes for Met {
+    fn met(&self, paths: &BTreeSet<RelPath>) {
+        let mut met = self.0.lock();
+        let room = MOUNTS_MAX.saturating_sub(met.len());
+        met.extend(paths.iter().take(room).cloned());
+    }
+
+    fn all(&self) -> BTreeSet<RelPath> {
+        self.0.lock().clone()
+    }
+}
 
 /// Returns what the state keeps of these places.
 pub(crate) fn cursor(places: &BTreeSet<RelPath>, at: Duration) -> Cursor {

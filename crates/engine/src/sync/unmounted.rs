@@ -55,6 +55,16 @@ impl Run<'_> {
         }
     }
 
+    /// Notes that something is mounted on a directory of the replica, if so.
+    pub fn meet_on_replica(&self, parent: &Visit, name: &CStr, replica: Option<&DirMutRef>) {
+        let Some(notes) = &self.options.replica_mounts else {
+            return;
+        };
+        if replica.is_some_and(|replica| replica.is_mount_root() == Some(true)) {
+            notes.met(&[parent.path_of(name)].into());
+        }
+    }
+
     /// Whether a directory of the source lies on another file system than its root, and is not
     /// entered for that.
     pub fn is_foreign(&self, source: &DirRef) -> bool {

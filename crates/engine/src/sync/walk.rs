@@ -79,7 +79,9 @@ impl Worker<'_> {
             }
             entered => entered?,
         };
-        let foreign = foreign || self.run.is_left(&source, entered.replica.as_ref())?;
+        let there = entered.replica.as_ref();
+        self.run.meet_on_replica(parent, name, there);
+        let foreign = foreign || self.run.is_left(&source, there)?;
         let basis = parent
             .basis
             .as_ref()

@@ -3,10 +3,12 @@
 //! as well, but is mounted anew; another run that has changed it has left its number there.
 
 use super::Hands;
+use crate::mounted::Met;
 use driftless_detect::place::local_mount;
 use driftless_lock::Mutex;
 use rustix::fs::stat;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Device and inode.
 type DirId = (u64, u64);
@@ -53,7 +55,11 @@ impl ReplicaHere {
 
 /// The directory at the replica's path.
 #[derive(Debug, Default)]
-pub struct LastReplica(Mutex<Seen>);
+pub struct LastReplica {
+    seen: Mutex<Seen>,
+    /// What was met mounted below it.
+    pub(crate) met: Arc<Met>,
+}
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -74,7 +80,7 @@ impl LastReplica {
     pub(super) fn notice(&self, replica: Option<DirId>, path: Option<PathBuf>, run: Option<u128>) {
         let mount = path.as_deref().and_then(local_mount);
         let now = replica.map(|id| Standing { id, mount });
-        let mut seen = self.0.lock();
+        let mut seen = self.seen.lock();
         if let Some(last) = seen.last {
             let none = Some("no directory stands at the replica's path");
             let why = now.map_or(none, |now| now.differs(last));
@@ -89,29 +95,29 @@ impl LastReplica {
 
     /// It was closed when this run had changed it last; `None` if nobody knows.
     pub(super) fn left_by(&self, run: Option<u128>) {
-        self.0.lock().run = run;
+        self.seen.lock().run = run;
     }
 
     /// Somebody else's run has changed it.
     pub(super) fn was_changed(&self) {
-        self.0.lock().why_other = Some("a run of somebody else has changed the replica");
+        self.seen.lock().why_other = Some("a run of somebody else has changed the replica");
     }
 
     /// Why it was found to be another one, or another's, since this was asked last.
     pub fn take_other(&self) -> Option<&'static str> {
-        self.0.lock().why_other.take()
+        self.seen.lock().why_other.take()
     }
 
     /// All is compared with whichever is opened next: it is no other one.
     pub fn forget(&self) {
-        *self.0.lock() = Seen::default();
+        *self.seen.lock() = Seen::default();
     }
 }
 
 impl Hands {
     /// The replica as it was opened last, if it is on this host.
     pub fn replica_here(&self) -> Option<ReplicaHere> {
-        let seen = self.last_replica.0.lock();
+        let seen = self.last_replica.seen.lock();
         let path = seen.path.clone()?;
         seen.last.map(|last| ReplicaHere { path, last })
     }
@@ -121,7 +127,7 @@ impl Hands {
     pub fn take_run(&self) -> Option<u128> {
         let open = self.open.try_read()?.clone();
         let run = open?.trees.last_run()?;
-        let mut seen = self.last_replica.0.lock();
+        let mut seen = self.last_replica.seen.lock();
         (seen.told.replace(run) != Some(run)).then_some(run)
     }
 }

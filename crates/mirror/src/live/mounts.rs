@@ -12,7 +12,7 @@ use crate::memory::Memory;
 use crate::mounted;
 use crate::worded::shown;
 use driftless_detect::place::local_mount;
-use driftless_engine::{MOUNTS_MAX, mounted_below};
+use driftless_engine::{MOUNTS_MAX, MountNotes, mounted_below};
 use driftless_model::{RelPath, Scope};
 use driftless_remote::Target;
 use driftless_state::StateError;
@@ -74,11 +74,25 @@ impl Live {
         }
     }
 
+    /// A comparison of all begins with what is mounted now.
+    pub(super) fn begin_to_walk_mounts(&mut self) {
+        self.hands.last_replica.met.forget();
+        self.mounts.begin_walk();
+    }
+
+    /// Has the state name what was met below the replica: of another host nothing else is known.
+    pub(super) fn keep_met_mounts(&mut self, now: Duration) {
+        let met = self.hands.last_replica.met.all();
+        if !met.is_subset(&self.mounts.kept) {
+            self.keep_mounts(now, &met | &self.mounts.kept);
+        }
+    }
+
     /// Has the state forget what was mounted below the replica before the comparison of all that has
     /// ended, and is not now.
     pub(super) fn forget_unmounted(&mut self, now: Duration) {
         let at_walk = std::mem::take(&mut self.mounts.at_walk);
-        self.keep_mounts(now, at_walk);
+        self.keep_mounts(now, &at_walk | &self.hands.last_replica.met.all());
     }
 
     /// Looks whether something was mounted below a tree of this host since the last look, or is

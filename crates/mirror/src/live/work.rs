@@ -143,7 +143,7 @@ impl Live {
                 if taken.is_walk() {
                     self.memory.begin_run(RunKind::Walk, now);
                     self.walked.begun = now;
-                    self.mounts.begin_walk();
+                    self.begin_to_walk_mounts();
                     if self.is_first_copy() {
                         tracing::info!("the first copy begins");
                     }
@@ -250,6 +250,7 @@ impl Live {
             self.dirty.retry_now(now, None);
         }
         self.memory.know(self.hands.known());
+        self.keep_met_mounts(now);
         if let Some(run) = self.hands.take_run() {
             self.memory.heard(vec![last_run::cursor(run, now)]);
         }
