@@ -715,7 +715,7 @@ fn watch_over_mirrors_hears_of_a_failover() {
 }
 
 #[test]
-fn guards_of_a_failback_name_the_trees_of_the_job() {
+fn guards_of_failback_name_trees_as_the_job() {
     let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
     let [source, replica, aside] = ["source", "replica", "aside"].map(|name| scratch.dir(name));
     for name in ["1", "2"] {

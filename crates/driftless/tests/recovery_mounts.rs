@@ -190,7 +190,7 @@ fn mirror_forgets_what_was_away_during_a_comparison() {
 }
 
 #[test]
-fn failback_brings_back_work_of_equal_size_and_time() {
+fn failback_brings_work_of_equal_size_and_time() {
     let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
     let [source, replica, _disk] = trees(&scratch);
     fill(&source);

@@ -58,7 +58,7 @@ pub struct Options {
     pub mounted: Arc<BTreeMap<RelPath, Sample>>,
     /// Where those that a run meets are noted.
     pub mount_notes: Option<Arc<dyn MountNotes>>,
-    /// Where those are noted that a run meets below the replica.
+    /// Notes of those that a run meets below the replica.
     pub replica_mounts: Option<Arc<dyn MountNotes>>,
     /// Which paths are looked at; the whole tree if `None`.
     pub selection: Option<Arc<Selection>>,

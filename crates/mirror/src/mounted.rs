@@ -1,7 +1,7 @@
 //! Places below a replica on which file systems are mounted, as the state of a mirror keeps them.
 //!
 //! A directory on which nothing is mounted any more shows nothing of what the mirror has put there.
-//! A failover or failback must not take it for a directory that somebody has emptied, and the mirror
+//! A failover or failback must not take it for a directory that people have emptied, and the mirror
 //! that saw what was mounted there does not run then.
 
 use driftless_engine::{MOUNTS_MAX, MountNotes};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Name of the cursor that holds the places: each path with a NUL behind it.
 pub(crate) const ON_REPLICA: &str = "mounts.replica";
-/// Folder in which ZFS mounts a snapshot when somebody looks into it, and for as long.
+/// Folder in which ZFS mounts a snapshot while a program looks into it.
 const OF_ZFS: &[u8] = b".zfs";
 
 /// Places below a replica of any host where the engine has met something mounted, since the comparison

@@ -419,7 +419,7 @@ impl Trees {
         mark.map(|(identity, _)| identity)
     }
 
-    /// Which run has changed the replica last, by its mark, as soon as it has one.
+    /// Returns the run that has changed the replica last, by its mark, as soon as it has one.
     pub fn last_run(&self) -> Option<u128> {
         let changes = self.changes()?;
         let mark = changes.own_mark().or_else(|| changes.found_mark());

@@ -25,7 +25,7 @@ pub struct Alone {
     pub is_empty: bool,
     /// Which replica it is, by its mark; none that a run has filled, if it has none.
     pub identity: Option<u128>,
-    /// Which run has changed it last.
+    /// Run that has changed it last.
     pub run: Option<u128>,
     /// What was changed since then may not be durable.
     pub doubt: Option<Stamp>,

@@ -57,7 +57,7 @@ impl ReplicaHere {
 #[derive(Debug, Default)]
 pub struct LastReplica {
     seen: Mutex<Seen>,
-    /// What was met mounted below it.
+    /// Places below it where something was met mounted.
     pub(crate) met: Arc<Met>,
 }
 
@@ -93,7 +93,7 @@ impl LastReplica {
         seen.path = path;
     }
 
-    /// It was closed when this run had changed it last; `None` if nobody knows.
+    /// Notes that it was closed when this run had changed it last; `None` if that is unknown.
     pub(super) fn left_by(&self, run: Option<u128>) {
         self.seen.lock().run = run;
     }

@@ -44,7 +44,7 @@ pub struct Rehearsal {
     pub made: u64,
     /// What it could not do.
     pub problems: Vec<Problem>,
-    /// How it ended: a guard may have refused the deletes.
+    /// End of the run: a guard may have refused the deletes.
     pub end: End,
 }
 

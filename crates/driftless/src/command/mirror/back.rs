@@ -37,10 +37,10 @@ type Failure = (Exit, String);
 /// The last failback compares again until nothing differs any more, at most so often.
 const PASSES_MAX: u64 = 5;
 
-/// How the last pass of a failback ended.
+/// End of the last pass of a failback.
 struct Pass {
     code: Exit,
-    /// When it began: what was written to the source since may have been looked at before.
+    /// Moment at which it began: what was written to the source since may have been looked at before.
     began: Duration,
     /// Entries that the source alone has, and keeps.
     only_on_source: u64,
@@ -386,7 +386,7 @@ fn as_in_the_job(problems: Vec<Problem>) -> Vec<Problem> {
     problems.into_iter().map(turned).collect()
 }
 
-/// Why a run the other way round failed.
+/// Returns why a run the other way round failed.
 fn failed_back(job: &Job, error: &RunError) -> Failure {
     let why = words_back(job, error);
     (Exit::of_error(error), format!("{}: {why}", job.name))
@@ -425,9 +425,9 @@ fn words_back(job: &Job, error: &RunError) -> String {
     }
 }
 
-/// Both trees were equal when the pass began: nothing of what the mirror knew is left to do, and the
-/// snapshot that it read last says nothing any more. What the source alone has and keeps is to come
-/// to the replica, once that follows.
+/// Returns what is saved of trees that were equal when the pass began: nothing of what the mirror knew
+/// is left to do, and the snapshot that it read last says nothing any more. Entries that the source
+/// alone has and keeps are to come to the replica, once that follows.
 fn equal(state: &MirrorState, pass: &Pass, is_over: bool) -> Result<Saved, Failure> {
     let known = Loss::of(state).map_err(|error| record::refusal(&error))?;
     let solved = known.problems.into_iter().map(|problem| problem.path);

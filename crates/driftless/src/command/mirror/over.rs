@@ -58,7 +58,7 @@ struct Failover<'a> {
     loss: Loss,
     provider: Option<Box<dyn Provider>>,
     options: Options,
-    /// What is not mounted any more is gone for good.
+    /// File systems that are not mounted any more are gone for good.
     forgets_mounts: bool,
     reach: Reach,
     stop: &'a AtomicBool,
@@ -365,7 +365,7 @@ impl Failover<'_> {
     }
 
     /// Returns whether the replica is as its mirror has left it, as far as marks tell; nothing where
-    /// nobody knows, or the replica becomes a snapshot.
+    /// that is unknown, or the replica becomes a snapshot.
     fn is_as_left(&self, to: &str, alone: &Alone) -> Option<bool> {
         let is_known = to == LATEST && self.loss.role.role == Role::Following;
         let runs = self.loss.run.zip(alone.run).filter(|_| is_known);

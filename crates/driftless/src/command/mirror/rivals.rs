@@ -59,7 +59,7 @@ fn clash(trees: &Trees, other: &About) -> Option<String> {
     same_replica(trees, other).or_else(|| is_turned.then(turned))
 }
 
-/// Why two jobs cannot have one replica, if they do.
+/// Returns why two jobs cannot be kept that have one replica.
 fn same_replica((_, replica): &Trees, other: &About) -> Option<String> {
     let (name, its) = (&other.name, places::trees(&other.source, &other.replica));
     (*replica == its.1).then(|| {

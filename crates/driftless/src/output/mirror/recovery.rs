@@ -21,7 +21,7 @@ pub struct Over {
     pub loss: Loss,
     /// What the replica becomes.
     pub to: String,
-    /// The replica is as its mirror has left it; `None` if nobody knows.
+    /// The replica is as its mirror has left it; `None` if that is unknown.
     pub is_as_left: Option<bool>,
     /// What was changed on the replica since then may not be durable.
     pub doubt: Option<Stamp>,
@@ -47,7 +47,7 @@ pub struct Back {
     pub lost: Vec<Lost>,
     pub has_more: bool,
     pub problems: Vec<Problem>,
-    /// How the last run ended, or would end.
+    /// End of the last run, or of the one that was rehearsed.
     pub end: End,
     /// Runs that were made.
     pub passes: u64,
