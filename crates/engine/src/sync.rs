@@ -39,6 +39,7 @@ pub mod renamed;
 pub mod room;
 pub mod root;
 pub mod run;
+pub mod shown_names;
 pub mod spelling;
 pub mod stages;
 pub mod stood;

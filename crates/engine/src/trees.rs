@@ -19,3 +19,4 @@ pub mod precautions;
 pub mod replica;
 pub mod rings;
 pub mod roots;
+pub mod shown;

@@ -82,6 +82,14 @@ pub fn without_form(name: &[u8]) -> Vec<u8> {
     )
 }
 
+/// A name in composed Unicode form.
+pub fn composed(name: &[u8]) -> Vec<u8> {
+    std::str::from_utf8(name).map_or_else(
+        |_| name.to_vec(),
+        |text| text.nfc().collect::<String>().into_bytes(),
+    )
+}
+
 /// What two names have in common that differ in dots and spaces at their end alone.
 pub fn without_end(name: &[u8]) -> &[u8] {
     let length = name

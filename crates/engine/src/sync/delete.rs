@@ -2,13 +2,12 @@
 //! replica, each after one more look on both sides.
 
 use crate::sync::entry::Intent;
-use crate::sync::stored::stored_otherwise;
+use crate::sync::stored::{Kept, Stored, stored_otherwise};
 use crate::sync::worker::Worker;
 use crate::tally::add;
 use crate::trees::looks::{believed_twice, there};
 use driftless_model::{Act, Action, Class, Kind, Meta, Problem, RelPath, Side, What};
 use driftless_tree::{Attributes, DirMutRef, DirRef, Done, Known, descend, descend_mut};
-use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 
 /// What a second look says of a name that is to be removed from the replica.
@@ -85,23 +84,19 @@ impl Worker<'_> {
         None
     }
 
-    /// Removes an entry of the replica, unless it is one of those that are `stored` there under
-    /// another name of the source.
+    /// Removes an entry of the replica, unless it is `stored` there under another name that stays.
     fn delete_one(
         &mut self,
         (path, name): (&RelPath, &CStr),
         dirs: (&DirRef, &DirMutRef),
-        stored: &HashSet<(u64, u64)>,
+        stored: &Stored,
     ) {
         match self.still_extra(path, name, dirs) {
-            Ok(Standing::Extra(meta))
-                if stored.contains(&meta.id()) && (meta.kind == Kind::Dir || meta.nlink == 1) => {}
-            // It may be a further name of what another name of the source stands for, or that name
-            // as the file system stores it.
-            Ok(Standing::Extra(meta)) if stored.contains(&meta.id()) => {
-                self.report_untold(path.join(name.to_bytes()))
-            }
-            Ok(Standing::Extra(meta)) => self.remove_extra(path, name, dirs.1, &meta),
+            Ok(Standing::Extra(meta)) => match stored.keeps(name, &meta) {
+                Kept::Stays => {}
+                Kept::Untold => self.report_untold(path.join(name.to_bytes())),
+                Kept::Not => self.remove_extra(path, name, dirs.1, &meta),
+            },
             Ok(Standing::Gone) => {}
             Ok(Standing::There) => self.report_unlisted(path.join(name.to_bytes())),
             Err(fault) => self
@@ -143,7 +138,9 @@ impl Worker<'_> {
     /// Says that a name may be one of the source's that the replica stores otherwise, or a further
     /// one of the same file.
     fn report_untold(&self, path: RelPath) {
-        let cause = "a name of the source that no listing shows leads to the same file".into();
+        let cause =
+            "another name of the source leads to the same file, and a listing shows one alone"
+                .into();
         self.run.report(&Problem {
             path,
             side: Side::Replica,

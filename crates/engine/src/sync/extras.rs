@@ -51,7 +51,7 @@ impl Worker<'_> {
             return false;
         }
         // What the replica has there stays, and that was told.
-        if self.run.hides_mount(visit, name) {
+        if self.run.hides_mount(visit, name) || self.is_shown_otherwise(visit, name) {
             return true;
         }
         if !options.policy.delete {

@@ -3,17 +3,22 @@
 use crate::options::Options;
 use crate::sync::trash::Trash;
 use crate::sync::twice::doubles;
+use crate::trees::folding::Folding;
+use crate::trees::shown::shown_otherwise;
 use driftless_lock::Mutex;
 use driftless_model::{Cache, RelPath};
 use driftless_pool::Pace;
-use driftless_tree::{Copier, DirMutRef, DirRef, Ladder, Rights, Unmapped, copies_up};
-use std::collections::BTreeSet;
+use driftless_tree::{Copier, DirMutRef, DirRef, Done, Ladder, Rights, Unmapped, copies_up};
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Copiers that are kept for the next thread that wants one, at most; each has a buffer.
 const COPIERS_MAX: usize = 16;
+/// Directories of the replica of which it is kept in mind in what they tell names apart, at most.
+const FOLDINGS_MAX: usize = 1 << 16;
 
 /// What holds for all runs between the same two roots.
 #[derive(Clone)]
@@ -38,6 +43,8 @@ pub struct Ground {
     /// held by whoever removes, when the directories above are done.
     pub copying_up: Option<Arc<Mutex<()>>>,
     copiers: Arc<Mutex<Vec<(Cache, Copier)>>>,
+    /// In what directories of the replica, by their inodes, tell names apart.
+    foldings: Arc<Mutex<HashMap<(u64, u64), Folding>>>,
 }
 
 impl Ground {
@@ -55,6 +62,7 @@ impl Ground {
             trash: Arc::default(),
             has_append_only: Arc::default(),
             copiers: Arc::default(),
+            foldings: Arc::default(),
             copying_up: copying_up(&roots),
             roots,
         }
@@ -66,6 +74,7 @@ impl Ground {
         Ground {
             doubles: Arc::new(doubles(options, (&roots.0, roots.1.as_ref()))),
             copying_up: copying_up(&roots),
+            foldings: Arc::default(),
             roots,
             ..self
         }
@@ -76,6 +85,26 @@ impl Ground {
         let id = |root: &Option<DirMutRef>| root.as_ref().map(|root| root.first_meta().id());
         self.roots.0.first_meta().id() == source.first_meta().id()
             && id(&self.roots.1) == id(replica)
+    }
+
+    /// Returns those of `names` that a directory of the replica finds and lists under another
+    /// spelling, each with that spelling.
+    ///
+    /// # Errors
+    /// The directory cannot be listed.
+    pub fn shown_otherwise(
+        &self,
+        dir: &DirMutRef,
+        names: &[CString],
+    ) -> Done<Vec<(CString, CString)>> {
+        let id = dir.first_meta().id();
+        let mut folding = self.foldings.lock().remove(&id).unwrap_or_default();
+        let shown = shown_otherwise(&mut folding, dir, names);
+        let mut kept = self.foldings.lock();
+        if kept.len() < FOLDINGS_MAX {
+            kept.insert(id, folding);
+        }
+        shown
     }
 
     /// A copier for a thread, used before where there is one.

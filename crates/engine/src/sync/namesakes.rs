@@ -20,6 +20,8 @@ pub struct Namesakes {
     pub folding: Mutex<Folding>,
     /// What stands on the replica under another spelling: that, and the source's.
     pub misspelt: Mutex<Vec<(CString, CString)>>,
+    /// Chosen names that the replica finds, with the other spellings under which it lists them.
+    pub shown: Mutex<HashMap<CString, CString>>,
     /// Names of the source that are others to it and one to the replica: the later, and the first,
     /// which is kept.
     pub taken_for_one: Mutex<Vec<(CString, CString)>>,

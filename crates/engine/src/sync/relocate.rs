@@ -23,7 +23,7 @@ impl Trees {
             return Ok(false);
         }
         // What fails is seen again when the paths are looked at, and told then.
-        let is_done = try_relocate(&self.ground().roots, renamed).unwrap_or(false);
+        let is_done = try_relocate(self.ground(), &self.ground().roots, renamed).unwrap_or(false);
         if let Some((changes, _)) = &*changes {
             changes.outcome()?;
         }

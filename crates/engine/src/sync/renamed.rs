@@ -5,6 +5,8 @@
 //! like any other afterwards; here, nothing may show up where it should not.
 
 use crate::monitor::DirectoryPlace;
+use crate::sync::ground::Ground;
+use crate::sync::spelling::{can_be_respelt, respell};
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use driftless_model::{DirectoryId, Filter, Kind, Meta, RelPath, Xattrs, is_set_aside};
@@ -28,7 +30,11 @@ pub struct Renamed {
 type BothRoots = (DirRef, Option<DirMutRef>);
 
 /// Renames an entry of the replica; false if that is not right as far as can be seen.
-pub fn try_relocate((source, replica): &BothRoots, renamed: &Renamed) -> Done<bool> {
+pub fn try_relocate(
+    ground: &Ground,
+    (source, replica): &BothRoots,
+    renamed: &Renamed,
+) -> Done<bool> {
     if [&renamed.from, &renamed.to].into_iter().any(is_beside) {
         return Ok(false);
     }
@@ -52,16 +58,29 @@ pub fn try_relocate((source, replica): &BothRoots, renamed: &Renamed) -> Done<bo
     if !is_right || renamed.is_dir != (moved.kind == Kind::Dir) {
         return Ok(false);
     }
-    let to_dir = descend_mut(replica, &to.0)?;
-    if renamed.is_dir || stands.is_none() {
-        // In an exchange it would take the place of the other one.
-        if present(to_dir.look(&to.1))?.is_some() {
-            return Ok(false);
-        }
-    }
     // It may be what has come to its old place.
     if !renamed.is_dir && at_source(&from)?.is_some_and(|left| is_like(&left, &moved)) {
         return Ok(false);
+    }
+    for path in [&renamed.from, &to.0] {
+        if is_of_another(ground, (source, replica), path)? {
+            return Ok(false);
+        }
+    }
+    let to_dir = descend_mut(replica, &to.0)?;
+    if present(to_dir.look(&to.1))?.is_some() {
+        // What stands there may have another name on the source, or be the entry itself.
+        if let Some(spelling) = spelt_otherwise(ground, &to_dir, &to.1)? {
+            let is_there = from_dir.first_meta().id() == to_dir.first_meta().id();
+            return match is_there && spelling == from.1 && can_be_respelt(&spelling, &to.1) {
+                true => respell(&*to_dir, &spelling, &to.1).map(|()| true),
+                false => Ok(false),
+            };
+        }
+        // In an exchange it would take the place of the other one.
+        if renamed.is_dir || stands.is_none() {
+            return Ok(false);
+        }
     }
     to_dir.take(&*from_dir, &from.1, &to.1).map(|()| true)
 }
@@ -170,13 +189,43 @@ impl Worker<'_> {
             is_dir: true,
             goes_on: false,
         };
-        if !try_relocate(&run.roots, &renamed).ok()? {
+        if !try_relocate(&run.ground, &run.roots, &renamed).ok()? {
             return None;
         }
         run.monitor.relocated(&renamed.from, &renamed.to);
         self.note_copy((parent, name, id), copy);
         parent.replica.as_ref()?.enter_mut(name).ok()
     }
+}
+
+/// Returns whether a path leads, on the replica, to the copy of what has another name on the source.
+fn is_of_another(
+    ground: &Ground,
+    (source, replica): (&DirRef, &DirMutRef),
+    path: &RelPath,
+) -> Done<bool> {
+    let (mut dir, mut there) = (RelPath::root(), replica.clone());
+    for name in path.names() {
+        let name = CString::new(name).expect("names hold no NUL");
+        if let Some(spelling) = spelt_otherwise(ground, &there, &name)? {
+            let other = descend(source, &dir).and_then(|dir| dir.look(&spelling));
+            if present(other)?.is_some() {
+                return Ok(true);
+            }
+        }
+        dir = dir.join(name.to_bytes());
+        let Ok(next) = there.enter_mut(&name) else {
+            break;
+        };
+        there = next;
+    }
+    Ok(false)
+}
+
+/// Returns the spelling under which a directory of the replica lists a name, if that is another.
+fn spelt_otherwise(ground: &Ground, dir: &DirMutRef, name: &CString) -> Done<Option<CString>> {
+    let mut shown = ground.shown_otherwise(dir, std::slice::from_ref(name))?;
+    Ok(shown.pop().map(|(_, spelling)| spelling))
 }
 
 /// What was looked at, if it is there.

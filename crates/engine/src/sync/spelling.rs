@@ -321,7 +321,7 @@ fn misnamed(visit: &Visit) -> Vec<(CString, CString)> {
 
 /// Whether a file system that takes two names for one may keep either: an end that it does not keep
 /// it strips off again.
-fn can_be_respelt(from: &CStr, to: &CStr) -> bool {
+pub fn can_be_respelt(from: &CStr, to: &CStr) -> bool {
     likeness(from.to_bytes(), to.to_bytes()) != Likeness::End
 }
 
@@ -342,7 +342,7 @@ fn respelling(meta: &Meta, from: &CStr, to: &CStr) -> Intent {
 
 /// By way of another name: between two names of one inode a rename does nothing (rename(2)).
 /// A run that is killed meanwhile leaves that, and the next run goes on from there.
-fn respell(dir: &dyn DirMut, from: &CStr, to: &CStr) -> Result<(), Fault> {
+pub fn respell(dir: &dyn DirMut, from: &CStr, to: &CStr) -> Result<(), Fault> {
     let between = between_name(to);
     if there(dir.look(&between))?.is_some() {
         return Err(Fault {

@@ -341,18 +341,23 @@ impl Worker<'_> {
             if visit.is_repeated() {
                 self.run.deletes.forget(visit.path());
             }
-            let mut names = Names::default();
-            for name in visit
+            let chosen: Vec<CString> = visit
                 .selection
                 .children
                 .keys()
                 .filter_map(|name| CString::new(&name[..]).ok())
-            {
-                if !self.is_gone(visit, &name) {
-                    names.push(&name, None);
+                .collect();
+            if let Err(fault) = self.find_shown(visit, &chosen) {
+                return self.unlisted(visit, fault);
+            }
+            let mut names = Names::default();
+            for name in &chosen {
+                if !self.is_gone(visit, name) {
+                    names.push(name, None);
                 }
             }
             self.note_names(visit, &names);
+            self.note_shown(visit, &names);
             self.find_protected(visit, &names);
             self.hand_out(visit, names, weight);
             return self.less(visit);

@@ -4,14 +4,14 @@
 
 use crate::trees::looks::there;
 use driftless_model::{Kind, Meta};
-use driftless_reconcile::{Likeness, without_form};
+use driftless_reconcile::{Likeness, composed, without_form};
 use driftless_tree::{Dir, DirRef, Done, windows};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
 /// Names of a directory that are tried to find out what it takes for one: some may have just gone.
-const ASKED_MAX: usize = 16;
+pub const ASKED_MAX: usize = 16;
 
 /// What is known of a directory.
 #[derive(Debug, Default)]
@@ -144,14 +144,28 @@ pub fn in_other_case(name: &CStr) -> Option<CString> {
     (other != name.to_bytes()).then(|| CString::new(other).expect("names hold no NUL"))
 }
 
-/// A name in another Unicode form, if it has one: decomposed.
-fn in_other_form(name: &CStr) -> Option<CString> {
-    let other = without_form(name.to_bytes());
-    (other != name.to_bytes()).then(|| CString::new(other).expect("names hold no NUL"))
+/// A name with its letters in another case, if it has any: those of ASCII, which all tables have, or
+/// all others.
+pub fn in_any_other_case(name: &CStr) -> Option<CString> {
+    in_other_case(name).or_else(|| {
+        let text = name.to_str().ok()?;
+        [text.to_uppercase(), text.to_lowercase()]
+            .into_iter()
+            .find(|other| other != text)
+            .map(|other| CString::new(other).expect("names hold no NUL"))
+    })
+}
+
+/// A name in another Unicode form, if it has one: decomposed, or composed.
+pub fn in_other_form(name: &CStr) -> Option<CString> {
+    [without_form(name.to_bytes()), composed(name.to_bytes())]
+        .into_iter()
+        .find(|other| other != name.to_bytes())
+        .map(|other| CString::new(other).expect("names hold no NUL"))
 }
 
 /// A name with a dot at its end.
-fn with_other_end(name: &CStr) -> CString {
+pub fn with_other_end(name: &CStr) -> CString {
     CString::new([name.to_bytes(), b"."].concat()).expect("names hold no NUL")
 }
 
