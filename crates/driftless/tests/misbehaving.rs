@@ -570,6 +570,29 @@ fn whatever_a_file_system_does_nothing_is_lost_in_silence() {
 }
 
 #[test]
+fn directory_that_contains_itself_is_a_problem() {
+    let (fuse, scratch) = (
+        Fuse::mount(Mood::healthy()),
+        Scratch::new(FsKind::Tmpfs, 16),
+    );
+    let (src, dst) = (fuse.dir("src"), scratch.path().join("dst"));
+    fs::create_dir(src.join("loop")).expect("a directory");
+    fs::write(src.join("x"), "x").expect("a file");
+    fuse.change(|mood| mood.loops = true);
+    for command in ["sync", "verify"] {
+        let told = on_trees(command, &src, &dst).limit(LIMIT).run().expect(3);
+        assert!(
+            told.stderr_text()
+                .contains("it contains itself without end"),
+            "{}",
+            told.describe()
+        );
+    }
+    assert!(!dst.join("loop").exists());
+    assert_eq!(fs::read_to_string(dst.join("x")).expect("read"), "x");
+}
+
+#[test]
 fn names_that_collide_where_case_does_not_count_are_told_and_do_not_alternate() {
     let row = Row {
         mood: Mood::folded,

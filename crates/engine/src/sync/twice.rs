@@ -1,11 +1,15 @@
-//! Directories of the replica that it shows at two places, since one is mounted at the other
-//! (`mount --bind`).
+//! Directories that a tree shows at two places.
+//!
+//! On the replica, one may be mounted at the other (`mount --bind`).
 //!
 //! If the source has two directories there, each pass would make the one equal by making the other
 //! different. So one of the places is not entered, and that is a problem of its path. Where the run
 //! comes to one of them only, there is nothing to tell.
+//!
+//! On the source, a server that follows links may show a directory in itself, and so without end.
 
 use crate::options::Options;
+use crate::sync::visit::Visit;
 use crate::trees::overlap::leaves_out;
 use driftless_model::RelPath;
 use driftless_tree::{DirMutRef, DirRef, descend, descend_mut, shown_twice};
@@ -13,6 +17,28 @@ use std::collections::BTreeSet;
 
 /// Why a directory of the replica is not entered.
 pub const SHOWN_TWICE: &str = "it is another directory of this replica, which is mounted there, too, and cannot be equal to two; unmount one, or exclude it";
+
+/// Why a directory of the source is not entered.
+pub const ENDLESS: &str =
+    "it is a directory that it lies in, so it contains itself without end; exclude it";
+
+/// Returns whether a directory of the source is one of those above it, and is not mounted there, nor in
+/// another one between them: what is mounted comes to an end. A directory that changes meanwhile is found
+/// a level further down.
+pub fn is_endless(parent: &Visit, source: &DirRef) -> bool {
+    let meta = source.first_meta();
+    let mut above = std::iter::successors(Some(parent), |visit| visit.parent.as_deref());
+    let same = above.position(|visit| {
+        let first = visit.source.first_meta();
+        first.id() == meta.id() && first.mtime == meta.mtime
+    });
+    let Some(levels) = same else {
+        return false;
+    };
+    let between = std::iter::successors(Some(parent), |visit| visit.parent.as_deref()).take(levels);
+    let mut dirs = between.map(|visit| &visit.source).chain([source]);
+    !dirs.any(|dir| dir.is_mount_root() == Some(true))
+}
 
 /// Those of a replica on this host that the run would come to twice.
 pub fn doubles(

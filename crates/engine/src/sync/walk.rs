@@ -6,7 +6,7 @@ use crate::sync::entry::Intent;
 use crate::sync::renamed::Entered;
 use crate::sync::run::Run;
 use crate::sync::task::Task;
-use crate::sync::twice::SHOWN_TWICE;
+use crate::sync::twice::{ENDLESS, SHOWN_TWICE, is_endless};
 use crate::sync::visit::{Sides, Visit};
 use crate::sync::worker::Worker;
 use crate::tally::{Reason, add};
@@ -119,6 +119,7 @@ impl Worker<'_> {
         match () {
             () if !foreign && self.run.is_replica(source) => Some(OWN_REPLICA),
             () if self.run.is_unmounted(parent, name, source) => Some(UNMOUNTED),
+            () if is_endless(parent, source) => Some(ENDLESS),
             () => None,
         }
     }

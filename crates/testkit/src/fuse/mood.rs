@@ -23,6 +23,8 @@ pub struct Mood {
     pub folds: bool,
     /// Names lose this character at their end, as dots on FAT and SMB.
     pub strips: Option<u8>,
+    /// An entry `loop` is the directory that it is in, as where a server follows links.
+    pub loops: bool,
     /// Listings do not say of what kind an entry is (`DT_UNKNOWN`).
     pub unknown_kinds: bool,
     /// Extended attributes can be kept. Set before mounting.
@@ -63,6 +65,7 @@ impl Mood {
             seconds: i64::MIN..=i64::MAX,
             folds: false,
             strips: None,
+            loops: false,
             unknown_kinds: false,
             attributes: true,
             acls: true,

@@ -69,6 +69,26 @@ struct Tables {
     last: u64,
 }
 
+impl Tables {
+    /// The kernel is told of a node once more.
+    fn tell(&mut self, id: u64, fd: OwnedFd, name: &[u8]) -> Arc<Node> {
+        let new = || {
+            (
+                Arc::new(Node {
+                    id,
+                    fd,
+                    name: Mutex::default(),
+                }),
+                0,
+            )
+        };
+        let (node, lookups) = self.nodes.entry(id).or_insert_with(new);
+        *lookups += 1;
+        *lock(&node.name) = name.to_vec();
+        node.clone()
+    }
+}
+
 /// All that the kernel knows by number.
 #[derive(Debug)]
 pub(super) struct Nodes(Mutex<Tables>);
@@ -106,20 +126,16 @@ impl Nodes {
                 tables.last += 1;
                 tables.last
             });
-        let new = || {
-            (
-                Arc::new(Node {
-                    id,
-                    fd,
-                    name: Mutex::default(),
-                }),
-                0,
-            )
-        };
-        let (node, lookups) = tables.nodes.entry(id).or_insert_with(new);
-        *lookups += 1;
-        *lock(&node.name) = name.to_vec();
-        Ok((node.clone(), stat))
+        Ok((tables.tell(id, fd, name), stat))
+    }
+
+    /// A further node of an inode: the kernel lets no directory that it knows be in itself.
+    pub(super) fn know_apart(&self, fd: OwnedFd, name: &[u8]) -> Result<(Arc<Node>, Stat), Errno> {
+        let stat = rustix::fs::fstat(&fd)?;
+        let tables = &mut *lock(&self.0);
+        tables.last += 1;
+        let id = tables.last;
+        Ok((tables.tell(id, fd, name), stat))
     }
 
     /// The kernel gives back so many of its lookups.
