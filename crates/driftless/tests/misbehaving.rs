@@ -593,6 +593,26 @@ fn directory_that_contains_itself_is_a_problem() {
 }
 
 #[test]
+fn file_longer_than_its_size_is_a_problem() {
+    for (hidden_bytes, content) in [(3, 1000), (u64::MAX, 1000), (3, 200_000)] {
+        let (fuse, scratch) = (
+            Fuse::mount(Mood::healthy()),
+            Scratch::new(FsKind::Tmpfs, 16),
+        );
+        let (src, dst) = (fuse.dir("src"), scratch.path().join("dst"));
+        fs::write(src.join("sheet"), vec![b'x'; content]).expect("a file");
+        fuse.change(|mood| mood.hidden_bytes = hidden_bytes);
+        let told = on_trees("sync", &src, &dst).limit(LIMIT).run().expect(3);
+        assert!(
+            told.stderr_text().contains("it goes on beyond its size"),
+            "{}",
+            told.describe()
+        );
+        assert!(!dst.join("sheet").exists());
+    }
+}
+
+#[test]
 fn names_that_collide_where_case_does_not_count_are_told_and_do_not_alternate() {
     let row = Row {
         mood: Mood::folded,

@@ -44,7 +44,7 @@ fn is_bare(error: &io::Error) -> bool {
 
 fn of_act(act: Act, errno: i32) -> Option<&'static str> {
     use crate::errno::{
-        E2BIG, EAGAIN, EBUSY, EILSEQ, EINVAL, ELOOP, EMLINK, ENODATA, ENOSPC, ENOTEMPTY,
+        E2BIG, EAGAIN, EBUSY, EFBIG, EILSEQ, EINVAL, ELOOP, EMLINK, ENODATA, ENOSPC, ENOTEMPTY,
         EOPNOTSUPP, EPERM, EPROTO, ERANGE, ESTALE, EXDEV,
     };
     use Act as A;
@@ -60,6 +60,7 @@ fn of_act(act: Act, errno: i32) -> Option<&'static str> {
         (A::BeginAtHome, EINVAL) => "the agent was not started there but in /",
         (A::SetMounted, EBUSY) => "it belongs to another tree",
         (A::ReadAll | A::CopyOld, ENODATA) => "it ends earlier than its size says",
+        (A::ReadAll, EFBIG) => "it goes on beyond its size",
         (A::SetTimes, ERANGE) => "the file system cannot hold this time",
         (A::Lock | A::Change, EAGAIN) => "another run has it",
         (A::Open, EAGAIN) => {

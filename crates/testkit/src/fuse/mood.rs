@@ -53,6 +53,9 @@ pub struct Mood {
     pub follows_links: bool,
     /// Files have blocks on the medium; without, they are placeholders whose content is elsewhere.
     pub blocks: bool,
+    /// Files show so many bytes less than they have, and reads go past the cache of pages and so past
+    /// that size (`direct_io`).
+    pub hidden_bytes: u64,
     /// It is as CephFS, with its snapshots in this folder on the btrfs of the backing directory.
     pub ceph: Option<PathBuf>,
 }
@@ -78,6 +81,7 @@ impl Mood {
             remembers: Duration::ZERO,
             follows_links: false,
             blocks: true,
+            hidden_bytes: 0,
             ceph: None,
         }
     }

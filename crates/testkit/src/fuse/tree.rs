@@ -30,6 +30,8 @@ const SET_MTIME: u32 = 1 << 5;
 const BY_HANDLE: u32 = 1 << 6;
 const ATIME_NOW: u32 = 1 << 7;
 const MTIME_NOW: u32 = 1 << 8;
+/// `FOPEN_DIRECT_IO`.
+const DIRECT_IO: u32 = 1;
 /// `SEEK_DATA`, `SEEK_HOLE` (lseek(2)).
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
@@ -290,6 +292,9 @@ impl Tree {
         attr.mode = mood.shown(attr.mode);
         attr.times = attr.times.map(|time| mood.cut(time));
         attr.blocks *= u64::from(mood.blocks);
+        if FileType::from_raw_mode(attr.mode).is_file() {
+            attr.size = attr.size.saturating_sub(mood.hidden_bytes);
+        }
         if !mood.change_times {
             attr.times[2] = attr.times[1];
         }
@@ -427,7 +432,9 @@ impl Tree {
 
     fn open(&self, node: &Node, mut fields: Fields<'_>) -> Done {
         let file = node.open(plain(fields.u32()))?;
-        Ok(opened(self.nodes.hold(Handle::File(file))))
+        let handle = self.nodes.hold(Handle::File(file));
+        let hides = lock(&self.orders).mood.hidden_bytes > 0;
+        Ok(opened_with(handle, if hides { DIRECT_IO } else { 0 }))
     }
 
     fn rename(&self, op: Op, parent: &Node, mut fields: Fields<'_>) -> Done {
@@ -575,9 +582,13 @@ impl Tree {
     }
 }
 
-/// `fuse_open_out`.
 fn opened(handle: u64) -> Vec<u8> {
-    Words::new().u64(handle).u64(0).0
+    opened_with(handle, 0)
+}
+
+/// `fuse_open_out`.
+fn opened_with(handle: u64, flags: u32) -> Vec<u8> {
+    Words::new().u64(handle).u32(flags).u32(0).0
 }
 
 /// The flags with which the backing file is opened: offsets come with each request, in any

@@ -27,6 +27,19 @@ const PROGRESS_BYTES_MAX: usize = 2048;
 /// `TMPFS_MAGIC` of linux/magic.h.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
+/// File systems whose sizes another program tells: FUSE, NFS, SMB (three), 9P, Ceph, AFS
+/// (linux/magic.h).
+const TOLD_SIZES: [u64; 8] = [
+    0x6573_5546,
+    0x6969,
+    0x517b,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x0102_1997,
+    0x00c3_6400,
+    0x5346_414f,
+];
+
 /// Granularity of the holes that are found by reading: the block size of most file systems.
 const HOLE_BYTES: u64 = 4096;
 /// Data that is found by reading is handed over in pieces of about this size.
@@ -83,6 +96,18 @@ impl LocalFile {
 
     fn fail<T>(&self, act: Act, done: Result<T, Errno>) -> Done<T> {
         done.map_err(|errno| fault(self.side, act, errno))
+    }
+
+    /// Returns whether a file has bytes beyond the size that it states, as a server or a program behind
+    /// FUSE may show it. A file system on a disk of this host knows the size of its files.
+    fn goes_on_at(&self, meta: &Meta) -> bool {
+        let is_told_size = || {
+            let of = rustix::fs::fstatfs(&self.fd);
+            of.is_ok_and(|of| TOLD_SIZES.contains(&(of.f_type as u64)))
+        };
+        rustix::fs::major(meta.dev) == 0
+            && is_told_size()
+            && matches!(read_full(&self.fd, &mut [0], meta.size), Ok(1..))
     }
 
     fn seek(&self, from: SeekFrom) -> Result<Option<u64>, Errno> {
@@ -148,7 +173,17 @@ impl ReadFile for LocalFile {
     }
 
     fn meta_again(&self) -> Done<Meta> {
-        self.fail(Act::LookAt, meta_again(&self.fd))
+        let again = || self.fail(Act::LookAt, meta_again(&self.fd));
+        let meta = again()?;
+        if self.side == Side::Replica || !self.goes_on_at(&meta) {
+            return Ok(meta);
+        }
+        // It may have grown between the two looks.
+        let now = again()?;
+        match now.size > meta.size {
+            true => Ok(now),
+            false => self.fail(Act::ReadAll, Err(Errno::FBIG)),
+        }
     }
 
     fn xattrs(&self, keep: &Keep) -> Done<Xattrs> {
