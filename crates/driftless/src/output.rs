@@ -197,6 +197,16 @@ impl Output {
             .is_some_and(|told| told.knows(line))
     }
 
+    /// Returns whether a person reads each change, or each difference: those are what a comparison is
+    /// asked for, also where only problems are to be printed.
+    fn prints_receipts(&self) -> bool {
+        match self.task {
+            Task::Sync => self.verbose,
+            Task::DryRun => !self.quiet,
+            Task::Verify => true,
+        }
+    }
+
     /// A message for a person, and for the log.
     fn say(&self, line: &str) {
         self.write_log(line);
@@ -284,7 +294,7 @@ impl Output {
 
 impl Monitor for Output {
     fn wants_receipts(&self) -> bool {
-        self.json || self.verbose || self.log.is_some() || (self.task != Task::Sync && !self.quiet)
+        self.json || self.log.is_some() || self.prints_receipts()
     }
 
     fn wants_values(&self) -> bool {
@@ -309,7 +319,7 @@ impl Monitor for Output {
         self.write_log(&line);
         if self.json {
             self.tell(&event);
-        } else if !self.quiet && (self.verbose || self.task != Task::Sync) {
+        } else if self.prints_receipts() {
             self.print(&line);
         }
     }

@@ -182,6 +182,31 @@ fn what_other_hosts_say_cannot_steer_a_terminal_or_begin_a_line_in_a_log() {
 }
 
 #[test]
+fn quiet_comparison_prints_what_differs_alone() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("file"), "content");
+    put(&src.join("same"), "content");
+    let _ = sync_ok(&src, &dst, [""; 0]);
+    let commands = [
+        &["verify", "--quiet"][..],
+        &["audit", "--quiet", "--samples=10", "--grace=0"],
+    ];
+    let run = |words: &[&str], code| {
+        let outcome = on_trees(words[0], &src, &dst).args(&words[1..]).run();
+        outcome.expect(code).stdout_text()
+    };
+    for words in commands {
+        assert_eq!(run(words, 0), "", "{words:?}");
+    }
+    put(&dst.join("file"), "other");
+    for words in commands {
+        let told = run(words, 4);
+        assert!(told.contains("file") && !told.contains("equal"), "{told}");
+    }
+}
+
+#[test]
 fn quiet_says_nothing_and_verbose_names_every_change() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));

@@ -72,7 +72,7 @@ pub struct AuditArgs {
     /// Append differences and problems to FILE
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub log: Option<PathBuf>,
-    /// Print problems only
+    /// Print differences and problems only
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
     /// Tell where the audit stands: "auto" (a bar at a terminal, elsewhere a line a minute),

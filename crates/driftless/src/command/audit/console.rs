@@ -105,7 +105,7 @@ impl<'a> Console<'a> {
                 recent: mismatch.recent,
                 changed: mismatch.changed.sec,
             });
-        } else if !self.args.quiet {
+        } else {
             self.output.print(&line);
         }
     }
