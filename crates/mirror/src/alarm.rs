@@ -122,8 +122,9 @@ impl Alarms {
     fn see_states(&mut self, status: &Status) -> Vec<Alarm> {
         let is_first = status.is_first_copy();
         let behind = (status.is_behind() && !is_first).then(|| {
-            let (behind, rpo) = (status.behind().as_secs(), status.rpo.as_secs());
-            format!("{behind} seconds behind, and {rpo} are allowed")
+            let [behind, rpo] = [status.behind(), status.rpo]
+                .map(|time| worded::counted(time.as_secs(), "second", "seconds"));
+            format!("{behind} behind, of {rpo} that the job allows")
         });
         let first_copy = (status.is_behind() && is_first).then(|| first_copy(status));
         let states = [
@@ -223,6 +224,15 @@ mod tests {
             .collect();
         assert_eq!(paths, [".", "a"]);
         assert!(new[0].why.starts_with("\".\": "), "{}", new[0].why);
+    }
+
+    #[test]
+    fn one_second_is_told_in_the_singular() {
+        let counted = |count| worded::counted(count, "second", "seconds");
+        assert_eq!(
+            [0, 1, 2].map(counted),
+            ["0 seconds", "1 second", "2 seconds"]
+        );
     }
 
     #[test]

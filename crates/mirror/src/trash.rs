@@ -6,6 +6,7 @@
 use crate::hands::Hands;
 use crate::job::Job;
 use crate::status::TrashNow;
+use crate::worded::counted;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use driftless_engine::{Limits, Purged, Sizes};
 use driftless_lock::Mutex;
@@ -115,7 +116,8 @@ impl Keeper {
             tracing::warn!("\"{}\": {fault}", escape(path.as_bytes()));
         }
         if purged.removed > 0 {
-            tracing::info!("{} entries are gone from the trash", purged.removed);
+            let removed = counted(purged.removed, "entry", "entries");
+            tracing::info!("gone from the trash: {removed}");
         }
     }
 }

@@ -54,6 +54,15 @@ pub fn shown(path: &RelPath) -> String {
     }
 }
 
+/// Returns a number of things, with their word in the singular or the plural.
+#[must_use]
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {many}"),
+    }
+}
+
 /// The advice to leave a tree out, up to the rule, which ends with a quote.
 const EXCLUDE: &str = "; leave it out with --exclude '";
 

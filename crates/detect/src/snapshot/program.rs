@@ -2,7 +2,7 @@
 
 use super::provider::SnapshotError;
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::process::{ChildStderr, ChildStdout, Command, Stdio};
 
 /// What a program says that fails is told up to so many bytes.
@@ -61,7 +61,7 @@ impl<'a> Program<'a> {
             what,
         };
         let spawned = self.command.spawn();
-        let mut child = spawned.map_err(|error| failed(error.to_string()))?;
+        let mut child = spawned.map_err(|error| failed(not_started(&error)))?;
         let (mut printed, mut said) = (child.stdout.take(), child.stderr.take());
         let (result, said) = std::thread::scope(|scope| {
             let words = scope.spawn(|| said.as_mut().map(text).unwrap_or_default());
@@ -80,6 +80,14 @@ impl<'a> Program<'a> {
                 said => format!("{status}: {said}"),
             })),
         }
+    }
+}
+
+/// Returns why a program does not start, and what to do.
+fn not_started(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => "cannot start it: no folder of PATH has this program; install it, or give the job another detector (detect)".into(),
+        _ => format!("cannot start it: {}", driftless_model::cause(error)),
     }
 }
 
@@ -121,7 +129,9 @@ mod tests {
         assert!(told(shell("exec true")).contains("too short"));
         let absent = Program::new("no-such-program", ["x"]).run().unwrap_err();
         assert!(
-            absent.to_string().starts_with("no-such-program: "),
+            absent
+                .to_string()
+                .starts_with("no-such-program: cannot start it: no folder of PATH has"),
             "{absent}"
         );
         let long = told(shell("seq 100000 >&2; exit 1"));

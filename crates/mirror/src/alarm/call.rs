@@ -7,6 +7,7 @@
 //! given up, is the one that is handed in.
 
 use super::Alarm;
+use crate::worded::counted;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use driftless_model::cause;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -166,8 +167,8 @@ impl Serving {
                 Ok(None) => {
                     let _it_has_ended = kill_process_group(Pid::from_child(&child), Signal::KILL);
                     let _its_end_is_known = child.wait();
-                    let limit = self.pace.limit.as_secs();
-                    return Some(format!("it was ended after {limit} seconds"));
+                    let limit = counted(self.pace.limit.as_secs(), "second", "seconds");
+                    return Some(format!("it was ended after {limit}"));
                 }
                 Err(error) => return Some(error.to_string()),
             }

@@ -291,8 +291,9 @@ impl Live {
     fn end_walk(&mut self, now: Duration, outcome: &Outcome) {
         let is_first = self.walked.ended.is_none();
         if self.is_first_copy() {
-            let (seen, bytes) = (outcome.counts.seen, outcome.counts.bytes_copied);
-            tracing::info!("the first copy is complete: {seen} entries, {bytes} bytes copied");
+            let seen = worded::counted(outcome.counts.seen, "entry", "entries");
+            let bytes = worded::counted(outcome.counts.bytes_copied, "byte", "bytes");
+            tracing::info!("the first copy is complete: {seen}, {bytes} copied");
         }
         let foreign = self.find_foreign(outcome);
         let missed = outcome
