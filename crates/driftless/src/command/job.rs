@@ -350,30 +350,30 @@ pub fn active(job: &Job) -> Result<Vec<JobRow>, Failure> {
     Ok(found)
 }
 
-/// Refuses to work against those who use a replica.
-pub fn refuse_active(job: &Job) -> Result<(), Failure> {
+/// Refuses to work against those who use a replica. The user names the job so.
+pub fn refuse_active(job: &Job, named: &Path) -> Result<(), Failure> {
     match active(job)?.first() {
         None => Ok(()),
-        Some(row) => Err((Exit::Refused, active_words(job, row))),
+        Some(row) => Err((Exit::Refused, active_words(job, row, named))),
     }
 }
 
-/// Returns the words of a command about the one replica of a job.
-pub fn command_words(job: &Job, command: &str, replica: &str) -> String {
+/// Returns the words of a command about one replica of a job that the user named so.
+pub fn command_words(job: &Job, named: &Path, command: &str, replica: &str) -> String {
     let which = match job.replicas.len() {
         1 => String::new(),
         _ => format!(" --replica {replica}"),
     };
-    format!("driftless mirror {command} {}{which}", job.name)
+    format!("driftless mirror {command} {}{which}", named.display())
 }
 
-/// Says that a replica of a job is the active side, and what ends that.
-pub fn active_words(job: &Job, row: &JobRow) -> String {
+/// Says that a replica of a job is the active side, and what ends that. The user named the job so.
+pub fn active_words(job: &Job, row: &JobRow, named: &Path) -> String {
     let (name, replica, row) = (&job.name, &row.about.replica, &row.role);
     let since = row.since.unwrap_or_default();
     let since = moment(since.as_secs().cast_signed());
     let role = row.role.word();
-    let command = |command| command_words(job, command, replica);
+    let command = |command| command_words(job, named, command, replica);
     let now = match row.role {
         Role::FailingOver => format!("{} goes on with that", command("failover")),
         _ => format!(

@@ -106,7 +106,9 @@ fn check(args: &JobArgs) -> Result<Exit, Failure> {
     }
     say::line(&format!("{}: a job that can be run; {hears}", job.name));
     let active = job::active(&job)?;
-    let active = active.first().map(|row| job::active_words(&job, row));
+    let active = active
+        .first()
+        .map(|row| job::active_words(&job, row, &args.job));
     let told = warning.into_iter().chain(places::remembers(&job));
     for told in told.chain(active) {
         say::complaint(&told);
@@ -186,7 +188,7 @@ fn status(args: &JobArgs, json: bool, check: bool) -> Result<Exit, Failure> {
     if let Ok(job) = job::read(&args.job) {
         let active = job::active(&job)?;
         for row in &active {
-            let back = job::command_words(&job, "failback", &row.about.replica);
+            let back = job::command_words(&job, &args.job, "failback", &row.about.replica);
             say::active(row, &back, json);
         }
         if !active.is_empty() {

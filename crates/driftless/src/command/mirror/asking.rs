@@ -202,7 +202,7 @@ fn unlike(job: &Job, all: &[Status]) -> Option<String> {
 fn not_running(args: &JobArgs) -> Failure {
     let named = args.job.display();
     let job = job::read_idle(&args.job);
-    let is_active = job.as_ref().map(job::refuse_active);
+    let is_active = job.as_ref().map(|job| job::refuse_active(job, &args.job));
     if let Ok(Err(refused @ (Exit::Refused, _))) = is_active {
         return refused;
     }

@@ -148,7 +148,7 @@ fn active(how: &FailbackArgs, all: &Job, job: &Job) -> Result<Loss, Failure> {
         Role::Following => match job::active(all)?.first() {
             Some(row) => {
                 let active = &row.about.replica;
-                let back = job::command_words(all, "failback", active);
+                let back = job::command_words(all, &how.job.job, "failback", active);
                 refuse(&format!(
                     "this replica is not the active side, but {active} is: {back}"
                 ))

@@ -41,7 +41,7 @@ pub fn keep_equal(args: &JobArgs, takes_new_replica: bool, log: &LogArgs) -> Res
     let job = job::read(&args.job)?;
     let signals = signals::watch();
     let _held = job::hold(&job)?;
-    job::refuse_active(&job)?;
+    job::refuse_active(&job, &args.job)?;
     if let Some(why) = places::remembers(&job) {
         tracing::warn!("{why}");
     }

@@ -139,8 +139,9 @@ fn refuse_second(args: &FailoverArgs, job: &Job) -> Result<(), Failure> {
         let role = loss(other)?.role.role;
         if role != Role::Following {
             let (name, active) = (&job.name, &other.replicas[0]);
+            let named = args.job.job.display();
             let why = format!(
-                "{name}: its replica {active} is the active side already: driftless mirror failback {name} --replica {active} --finish ends that (nothing was changed)"
+                "{name}: its replica {active} is the active side already: driftless mirror failback {named} --replica {active} --finish ends that (nothing was changed)"
             );
             return Err((Exit::Refused, why));
         }
