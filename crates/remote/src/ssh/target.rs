@@ -29,6 +29,11 @@ pub enum TargetError {
         /// The name of the syntax, and what to write for it.
         equivalent: String,
     },
+    /// The home directory of another user.
+    #[error(
+        "\"{0}\": cannot find a home directory: no shell reads the path there; write the whole path, or ./ before a name that begins with a tilde"
+    )]
+    OtherHome(String),
 }
 
 impl Target {
@@ -63,7 +68,8 @@ impl Target {
         };
         let host = check_host(&bytes[..colon])?;
         let path = &bytes[colon + 1..];
-        let path = below_home(path);
+        let path = below_home(path)
+            .ok_or_else(|| TargetError::OtherHome(driftless_model::escape(bytes)))?;
         let path = if path.is_empty() { b"." } else { path };
         Ok(Target {
             host: Some(host),
@@ -161,14 +167,16 @@ fn of_backend(text: &str) -> Option<String> {
     })
 }
 
-/// A tilde is the home directory, where relative paths begin anyway: no shell reads the path there.
-fn below_home(path: &[u8]) -> &[u8] {
+/// Returns what of a path lies below the home directory, where relative paths begin anyway: a tilde is
+/// that directory, since no shell reads the path there. `None` for that of another user.
+fn below_home(path: &[u8]) -> Option<&[u8]> {
     match path.strip_prefix(b"~") {
-        Some([]) => b"",
+        None => Some(path),
+        Some([]) => Some(b""),
         Some(below @ [b'/', ..]) => {
-            &below[below.iter().take_while(|byte| **byte == b'/').count()..]
+            Some(&below[below.iter().take_while(|byte| **byte == b'/').count()..])
         }
-        _ => path,
+        Some(_) => None,
     }
 }
 
@@ -218,7 +226,7 @@ mod tests {
             ("host:~", Some("host"), "."),
             ("host:~//x", Some("host"), "x"),
             ("host:./~/x", Some("host"), "./~/x"),
-            ("host:~x", Some("host"), "~x"),
+            ("host:./~x", Some("host"), "./~x"),
             ("~/a:b", None, "~/a:b"),
         ];
         for (typed, host, path) in cases {
@@ -228,6 +236,14 @@ mod tests {
                 (host, Some(path)),
                 "{typed}"
             );
+        }
+    }
+
+    #[test]
+    fn home_of_another_user_is_refused() {
+        for typed in ["host:~x", "me@host:~x/y"] {
+            let error = Target::parse(OsStr::new(typed)).expect_err(typed);
+            assert_eq!(error, TargetError::OtherHome(typed.into()));
         }
     }
 
