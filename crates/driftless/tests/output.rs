@@ -207,6 +207,27 @@ fn quiet_comparison_prints_what_differs_alone() {
 }
 
 #[test]
+fn log_in_a_pipe_without_reader_is_refused() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 64);
+    let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+    put(&src.join("file"), "content");
+    let pipe = scratch.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.expect("mkfifo runs").success());
+    let run = || {
+        let run = on_trees("sync", &src, &dst).arg("--log").arg(&pipe);
+        run.limit(std::time::Duration::from_secs(60)).run()
+    };
+    let told = run().expect(1).stderr_text();
+    assert!(told.contains("no program reads from this pipe"), "{told}");
+    assert!(!dst.exists());
+    // Opened to read and write, it has a reader.
+    let reader = std::fs::File::options().read(true).write(true).open(&pipe);
+    let _reader = reader.expect("the pipe");
+    let _done = run().expect(0);
+}
+
+#[test]
 fn quiet_says_nothing_and_verbose_names_every_change() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
