@@ -407,6 +407,23 @@ fn a_host_in_front_of_the_earlier_copy_is_told_to_go() {
 }
 
 #[test]
+fn configured_terminal_changes_no_bytes() {
+    let far = Far::root();
+    let (_scratch, src, dst) = stage();
+    put(&src.join("control"), "\u{3}\u{4}\u{11}\u{13}\r\n~.\n");
+    let _done = common::driftless()
+        .args(["sync", "--ssh"])
+        .arg(format!("{} -o RequestTTY=force", far.words()))
+        .arg("--agent-path")
+        .arg(far::agent())
+        .arg(&src)
+        .arg(far.path(&dst))
+        .run()
+        .expect(0);
+    check_equal(&src, &dst, "with a terminal configured");
+}
+
+#[test]
 fn what_ssh_says_is_shown_without_its_line_ends() {
     let (scratch, src, _) = stage();
     let says = "printf 'Permission denied, please try again.\\r\\nme@far: Permission denied (publickey).\\r\\n' >&2; exit 255";

@@ -84,6 +84,8 @@ pub fn tuned(name: &str, reach: &Reach) -> Reach {
         reach
             .ssh
             .extend(options.flat_map(|option| ["-o".into(), option]));
+        // A terminal would change the bytes of the line, whatever is configured (ssh(1)).
+        reach.ssh.push("-T".into());
     }
     reach
 }
