@@ -6,6 +6,7 @@ use crate::clock::is_past;
 use crate::dirty::Taken;
 use crate::gaps::stamp_of;
 use crate::hands::{Ended, Outcome};
+use crate::worded::counted;
 use std::time::Duration;
 
 impl Live {
@@ -74,8 +75,8 @@ impl Live {
         if let (Some(found), Ended::Done) = (&outcome.narrowed, &outcome.end) {
             self.status.narrowed += 1;
             self.status.narrowed_seen += outcome.counts.seen;
-            let count = found.len();
-            tracing::info!("{count} paths may have changed meanwhile and were compared");
+            let paths = counted(found.len() as u64, "path", "paths");
+            tracing::info!("compared what may have changed meanwhile: {paths}");
         }
         Some(outcome)
     }
