@@ -31,7 +31,7 @@ fn stage(mood: Mood) -> Stage {
     }
 }
 
-/// A replica that takes names that differ in case for one.
+/// Makes a replica that takes names that differ in case for one.
 fn folding() -> Stage {
     stage(Mood {
         folds: true,
@@ -39,7 +39,7 @@ fn folding() -> Stage {
     })
 }
 
-/// A replica that strips dots at the end of names.
+/// Makes a replica that strips dots at the end of names.
 fn stripping() -> Stage {
     stage(Mood {
         strips: Some(b'.'),

@@ -70,7 +70,7 @@ struct Tables {
 }
 
 impl Tables {
-    /// The kernel is told of a node once more.
+    /// Notes that the kernel is told of a node once more.
     fn tell(&mut self, id: u64, fd: OwnedFd, name: &[u8]) -> Arc<Node> {
         let new = || {
             (
@@ -129,7 +129,7 @@ impl Nodes {
         Ok((tables.tell(id, fd, name), stat))
     }
 
-    /// A further node of an inode: the kernel lets no directory that it knows be in itself.
+    /// Makes a further node of an inode: the kernel lets no directory that it knows be in itself.
     pub(super) fn know_apart(&self, fd: OwnedFd, name: &[u8]) -> Result<(Arc<Node>, Stat), Errno> {
         let stat = rustix::fs::fstat(&fd)?;
         let tables = &mut *lock(&self.0);
