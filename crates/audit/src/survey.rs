@@ -11,7 +11,7 @@ use driftless_lock::Mutex;
 use driftless_model::{Act, Class, Fault, Kind, Problem, RelPath, Side};
 use driftless_pool::{Concurrency, Pace, Queue, Workload, drive};
 use driftless_reconcile::{Likeness, without};
-use driftless_tree::{Dir, DirRef, Done, NameStream, Names, is_temp_name, windows};
+use driftless_tree::{Dir, DirRef, Done, Levels, NameStream, Names, is_temp_name, windows};
 use driftless_verify::Sampler;
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -66,6 +66,8 @@ struct Place {
     path: RelPath,
     source: Option<DirRef>,
     replica: Option<DirRef>,
+    /// The directories above it, on the source and on the replica.
+    levels: [Levels; 2],
 }
 
 /// A listing in progress.
@@ -114,10 +116,14 @@ pub fn survey(
         cut_off,
         own_replica,
     };
+    let roots = [Some(source), Some(replica)];
+    let levels = below(&Default::default(), &roots).expect("nothing is above the roots");
+    let [source, replica] = roots;
     let place = Place {
         path: RelPath::root(),
-        source: Some(source),
-        replica: Some(replica),
+        source,
+        replica,
+        levels,
     };
     survey.meet(survey.sampler.number(b""), b"", Side::Source);
     survey.begin(place);
@@ -367,17 +373,20 @@ impl Survey<'_> {
                     .replica
                     .as_ref()
                     .map_or(Ok(None), |dir| open(dir, name))?;
-                Ok((source, replica))
+                let dirs = [source, replica];
+                let levels = below(&above.levels, &dirs)?;
+                Ok((dirs, levels))
             });
         match opened {
             Err(fault) => self.unread(path, fault),
-            Ok((Some(source), _))
+            Ok(([Some(source), _], _))
                 if self.is_foreign(above, &source)
                     || self.own_replica == Some(source.first_meta().id()) => {}
-            Ok((source, replica)) => self.begin(Place {
+            Ok(([source, replica], levels)) => self.begin(Place {
                 path,
                 source,
                 replica,
+                levels,
             }),
         }
     }
@@ -464,6 +473,18 @@ fn other_side(mut listing: Listing) -> Done<Option<Listing>> {
         stream,
         ..listing
     }))
+}
+
+/// Returns the levels down to the directories that were opened on both sides.
+fn below(above: &[Levels; 2], [source, replica]: &[Option<DirRef>; 2]) -> Done<[Levels; 2]> {
+    let enter = |above: &Levels, dir: &Option<DirRef>, side| match dir {
+        Some(dir) => above.enter(dir, side),
+        None => Ok(Levels::default()),
+    };
+    Ok([
+        enter(&above[0], source, Side::Source)?,
+        enter(&above[1], replica, Side::Replica)?,
+    ])
 }
 
 /// Opens a subdirectory; `None` if there is none.

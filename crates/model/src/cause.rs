@@ -128,6 +128,9 @@ fn of_shown(act: Act, errno: i32) -> Option<&'static str> {
         (A::Enter, e::EHOSTDOWN) => {
             "it is an automount point and nothing is mounted on it; mount it, or exclude it"
         }
+        (A::Enter, e::ENOTUNIQ) => {
+            "it is a directory that it lies in, so it contains itself without end; exclude it"
+        }
         (A::Link, e::ENOTUNIQ) => {
             "the file system shows another inode number under each name of a file; see --no-hard-links"
         }

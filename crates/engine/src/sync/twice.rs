@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::sync::visit::Visit;
 use crate::trees::overlap::leaves_out;
 use driftless_model::RelPath;
-use driftless_tree::{DirMutRef, DirRef, descend, descend_mut, shown_twice};
+use driftless_tree::{DirMutRef, DirRef, Level, descend, descend_mut, shown_twice};
 use std::collections::BTreeSet;
 
 /// Why a directory of the replica is not entered.
@@ -22,22 +22,10 @@ pub const SHOWN_TWICE: &str = "it is another directory of this replica, which is
 pub const ENDLESS: &str =
     "it is a directory that it lies in, so it contains itself without end; exclude it";
 
-/// Returns whether a directory of the source is one of those above it, and is not mounted there, nor in
-/// another one between them: what is mounted comes to an end. A directory that changes meanwhile is found
-/// a level further down.
+/// Returns whether a directory of the source contains itself.
 pub fn is_endless(parent: &Visit, source: &DirRef) -> bool {
-    let meta = source.first_meta();
-    let mut above = std::iter::successors(Some(parent), |visit| visit.parent.as_deref());
-    let same = above.position(|visit| {
-        let first = visit.source.first_meta();
-        first.id() == meta.id() && first.mtime == meta.mtime
-    });
-    let Some(levels) = same else {
-        return false;
-    };
-    let between = std::iter::successors(Some(parent), |visit| visit.parent.as_deref()).take(levels);
-    let mut dirs = between.map(|visit| &visit.source).chain([source]);
-    !dirs.any(|dir| dir.is_mount_root() == Some(true))
+    let above = std::iter::successors(Some(parent), |visit| visit.parent.as_deref());
+    Level::of(source).is_endless(above.map(|visit| Level::of(&visit.source)))
 }
 
 /// Those of a replica on this host that the run would come to twice.

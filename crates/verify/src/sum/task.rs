@@ -3,7 +3,7 @@
 use crate::sum::file::HashFile;
 use crate::sum::found::{BadTarget, Target};
 use driftless_pool::{Position, part};
-use driftless_tree::{DirRef, Names};
+use driftless_tree::{DirRef, Levels, Names};
 use std::collections::VecDeque;
 use std::ffi::CString;
 use std::ops::Range;
@@ -17,6 +17,8 @@ pub struct Folder {
     pub path: Vec<u8>,
     /// The directory.
     pub dir: DirRef,
+    /// The directories above it.
+    pub levels: Levels,
     /// Its place in the order.
     pub place: Position,
 }

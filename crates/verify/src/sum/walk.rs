@@ -13,7 +13,7 @@ use crate::sum::run::Sums;
 use crate::sum::task::{Chosen, Folder, Row, Task};
 use driftless_model::{Entry, Keep, Kind, Side};
 use driftless_pool::Position;
-use driftless_tree::{Dir, Done, NameStream, Names, Place, locate};
+use driftless_tree::{Dir, Done, Levels, NameStream, Names, Place, locate};
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -119,10 +119,12 @@ impl<'a, 'r> Hands<'a, 'r> {
                 } else {
                     path
                 };
+                let levels = Levels::default().enter(&dir, Side::Source);
                 Met::Apart(Task::Open(Box::new(Folder {
                     target,
                     path,
                     dir,
+                    levels: levels.expect("nothing is above it"),
                     place: Position::new(),
                 })))
             }
@@ -150,13 +152,18 @@ impl<'a, 'r> Hands<'a, 'r> {
 
     fn enter(&mut self, place: Position, above: &Folder, name: &CStr) {
         let (path, target) = (joined(&above.path, name), above.target.clone());
-        match above.dir.enter(name) {
-            Ok(dir) => self.open(
+        let entered = above.dir.enter(name).and_then(|dir| {
+            let levels = above.levels.enter(&dir, Side::Source)?;
+            Ok((dir, levels))
+        });
+        match entered {
+            Ok((dir, levels)) => self.open(
                 place,
                 Folder {
                     target,
                     path,
                     dir,
+                    levels,
                     place: Position::new(),
                 },
             ),
