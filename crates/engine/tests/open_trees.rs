@@ -320,6 +320,39 @@ fn nothing_goes_while_it_cannot_be_told_whether_the_source_has_it() {
 }
 
 #[test]
+fn chosen_path_that_vanishes_meanwhile_is_no_problem() {
+    let cases = [
+        ("five", Scope::Entry, Call::Open, "five"),
+        ("a/one", Scope::Entry, Call::Read, "a/one"),
+        ("a/b", Scope::Subtree, Call::Enter, "a/b"),
+        ("a/b", Scope::Subtree, Call::List, "a/b"),
+    ];
+    for (path, scope, call, at) in cases {
+        let pair = Pair::of(&FILES);
+        pair.source.advance(std::time::Duration::from_secs(5));
+        pair.source.put("five", b"changed");
+        pair.source.put("a/one", b"changed");
+        pair.source
+            .surprise(call, at, move |tree| tree.discard(path));
+        let _changed = pair.look_at(path, scope);
+        assert!(pair.replica.meta(path).is_none(), "{call:?} {path}");
+    }
+}
+
+#[test]
+fn replica_that_cannot_show_gone_path_is_told() {
+    let pair = Pair::of(&FILES);
+    pair.source.discard("five");
+    pair.replica.fail(Call::Look, "five", errno::EIO, 100);
+    let (summary, told) = pair
+        .reconcile(chosen("five", Scope::Entry))
+        .expect("it goes on");
+    let problems = told.problems.into_inner().expect("no panic");
+    assert_eq!((summary.counts.deleted, problems.len()), (0, 1));
+    assert!(problems[0].contains("on the replica"), "{problems:?}");
+}
+
+#[test]
 fn many_are_made_equal_at_the_same_time() {
     let files: Vec<String> = (0..64)
         .map(|index| format!("dir{}/file{index}", index % 5))

@@ -36,14 +36,12 @@ impl Worker<'_> {
     }
 
     /// Whether the source lacks a chosen name now; then the name goes into the plan of deletes if
-    /// the replica has it, unless nothing is deleted. Where that cannot be told, the answer is no: the name is met like any
-    /// other, and what fails is told then.
+    /// the replica has it, unless nothing is deleted. Where the source does not tell, the answer is no: the name is met
+    /// like any other, and what fails is told then.
     pub fn is_gone(&mut self, visit: &Arc<Visit>, name: &CStr) -> bool {
         let options = self.run.options;
-        let Some(replica) = visit.replica.as_ref().filter(|_| options.removes_chosen) else {
-            return false;
-        };
-        if is_temp_name(name)
+        if !options.removes_chosen
+            || is_temp_name(name)
             || visit.is_beside(name)
             || self.run.is_stub(visit)
             || !matches!(there(visit.source.look(name)), Ok(None))
@@ -54,11 +52,15 @@ impl Worker<'_> {
         if self.run.hides_mount(visit, name) || self.is_shown_otherwise(visit, name) {
             return true;
         }
-        if !options.policy.delete {
+        let Some(replica) = visit.replica.as_ref().filter(|_| options.policy.delete) else {
             return true;
-        }
-        let Ok(standing) = there(replica.look(name)) else {
-            return false;
+        };
+        let standing = match there(replica.look(name)) {
+            Ok(standing) => standing,
+            Err(fault) => {
+                self.run.problem(visit.path_of(name), fault, Class::Skip);
+                return true;
+            }
         };
         if standing.is_some_and(|meta| meta.kind == Kind::Dir) && self.keeps_unasked(visit, name) {
             return true;

@@ -243,13 +243,14 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether the names of a directory come from a look at it: then one that vanished is no
-    /// problem.
+    /// Returns whether a name that vanished from a directory is no problem: the names come from a look
+    /// at the directory, or are paths that may go. Another look at the directory shows what became of it.
     fn was_found(&self, visit: &Visit) -> bool {
         if visit.borrowed {
             return visit.renamed.is_none() && self.run.part.found_names(self.run.options);
         }
-        visit.selection.is_listed() || visit.was_listed()
+        let may_go = self.run.options.removes_chosen && !self.run.is_stub(visit);
+        may_go || visit.selection.is_listed() || visit.was_listed()
     }
 
     /// Whether a source that cannot be used because its handle is stale is tried once more, from
