@@ -602,6 +602,34 @@ fn directory_that_contains_itself_is_a_problem() {
 }
 
 #[test]
+fn extra_directory_that_contains_itself_stays() {
+    let (fuse, scratch) = (
+        Fuse::mount(Mood::healthy()),
+        Scratch::new(FsKind::Tmpfs, 16),
+    );
+    let (src, dst) = (scratch.path().join("src"), fuse.dir("dst"));
+    fs::create_dir(&src).expect("a directory");
+    for path in [&src, &dst] {
+        fs::write(path.join("x"), "x").expect("a file");
+    }
+    fs::create_dir_all(dst.join("extra/loop")).expect("directories");
+    fs::write(dst.join("extra/f"), "f").expect("a file");
+    fuse.change(|mood| mood.loops = true);
+    for options in [&["--delete", "--dry-run"][..], &["--delete"]] {
+        let run = on_trees("sync", &src, &dst).args(options);
+        let told = run.limit(LIMIT).run().expect(3);
+        assert!(
+            told.stderr_text()
+                .contains("\"extra/loop\": cannot enter it on the replica: it is a directory"),
+            "{}",
+            told.describe()
+        );
+    }
+    assert!(fuse.backing().join("dst/extra/loop").is_dir());
+    assert!(!fuse.backing().join("dst/extra/f").exists());
+}
+
+#[test]
 fn file_longer_than_its_size_is_a_problem() {
     for (hidden_bytes, content) in [(3, 1000), (u64::MAX, 1000), (3, 200_000)] {
         let (fuse, scratch) = (

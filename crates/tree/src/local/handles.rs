@@ -153,6 +153,12 @@ impl Node {
         self.parent.is_none()
     }
 
+    /// Returns whether a directory above it is the same one, as where a server follows links.
+    pub fn lies_in_itself(&self) -> bool {
+        std::iter::successors(self.parent.as_deref(), |node| node.parent.as_deref())
+            .any(|above| above.id == self.id)
+    }
+
     /// A directory below `parent` that was just opened.
     pub fn child(parent: &Arc<Node>, name: &CStr, fd: OwnedFd, first: &Meta) -> Arc<Node> {
         let (pool, side) = (parent.pool.clone(), parent.side);

@@ -2,7 +2,8 @@
 //! through open directories only and without recursion.
 //!
 //! What is spared stays, with all directories that lead to it. Where another file system is
-//! mounted, and where it is not known whether one is, nothing is entered or removed.
+//! mounted, and where it is not known whether one is, nothing is entered or removed. A directory
+//! that contains itself, as a server that follows links may show it, is not entered again.
 
 use crate::DirMut;
 use crate::Done;
@@ -343,6 +344,10 @@ impl<'a> Walk<'a> {
         match enter_same(self.innermost(), name) {
             Ok(dir) if self.spared.kept == Some(dir.first_meta().id()) => {
                 self.stuck(name, fault(dir.side(), Act::RemoveSource, Errno::BUSY));
+            }
+            // All below it lies elsewhere, too, such as in a directory that stays.
+            Ok(dir) if dir.node.lies_in_itself() => {
+                self.stuck(name, fault(dir.side(), Act::Enter, Errno::NOTUNIQ));
             }
             Ok(dir) if self.spared.is_wary && is_frozen(dir.first_meta()) => {
                 self.stuck(name, fault(dir.side(), Act::RemoveDirectory, Errno::PERM));
