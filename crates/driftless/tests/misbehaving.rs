@@ -145,6 +145,12 @@ const ROWS: &[Row] = &[
         ..VOLUME
     },
     Row {
+        name: "a listing shows all names twice",
+        mood: Mood::doubled,
+        source: &[("d/e/f", "f"), ("d/g", "g"), ("x", "x")],
+        ..ROW
+    },
+    Row {
         name: "a rule for directories protects them where listings have no kinds",
         mood: Mood::untyped,
         side: Side::Replica,

@@ -78,10 +78,12 @@ impl Names {
         &self.bytes[at as usize..at as usize + len as usize]
     }
 
-    /// Sorts by bytes, so that [`contains`](Names::contains) can search.
+    /// Sorts by bytes, so that [`contains`](Names::contains) can search, and keeps a name once that a
+    /// listing has shown more often.
     pub fn sort(&mut self) {
         let mut items = std::mem::take(&mut self.items);
         items.sort_unstable_by(|a, b| self.bytes_of(*a).cmp(self.bytes_of(*b)));
+        items.dedup_by(|later, first| self.bytes_of(*later) == self.bytes_of(*first));
         self.items = items;
     }
 
@@ -185,11 +187,11 @@ mod tests {
     #[test]
     fn sorted_names_are_found() {
         let mut names = Names::default();
-        [c"b", c"a\n", c"\xff", c"a"]
+        [c"b", c"a\n", c"\xff", c"a", c"b", c"a"]
             .iter()
             .for_each(|name| names.push(name, None));
         names.sort();
-        assert_eq!(names.get(0).0, c"a");
+        assert_eq!((names.get(0).0, names.len()), (c"a", 4));
         assert!(names.contains(c"\xff") && names.contains(c"a\n") && !names.contains(c"c"));
     }
 }

@@ -31,7 +31,12 @@ impl Run<'_> {
             return;
         }
         if self.hashes_kept.take(names.len()) {
-            visit.met.lock().add(names);
+            let mut met = visit.met.lock();
+            let before = met.len();
+            met.add(names);
+            // Equal names are kept once, and some file systems list them twice.
+            let added = met.len() - before;
+            self.hashes_kept.give(names.len() - added);
         }
     }
 
@@ -39,7 +44,6 @@ impl Run<'_> {
     /// longer.
     pub fn recall_names(&self, visit: &Visit) -> NameHashes {
         let met = std::mem::take(&mut *visit.met.lock());
-        // Equal names are kept once and were counted twice, which no file system lists.
         self.hashes_kept.give(met.len());
         met
     }

@@ -25,6 +25,8 @@ pub struct Mood {
     pub strips: Option<u8>,
     /// An entry `loop` is the directory that it is in, as where a server follows links.
     pub loops: bool,
+    /// Listings show all names twice.
+    pub doubles: bool,
     /// Listings do not say of what kind an entry is (`DT_UNKNOWN`).
     pub unknown_kinds: bool,
     /// Extended attributes can be kept. Set before mounting.
@@ -69,6 +71,7 @@ impl Mood {
             folds: false,
             strips: None,
             loops: false,
+            doubles: false,
             unknown_kinds: false,
             attributes: true,
             acls: true,
@@ -116,6 +119,14 @@ impl Mood {
     pub fn untyped() -> Mood {
         Mood {
             unknown_kinds: true,
+            ..Mood::healthy()
+        }
+    }
+
+    /// Listings with all names twice, as of a union of folders.
+    pub fn doubled() -> Mood {
+        Mood {
+            doubles: true,
             ..Mood::healthy()
         }
     }

@@ -497,6 +497,9 @@ impl Tree {
         let mut all = list(node)?;
         let mut orders = lock(&self.orders);
         all.retain(|entry| !orders.omits(&entry.name));
+        if orders.mood.doubles {
+            all.extend_from_within(..);
+        }
         Ok(all)
     }
 
