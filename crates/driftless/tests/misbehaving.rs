@@ -636,6 +636,24 @@ fn extra_directory_that_contains_itself_stays() {
 }
 
 #[test]
+fn clock_in_place_of_change_times_is_named() {
+    let (fuse, scratch) = (
+        Fuse::mount(Mood::healthy()),
+        Scratch::new(FsKind::Tmpfs, 16),
+    );
+    let (src, dst) = (fuse.dir("src"), scratch.path().join("dst"));
+    fs::write(src.join("f"), "f").expect("a file");
+    fuse.change(|mood| mood.stamps = true);
+    let told = on_trees("sync", &src, &dst).limit(LIMIT).run().expect(5);
+    let stamped = "source: its file system stamps it with another time of change at each look";
+    for path in [".", "f"] {
+        let problem =
+            format!("\"{path}\": cannot copy a consistent state of it from the {stamped}");
+        assert!(told.stderr_text().contains(&problem), "{}", told.describe());
+    }
+}
+
+#[test]
 fn file_longer_than_its_size_is_a_problem() {
     for (hidden_bytes, content) in [(3, 1000), (u64::MAX, 1000), (3, 200_000)] {
         let (fuse, scratch) = (

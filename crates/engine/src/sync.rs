@@ -2,6 +2,7 @@
 
 pub mod begin;
 pub mod borrowed;
+pub mod changing;
 pub mod closed;
 pub mod comparisons;
 pub mod delete;

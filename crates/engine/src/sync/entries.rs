@@ -74,7 +74,7 @@ impl Worker<'_> {
                     self.run.problem(visit.path_of(name), fault, Class::Partly);
                 }
                 if moved.young {
-                    self.report_changing(visit.path_of(name));
+                    self.report_changing(visit, name);
                 }
             }
         }

@@ -545,7 +545,7 @@ impl Worker<'_> {
                 self.run.queue.push(Task::Again(visit.clone()));
                 return false;
             }
-            self.report_changing(visit.path());
+            self.report_changing_dir(visit);
         }
         self.finish_attributes(visit, Ok(now))
     }

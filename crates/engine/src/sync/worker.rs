@@ -212,7 +212,7 @@ impl Worker<'_> {
     fn report_failed(&self, visit: &Visit, name: &CStr, trouble: Trouble) {
         let (run, path) = (self.run, visit.path_of(name));
         match trouble {
-            Trouble::Changing => self.report_changing(path),
+            Trouble::Changing => self.report_changing(visit, name),
             Trouble::Mismatch => {
                 add(&run.tally.mismatched, 1);
                 self.report_mismatch(path);
@@ -288,17 +288,6 @@ impl Worker<'_> {
             && !self.run.stopped()
             && visit.pass() == 0
             && visit.may_meet_another()
-    }
-
-    /// Says that the source at `path` does not come to rest.
-    pub fn report_changing(&self, path: RelPath) {
-        self.run.report(&driftless_model::Problem {
-            path,
-            side: Side::Source,
-            act: Act::CopyConsistent,
-            cause: "it keeps changing".into(),
-            class: Class::Changing,
-        });
     }
 
     /// Says that the run does not go into the directory at `path`.

@@ -37,6 +37,9 @@ pub struct Mood {
     pub read_only: bool,
     /// There are change times; without, the modification time stands in their place.
     pub change_times: bool,
+    /// The change time is that of the question, as of a server without change times that stamps each
+    /// answer with its clock.
+    pub stamps: bool,
     /// What is removed while it is open gets a hidden name, and goes when it is closed (libfuse
     /// without `hard_remove`, as sshfs).
     pub hides: bool,
@@ -77,6 +80,7 @@ impl Mood {
             acls: true,
             read_only: false,
             change_times: true,
+            stamps: false,
             hides: false,
             hides_count: false,
             fixed_mode: None,

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::mount::MountFlags;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const XATTR_BYTES_MAX: usize = 65536;
 /// Bits of `fuse_setattr_in.valid`.
@@ -297,6 +297,11 @@ impl Tree {
         }
         if !mood.change_times {
             attr.times[2] = attr.times[1];
+        }
+        if mood.stamps {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            let now = now.expect("a clock after 1970");
+            attr.times[2] = (now.as_secs() as i64, now.subsec_nanos());
         }
         (attr, mood.remembers)
     }
