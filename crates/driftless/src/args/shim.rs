@@ -25,7 +25,7 @@ pub enum ShimCommand {
 
 #[derive(Debug, Args)]
 pub struct EnvArgs {
-    /// The library; by default the one beside this program, or in ../lib from there
+    /// The library; by default the one beside this program, or in ../lib/driftless or ../lib from there
     #[arg(long, value_name = "FILE")]
     pub library: Option<PathBuf>,
     /// The file in which programs look for an agent, if it is not where root's is

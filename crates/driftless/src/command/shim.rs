@@ -15,6 +15,13 @@ type Failure = (Exit, String);
 
 /// What the library is called.
 const LIBRARY: &str = "libdriftless_shim.so";
+/// Places in which it is sought, from the folder of this program: as it is built, as its page has
+/// it, and as other libraries are installed.
+const PLACES: [&str; 3] = [
+    "libdriftless_shim.so",
+    "../lib/driftless/libdriftless_shim.so",
+    "../lib/libdriftless_shim.so",
+];
 /// Has the loader load it (ld.so(8)).
 const PRELOAD: &str = "LD_PRELOAD";
 /// The same for all programs of the machine.
@@ -112,11 +119,11 @@ fn found() -> Result<PathBuf, Failure> {
     let own = std::env::current_exe().and_then(std::fs::canonicalize);
     let own = own.map_err(|error| (Exit::CouldNotRun, cause(&error)))?;
     let beside = own.parent().unwrap_or(Path::new("/"));
-    let places = [beside.join(LIBRARY), beside.join("../lib").join(LIBRARY)];
-    let there = places.iter().find(|place| std::fs::metadata(place).is_ok());
-    there.cloned().ok_or_else(|| {
+    let mut places = PLACES.map(|place| beside.join(place)).into_iter();
+    let there = places.find(|place| std::fs::metadata(place).is_ok());
+    there.ok_or_else(|| {
         let why = format!(
-            "{LIBRARY} is neither beside this program nor in ../lib: name it with --library"
+            "{LIBRARY}: cannot find it beside this program, in ../lib/driftless or in ../lib; name it with --library"
         );
         (Exit::CouldNotRun, why)
     })
@@ -202,6 +209,14 @@ fn has_library(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn library_is_sought_where_its_page_has_it() {
+        let page = include_str!("../../../../docs/shim.md");
+        let installed = PLACES.map(|place| format!("/usr/bin/{place}").replace("bin/../", ""));
+        let preloads = |path: &String| page.contains(&format!("{PRELOAD}={path}`"));
+        assert!(installed.iter().any(preloads), "{installed:?}");
+    }
 
     #[test]
     fn the_library_is_known_by_its_name_alone() {
