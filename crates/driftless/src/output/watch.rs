@@ -130,7 +130,7 @@ fn of_publisher(publisher: &PublisherStatus) -> String {
     let sent = show_counted(publisher.sent, "message", "messages");
     let unheard = match publisher.unheard {
         0 => String::new(),
-        unheard => format!(", {} heard by nobody", show_count(unheard)),
+        unheard => format!("; no queue wanted {}", show_count(unheard)),
     };
     let away = publisher.away.as_ref().map(|why| format!(", away: {why}"));
     let away = away.unwrap_or_default();
@@ -181,4 +181,25 @@ fn of_counts(counts: &Counts) -> Vec<String> {
         lines.push(format!("  unsaved {why}"));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_without_a_queue_are_told_apart() {
+        let told = |unheard| {
+            of_publisher(&PublisherStatus {
+                broker: "broker".into(),
+                exchange: "exchange".into(),
+                sent: 2,
+                unheard,
+                ..PublisherStatus::default()
+            })
+        };
+        let line = "exchange at broker: 0 paths wait, 2 messages sent";
+        assert_eq!(told(0), line);
+        assert_eq!(told(1), format!("{line}; no queue wanted 1"));
+    }
 }
