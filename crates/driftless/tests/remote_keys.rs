@@ -506,7 +506,7 @@ fn a_path_that_is_no_directory_is_told_before_anybody_is_served() {
         ),
         (
             format!("--read-only --only {}/a", stage.outside.display()),
-            "no such directory",
+            "no such directory, and --read-only makes none",
         ),
     ] {
         stage.force(&limits);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub struct AgentArgs {
     /// Let clients reach the directory PATH and what is below it, and nothing else; it is made if
-    /// it is missing (may be given more than once)
+    /// it is missing, but with --read-only (may be given more than once)
     #[arg(long, value_name = "PATH", help_heading = "Limits")]
     pub only: Vec<PathBuf>,
     /// Let clients look and read, and change nothing

@@ -16,6 +16,9 @@ use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 /// end is given up.
 const LOOKS_MAX: u32 = 8;
 
+/// Cause for a directory that is missing, and is not made.
+const NOT_MADE: &str = "there is no such directory, and --read-only makes none; make it";
+
 /// What clients are held to.
 pub struct Fence {
     limits: Limits,
@@ -111,7 +114,7 @@ fn found_or_made(path: &Path, may: May, pool: &Arc<HandlePool>) -> Result<DirRef
         let (parent, name) = match locate_mut(path, pool) {
             Ok(Place::Dir(dir)) => return Ok(dir),
             Ok(Place::Missing { parent, name }) if may != May::Read => (parent, name),
-            Ok(Place::Missing { .. }) => return Err("there is no such directory".into()),
+            Ok(Place::Missing { .. }) => return Err(NOT_MADE.into()),
             Ok(Place::Entry { .. }) => return Err("it is not a directory".into()),
             Err(error) if has_appeared(error.parts().1) => continue,
             Err(error) => return Err(error.reason()),
