@@ -8,6 +8,9 @@
 use crate::{Act, LINE_LOST, escape_text};
 use std::io;
 
+/// Cause that all changes of a file system share: one path says it of all.
+pub const READ_ONLY: &str = "the file system is read-only";
+
 /// Why `act` failed with an error number.
 pub fn cause_of(act: Act, errno: i32) -> String {
     let words = of_act(act, errno).or_else(|| of_shown(act, errno));
@@ -146,7 +149,7 @@ fn of_any(number: i32) -> Option<&'static str> {
     Some(match number {
         e::ENOSPC => "no space or no inode is left on the file system, see df and df -i",
         e::EDQUOT => "the disk quota is used up",
-        e::EROFS => "the file system is read-only",
+        e::EROFS => READ_ONLY,
         e::EIO => "input/output error, see dmesg",
         e::EUCLEAN | e::EBADMSG => "the file system is damaged, see dmesg",
         e::ENOMEM => "the memory is used up",

@@ -29,7 +29,7 @@ mod work;
 
 pub use acl::{ACL_ACCESS, mode_for_other_group, mode_of_acl, mode_without_acl};
 pub use act::Act;
-pub use cause::{cause, cause_of};
+pub use cause::{READ_ONLY, cause, cause_of};
 pub use change::{Change, Gap, Hint};
 pub use entry::{DirectoryId, Entry, Kind, Meta, RIGHTS, Stamp, Xattr, Xattrs, gives_rights};
 pub use escape::{escape, escape_json, escape_text, quote};

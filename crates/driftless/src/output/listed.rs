@@ -2,8 +2,8 @@
 //! one line where the kind says enough.
 
 use crate::units::{show_count, show_counted};
-use driftless_model::Class;
 use driftless_model::event::ProblemMet;
+use driftless_model::{Class, READ_ONLY};
 use std::collections::HashMap;
 
 /// Problems that are listed at the end; a log has all of them.
@@ -13,8 +13,8 @@ const LISTED_MAX: usize = 100;
 #[derive(Default)]
 pub struct Listed {
     total: u64,
-    /// A line for each, but for those of properties that are not kept: of these one for each kind,
-    /// and how many more there are.
+    /// A line for each, but for those whose kind says enough: of these one for each kind, and how
+    /// many more there are.
     lines: Vec<(String, u64)>,
     /// The line of each such kind.
     kinds: HashMap<String, usize>,
@@ -24,8 +24,7 @@ impl Listed {
     /// Notes a problem, with its line.
     pub fn add(&mut self, problem: &ProblemMet, line: String) {
         self.total += 1;
-        let kind = (problem.class == Class::Partly)
-            .then(|| format!("{}: {}", problem.act.on(problem.side), problem.cause));
+        let kind = kind_of(problem);
         match kind.as_ref().and_then(|kind| self.kinds.get(kind)) {
             Some(number) => self.lines[*number].1 += 1,
             None if self.lines.len() < LISTED_MAX => {
@@ -64,5 +63,47 @@ impl Listed {
                 show_count(self.unlisted())
             );
         }
+    }
+}
+
+/// Returns the kind of a problem of which one line says enough: a property that is not kept, or a
+/// file system that cannot be changed.
+fn kind_of(problem: &ProblemMet) -> Option<String> {
+    let (side, cause) = (problem.side, &problem.cause);
+    match problem.class {
+        _ if cause == READ_ONLY => Some(format!("{}: {cause}", side.word())),
+        Class::Partly => Some(format!("{}: {cause}", problem.act.on(side))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::json::path_text;
+    use driftless_model::{Act, Fault, Problem, RelPath, Side, errno};
+
+    #[test]
+    fn read_only_file_system_is_one_line() {
+        let mut listed = Listed::default();
+        let mut add = |name: &str, act, errno| {
+            let path = RelPath::parse(name.as_bytes()).expect("a path");
+            let fault = Fault {
+                side: Side::Replica,
+                act,
+                errno,
+            };
+            let problem = Problem::new(path.clone(), fault, Class::Skip);
+            listed.add(
+                &ProblemMet::new(&problem, path_text(&path)),
+                name.to_owned(),
+            );
+        };
+        add("a", Act::Create, errno::EROFS);
+        add("b", Act::Create, errno::EIO);
+        add("c", Act::MakeDirectory, errno::EROFS);
+        add("d", Act::Create, errno::EIO);
+        let lines = [("a", 1_u64), ("b", 0), ("d", 0)].map(|(line, more)| (line.to_owned(), more));
+        assert_eq!(listed.lines, lines);
     }
 }
