@@ -691,6 +691,25 @@ fn a_mirror_that_only_compares_says_that_it_waits_for_the_next_comparison() {
         "{status}"
     );
     assert_eq!(mirror.status()["hears"], false);
+    // What has changed since the comparison is not known.
+    let equal_after = |earlier: f64| {
+        let began = Instant::now();
+        loop {
+            let status = mirror.status();
+            let number = |name: &str| status[name].as_f64();
+            if let Some(equal) = number("equal_until").filter(|equal| *equal > earlier) {
+                let behind = number("now").expect("a moment") - equal;
+                let told = number("behind_seconds").expect("a time");
+                assert!(behind > 0.0 && (told - behind).abs() < 0.001, "{status}");
+                return equal;
+            }
+            assert!(began.elapsed() < LIMIT, "{status}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let equal = equal_after(0.0);
+    let _compared = mirror.command("sync-now").arg("--wait").run().expect(0);
+    equal_after(equal);
 }
 
 #[test]

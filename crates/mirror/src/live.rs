@@ -386,13 +386,19 @@ impl Live {
     /// Returns the moment until which all changes of the source are known: no detector reports any of
     /// another directory that was put in its place since.
     fn known_until(&self) -> Option<Duration> {
+        let known = match self.compares_alone() {
+            true => self.walked.equal?,
+            false => self.heard_until,
+        };
         match self.source_here().is_some() {
-            true => self
-                .hands
-                .seen_in_place()
-                .map(|seen| seen.min(self.heard_until)),
-            false => Some(self.heard_until),
+            true => self.hands.seen_in_place().map(|seen| seen.min(known)),
+            false => Some(known),
         }
+    }
+
+    /// Returns whether comparisons of all are the only source of changes.
+    fn compares_alone(&self) -> bool {
+        self.hearing.is_none() && self.cycle.is_none() && self.pool.is_none()
     }
 
     /// Positions of detectors before which nothing is left. A path in quarantine is, but is saved.

@@ -1,6 +1,7 @@
 //! What a life answers when it is asked, and when those who wait have what they waited for.
 
 use super::Live;
+use super::cycle::Cycle;
 use crate::ask::{Answer, Ask, Asked, Troubles};
 use crate::clock::{by_clock, now};
 use crate::dirty::Lane;
@@ -230,12 +231,15 @@ impl Live {
         status.hears = !self.hearing.is_none();
         status.is_quiet = self.job.quiet.holds_at(by_clock());
         status.away = self.away.as_ref().map(|away| away.why.clone());
-        if let Some(cycle) = &self.cycle {
-            if self.reads_snapshots() {
-                let equal = cycle.equal().unwrap_or(status.began);
-                status.oldest = Some(status.oldest.map_or(equal, |oldest| oldest.min(equal)));
-            }
-            status.cycle = Some(cycle.now());
+        status.cycle = self.cycle.as_ref().map(Cycle::now);
+        let equal = match &self.cycle {
+            Some(cycle) if self.reads_snapshots() => Some(cycle.equal()),
+            _ => self.compares_alone().then_some(status.equal_until),
+        };
+        // What has changed since is not known before the next snapshot, or comparison.
+        if let Some(equal) = equal {
+            let equal = equal.unwrap_or(status.began);
+            status.oldest = status.oldest.into_iter().chain([equal]).min();
         }
         status.told = self.crier.as_ref().map(Crier::now);
         status.trash = self.trash.as_ref().and_then(Trash::now);

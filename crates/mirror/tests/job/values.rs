@@ -15,7 +15,7 @@ fn two_trees_are_a_job_and_the_rest_has_defaults() {
     assert_eq!(job.source, "/projects");
     assert_eq!(job.replicas, ["far:/projects"]);
     assert_eq!(job.detect, [Detect::Walk]);
-    assert_eq!(job.rpo, seconds(4 * 3600));
+    assert_eq!(job.rpo, seconds(48 * 3600));
     assert_eq!(job.policy, Policy::default());
     assert_eq!(job.walk.every, Some(seconds(24 * 3600)));
     assert_eq!((job.cycle.every, job.cycle.keep), (Some(seconds(3600)), 24));
