@@ -71,6 +71,16 @@ fn a_mirror_that_does_not_run_is_told_of_as_its_state_has_it() {
     let _none = mirror.command("problems").run().expect(0);
     let refused = mirror.command("barrier").run().expect(1);
     assert!(refused.stderr_text().contains("does not run"));
+    // A job of the same name has a state of its own, or none.
+    let (job, other) = (scratch.path().join("job.toml"), scratch.dir("other"));
+    let replica = &mirror.replica;
+    let text = format!("name = \"test\"\nsource = {other:?}\nreplica = {replica:?}\n");
+    fs::write(&job, text).expect("a job");
+    for command in ["status", "problems"] {
+        let told = mirror.command_of(command, &job).run().expect(13);
+        let words = "it is the state of a mirror of";
+        assert!(told.stderr_text().contains(words), "{}", told.describe());
+    }
 }
 
 #[test]

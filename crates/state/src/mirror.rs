@@ -71,17 +71,11 @@ impl MirrorState {
         let (file, _) = schema::open(path)?;
         let path = path.to_owned();
         let mut state = MirrorState(MirrorView { path, file });
-        let found = match state.held()?.map(|job| job.about) {
+        let found = match state.held()? {
             None => Found::Nothing,
-            Some(held) if (&held.source, &held.replica) == (&about.source, &about.replica) => {
-                Found::Same
-            }
             Some(held) => {
-                return Err(StateError::OtherTrees {
-                    path: state.0.path,
-                    found: Box::new(held),
-                    wanted: Box::new(about.clone()),
-                });
+                state.refuse_other(held, about)?;
+                Found::Same
             }
         };
         state.change(|transaction| {
@@ -243,6 +237,26 @@ impl MirrorView {
     fn held(&self) -> Result<Option<JobRow>, StateError> {
         let held = self.file.query_row(rows::SELECT_JOB, [], rows::job);
         self.told(held.optional())
+    }
+
+    /// Refuses the state of a mirror of other trees.
+    ///
+    /// # Errors
+    /// The trees are others, or the state cannot be read.
+    pub fn refuse_other_trees(&self, about: &About) -> Result<(), StateError> {
+        self.refuse_other(self.job()?, about)
+    }
+
+    fn refuse_other(&self, held: JobRow, about: &About) -> Result<(), StateError> {
+        let found = held.about;
+        if (&found.source, &found.replica) == (&about.source, &about.replica) {
+            return Ok(());
+        }
+        Err(StateError::OtherTrees {
+            path: self.path.clone(),
+            found: Box::new(found),
+            wanted: Box::new(about.clone()),
+        })
     }
 
     /// The job.

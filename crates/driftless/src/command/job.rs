@@ -264,14 +264,18 @@ pub fn state(job: &Job) -> Result<MirrorState, Failure> {
     state_at(job, &format!("mirror-{}.db", job.own_name()))
 }
 
-fn state_at(job: &Job, name: &str) -> Result<MirrorState, Failure> {
-    let about = About {
+/// Returns what the state of the one replica of a job is about.
+fn about(job: &Job) -> About {
+    About {
         name: job.name.clone(),
         source: job.source.clone(),
         replica: job.replicas[0].clone(),
-    };
+    }
+}
+
+fn state_at(job: &Job, name: &str) -> Result<MirrorState, Failure> {
     let path = file(name)?;
-    let opened = MirrorState::open(&path, &about, driftless_mirror::clock::now());
+    let opened = MirrorState::open(&path, &about(job), driftless_mirror::clock::now());
     let (state, _found) = opened.map_err(|error| record::refusal(&error))?;
     Ok(state)
 }
@@ -390,7 +394,7 @@ pub fn starting_words(named: &str, process: &str) -> String {
 }
 
 /// What is kept for the one replica of a job, to be read, whether its mirror runs or not. The user
-/// names the job so.
+/// names the job so; the state of another job of that name is refused.
 pub fn view(job: &Job, typed: &Path) -> Result<MirrorView, Failure> {
     let path = file(&format!("mirror-{}.db", job.own_name()))?;
     let (name, typed) = (&job.name, typed.display());
@@ -405,11 +409,15 @@ pub fn view(job: &Job, typed: &Path) -> Result<MirrorView, Failure> {
             format!("{name}: its mirror has never run here (driftless mirror run {typed}){other}");
         return Err(holder.as_ref().map_or((Exit::CouldNotRun, why), starting));
     }
-    MirrorState::look(&path).map_err(|error| match (&error, &holder) {
+    let view = MirrorState::look(&path).map_err(|error| match (&error, &holder) {
         // It is being made, or brought up to date.
         (StateError::Unready { .. }, Some(process)) => starting(process),
         _ => record::refusal(&error),
-    })
+    })?;
+    match view.refuse_other_trees(&about(job)) {
+        Ok(()) => Ok(view),
+        Err(error) => Err(record::refusal(&error)),
+    }
 }
 
 #[allow(
