@@ -74,7 +74,8 @@ fn problems(outcome: &Outcome) -> Vec<String> {
 fn times_that_the_replica_cuts_count_as_equal_and_that_is_said() {
     let stage = stage();
     plant(&stage.src);
-    let _ = sync_ok(&stage.src, &stage.dst, NONE);
+    let first = sync(&stage.src, &stage.dst).arg("--strict").run().expect(3);
+    assert_eq!(first.count("times_cut_to_seconds"), 5);
     check_settled(&stage.src, &stage.dst, NONE);
     let again = sync_ok(&stage.src, &stage.dst, NONE);
     assert_eq!(
@@ -91,7 +92,7 @@ fn times_that_the_replica_cuts_count_as_equal_and_that_is_said() {
         .expect(0)
         .stdout_text();
     assert!(
-        words.contains("5 times were compared as the replica keeps them, to the second"),
+        words.contains("5 times agree as far as the replica keeps them, to the second"),
         "{words}"
     );
     for command in [
@@ -118,7 +119,7 @@ fn one_time_is_told_as_one() {
         .expect(0)
         .stdout_text();
     assert!(
-        words.contains("; 1 time was compared as the replica keeps it, to the second"),
+        words.contains("; 1 time agrees as far as the replica keeps it, to the second"),
         "{words}"
     );
 }

@@ -20,3 +20,4 @@ pub mod replica;
 pub mod rings;
 pub mod roots;
 pub mod shown;
+pub mod steps;

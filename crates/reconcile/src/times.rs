@@ -115,6 +115,25 @@ pub fn ripens_in(source: &Meta, place: &Meta, now: Stamp) -> Option<Duration> {
     left.map(Duration::from_nanos)
 }
 
+/// Returns whether the file system of a directory may keep less of a time than nanoseconds, as the
+/// directory's change time shows.
+pub fn may_cut(place: &Meta) -> bool {
+    place.ctime.nsec.is_multiple_of(FINE_NSEC[0])
+}
+
+/// Returns to which multiple of nanoseconds the time `wanted` was cut, which an entry was given;
+/// `None` if it was not.
+pub fn step_of(wanted: Stamp, entry: &Meta) -> Option<u32> {
+    let (kept, changed) = (entry.mtime.nsec, entry.ctime.nsec);
+    match agree(wanted, entry.mtime, entry.ctime) {
+        Agreement::Cut(Grain::Fine) => FINE_NSEC
+            .into_iter()
+            .find(|step| cut(wanted.nsec, *step) == kept && changed.is_multiple_of(*step)),
+        Agreement::Cut(Grain::Seconds) | Agreement::Unsure(Grain::Seconds) => Some(SECOND_NSEC),
+        _ => None,
+    }
+}
+
 /// A time that no copy of what has the time `mtime` is taken to be equal with, where up to `window`
 /// seconds are no difference.
 pub fn held_back(mtime: Stamp, window: u32) -> Stamp {

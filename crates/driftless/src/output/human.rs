@@ -235,8 +235,8 @@ fn remarks(c: &Counts, earlier: &Earlier) -> String {
         if count > 0 {
             let times = show_counted(
                 count,
-                "time was compared as the replica keeps it",
-                "times were compared as the replica keeps them",
+                "time agrees as far as the replica keeps it",
+                "times agree as far as the replica keeps them",
             );
             remarks.push_str(&format!("; {times}, {kept}"));
         }

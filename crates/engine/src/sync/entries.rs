@@ -68,6 +68,7 @@ impl Worker<'_> {
                 add(&self.run.tally.bytes_copied, moved.bytes);
                 add(&self.run.tally.mismatched, moved.mismatches);
                 self.note_made(visit, name, moved.unkept);
+                self.note_time_made(visit, Some(name), &intent);
                 self.run.part.settle(|| visit.path_of(name));
                 self.run.receipt(|| visit.path_of(name), intent);
                 for fault in moved.faults {

@@ -3,7 +3,7 @@
 use crate::sync::links::Whole;
 use crate::sync::visit::Visit;
 use crate::tally::Reason;
-use driftless_model::{Action, Difference, Entry, Kind, Meta, What};
+use driftless_model::{Action, Difference, Entry, Kind, Meta, Stamp, What};
 use driftless_mover::{Moved, Trouble};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
@@ -20,6 +20,8 @@ pub struct Intent {
     pub kind: Kind,
     /// Its size in bytes.
     pub size: u64,
+    /// Its modification time.
+    pub mtime: Stamp,
     /// Both values of what differs, if the monitor wants them.
     pub values: Vec<Difference>,
     /// Where the content differs.
@@ -43,6 +45,7 @@ impl Intent {
             what,
             kind: meta.kind,
             size,
+            mtime: meta.mtime,
             values: Vec::new(),
             ranges: Vec::new(),
             room: 0,

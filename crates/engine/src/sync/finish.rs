@@ -88,6 +88,7 @@ impl Worker<'_> {
         }
         // Whether the other host has set it before the connection was lost is not known.
         if !faults.iter().any(Fault::is_cut_off) && self.count_dir(visit, &self.run.tally.changed) {
+            self.note_time_made(visit, None, &intent);
             self.run.receipt(|| visit.path(), intent);
         }
         faults

@@ -5,6 +5,7 @@ use crate::sync::trash::Trash;
 use crate::sync::twice::doubles;
 use crate::trees::folding::Folding;
 use crate::trees::shown::shown_otherwise;
+use crate::trees::steps::Steps;
 use driftless_lock::Mutex;
 use driftless_model::{Cache, RelPath};
 use driftless_pool::Pace;
@@ -42,6 +43,8 @@ pub struct Ground {
     /// Of a replica whose directories may get other times when entries below them are changed:
     /// held by whoever removes, when the directories above are done.
     pub copying_up: Option<Arc<Mutex<()>>>,
+    /// Steps in which the replica's file systems keep times.
+    pub steps: Arc<Steps>,
     copiers: Arc<Mutex<Vec<(Cache, Copier)>>>,
     /// In what directories of the replica, by their inodes, tell names apart.
     foldings: Arc<Mutex<HashMap<(u64, u64), Folding>>>,
@@ -61,6 +64,7 @@ impl Ground {
             ladder: Arc::default(),
             trash: Arc::default(),
             has_append_only: Arc::default(),
+            steps: Arc::default(),
             copiers: Arc::default(),
             foldings: Arc::default(),
             copying_up: copying_up(&roots),
@@ -75,6 +79,7 @@ impl Ground {
             doubles: Arc::new(doubles(options, (&roots.0, roots.1.as_ref()))),
             copying_up: copying_up(&roots),
             foldings: Arc::default(),
+            steps: Arc::default(),
             roots,
             ..self
         }

@@ -6,14 +6,14 @@
 //! is no difference; it is counted, and told once. Where owners were demanded, it is a problem as
 //! any other.
 
-use crate::sync::entry::{Met, Pair};
+use crate::sync::entry::{Intent, Met, Pair};
 use crate::sync::owners::Owners;
 use crate::sync::run::Run;
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
 use crate::tally::add;
 use driftless_model::{
-    Act, Class, Entry, Fault, Meta, RelPath, Side, Sort, Unkept, What, Xattr, Xattrs, errno,
+    Act, Action, Class, Entry, Fault, Meta, RelPath, Side, Sort, Unkept, What, Xattr, Xattrs, errno,
 };
 use driftless_mover::Trouble;
 use driftless_reconcile::{Agreement, Grain, Step, mtimes};
@@ -352,6 +352,30 @@ impl Worker<'_> {
                 );
             }
             Agreement::Same | Agreement::Other => {}
+        }
+    }
+}
+
+impl Worker<'_> {
+    /// Counts the time of an entry that was made, or given a time, if the replica keeps less of it; of
+    /// a directory itself without a name.
+    pub fn note_time_made(&self, visit: &Visit, name: Option<&CStr>, intent: &Intent) {
+        let is_made = matches!(intent.action, Action::Create | Action::Replace);
+        let is_given = is_made || intent.what.has(What::MTIME);
+        let options = self.run.options;
+        let counts = is_given && options.applies() && options.policy.keep.times;
+        let Some(replica) = visit.replica.as_ref().filter(|_| counts) else {
+            return;
+        };
+        let look = || match name {
+            Some(name) => replica.look(visit.renamed.as_deref().unwrap_or(name)).ok(),
+            None => replica.meta().ok(),
+        };
+        let steps = &self.run.ground.steps;
+        match steps.cut(replica.first_meta(), intent.mtime, look) {
+            Some(1_000_000_000..) => add(&self.run.tally.times_cut_seconds, 1),
+            Some(_) => add(&self.run.tally.times_cut_fine, 1),
+            None => {}
         }
     }
 }
