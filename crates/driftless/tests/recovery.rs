@@ -1012,7 +1012,23 @@ fn a_replica_says_itself_that_it_is_the_active_side() {
     );
     // A state that is lost is no reason either.
     fs::remove_dir_all(mirror.state_file().parent().expect("a folder")).expect("removed");
+    let says_so = |command: &str, code| {
+        let said = asked(&mirror, &[command], code).stderr_text();
+        let words = "driftless mirror failover /";
+        assert!(said.contains(words), "{command}: {said}");
+    };
+    says_so("barrier", 13);
+    says_so("status", 13);
+    // A mirror that is refused leaves a new one.
     let _refused = asked(&mirror, &["run"], 13);
+    for (command, code) in [
+        ("status", 13),
+        ("problems", 13),
+        ("failback", 13),
+        ("check", 0),
+    ] {
+        says_so(command, code);
+    }
     let _back = there(&["failback", "--finish", "--yes"], 0);
     assert_eq!(
         fs::read_to_string(source.join("file")).expect("it came back"),

@@ -4,6 +4,7 @@ mod agree;
 mod announcements;
 mod asking;
 mod back;
+mod declared;
 mod detectors;
 mod give_up;
 mod import_sr3;
@@ -109,6 +110,8 @@ fn check(args: &JobArgs) -> Result<Exit, Failure> {
     let active = active
         .first()
         .map(|row| job::active_words(&job, row, &args.job));
+    let declared = declared::refuse_here(&job, &args.job).err();
+    let active = active.or(declared.map(|(_, why)| why));
     let told = warning.into_iter().chain(places::remembers(&job));
     for told in told.chain(active) {
         say::complaint(&told);

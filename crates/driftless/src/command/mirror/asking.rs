@@ -1,7 +1,7 @@
 //! One question to the mirror of a job: it is waited for while the mirror begins, and it is told when
 //! the mirror does not answer.
 
-use super::{Failure, operators, waiting};
+use super::{Failure, declared, operators, waiting};
 use crate::args::JobArgs;
 use crate::command::job;
 use crate::exit::Exit;
@@ -202,7 +202,10 @@ fn unlike(job: &Job, all: &[Status]) -> Option<String> {
 fn not_running(args: &JobArgs) -> Failure {
     let named = args.job.display();
     let job = job::read_idle(&args.job);
-    let is_active = job.as_ref().map(|job| job::refuse_active(job, &args.job));
+    let is_active = job.as_ref().map(|job| {
+        job::refuse_active(job, &args.job)?;
+        declared::refuse_here(job, &args.job)
+    });
     if let Ok(Err(refused @ (Exit::Refused, _))) = is_active {
         return refused;
     }

@@ -8,7 +8,7 @@ use super::detectors::{of_replica, own_path};
 use super::give_up::{all_is_left, give_up, no_snapshot};
 use super::keep_equal::{options_now, reach};
 use super::over::{connected, failed, keep_aside, not_done, refuse_other, take_role};
-use super::{missing, operators};
+use super::{declared, missing, operators};
 use crate::args::FailbackArgs;
 use crate::command::{job, record};
 use crate::exit::Exit;
@@ -63,11 +63,11 @@ pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
     let job = job::with_one(&all, how.replica.as_deref())?;
     operators::refuse(&job, "failback")?;
     let signals = signals::watch();
-    active(how, &all, &job)?;
+    let reach = reach(&job, &signals);
+    active(how, (&all, &job), &reach)?;
     let _held = (!how.dry_run).then(|| job::hold(&job)).transpose()?;
     // Another failback may have ended meanwhile.
-    let loss = active(how, &all, &job)?;
-    let reach = reach(&job, &signals);
+    let loss = active(how, (&all, &job), &reach)?;
     if how.give_up {
         return give_up(how, (&job, &loss), &reach, &signals);
     }
@@ -135,7 +135,7 @@ fn options_back(
 }
 
 /// What is known of one replica of a job, if it is the active side.
-fn active(how: &FailbackArgs, all: &Job, job: &Job) -> Result<Loss, Failure> {
+fn active(how: &FailbackArgs, (all, job): (&Job, &Job), reach: &Reach) -> Result<Loss, Failure> {
     let refuse = |why: &str| Err((Exit::Refused, format!("{}: {why}", job.name)));
     let view = job::look(&job.own_name())?;
     let loss = view.map_or(Ok(Loss::default()), |view| Loss::of(&view));
@@ -153,9 +153,12 @@ fn active(how: &FailbackArgs, all: &Job, job: &Job) -> Result<Loss, Failure> {
                     "this replica is not the active side, but {active} is: {back}"
                 ))
             }
-            None => refuse(
-                "the source is the active side: nothing is to be brought back before a failover",
-            ),
+            None => {
+                declared::refuse((all, job), &how.job.job, reach)?;
+                refuse(
+                    "the source is the active side: nothing is to be brought back before a failover",
+                )
+            }
         },
     }
 }

@@ -45,7 +45,10 @@ pub fn list(json: bool, check: bool) -> Result<Exit, Failure> {
                 is_behind |= replicas.iter().any(Status::is_behind);
                 replicas.iter().for_each(|one| say::listed(one, json));
             }
-            Err((_, why)) => say::complaint(&why),
+            Err((code, why)) => {
+                is_behind |= code == Exit::Refused;
+                say::complaint(&why);
+            }
         }
     }
     Ok(exit_if_behind(check && is_behind))
