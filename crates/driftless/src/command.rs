@@ -6,6 +6,7 @@ pub mod audit;
 pub mod broker;
 pub mod config;
 pub mod generate;
+mod held;
 pub mod job;
 mod lists;
 pub mod mirror;

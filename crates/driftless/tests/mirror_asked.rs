@@ -98,6 +98,40 @@ fn a_state_that_is_being_made_is_that_of_a_mirror_that_starts() {
     assert!(told.contains("is starting (process "), "{told}");
 }
 
+#[test]
+fn mirror_of_another_host_is_named() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::write(source.join("file"), "content").expect("a file");
+    let mut mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    mirror.kill();
+    let lock = mirror.state_file().with_extension("lock");
+    // The folder for state is on a server, and its lock is one of another host.
+    fs::write(&lock, "process 1\nhost far\nboot another\n").expect("a text");
+    for command in ["status", "problems", "pause", "barrier"] {
+        let holds = ["flock".as_ref(), lock.as_os_str()];
+        let told = mirror.command(command).through(holds).run().expect(1);
+        let told = told.stderr_text();
+        let is_named = told.contains("process 1 on the host \"far\"");
+        assert!(is_named && !told.contains("kill"), "{command}: {told}");
+    }
+    let (said, lock) = (scratch.path().join("said"), lock.display().to_string());
+    let script = format!("exec \"$0\" \"$@\" 2>{}", said.display());
+    let words = ["flock", "--no-fork", &lock, "sh", "-c", &script];
+    let failover = mirror.command("failover").arg("--yes").through(words);
+    let (waits, began) = (failover.spawn(), Instant::now());
+    let told = || fs::read_to_string(&said).unwrap_or_default();
+    while !told().contains("waiting for up to") {
+        assert!(began.elapsed() < LIMIT, "{}", told());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    waits.signal(Signal::TERM);
+    let _ended = waits.wait().expect(143);
+    assert!(told().contains("nothing was changed"), "{}", told());
+    assert_eq!(mirror.status()["role"], "following");
+}
+
 fn check_in_time(told: &Outcome, seconds: std::ops::Range<u64>, process: u32) {
     for words in [&format!("process {process}"), "kill -CONT"] {
         assert!(told.stderr_text().contains(words), "{}", told.describe());

@@ -1,5 +1,6 @@
 //! Jobs as files: where one is looked for, and who holds it.
 
+use crate::command::held::{self, Held, Holder};
 use crate::command::record;
 use crate::exit::Exit;
 use crate::own;
@@ -8,14 +9,11 @@ use driftless_mirror::memory::Memory;
 use driftless_model::{cause, escape, moment, quote};
 use driftless_state::mirror::{About, JobRow, MirrorState, MirrorView, Role};
 use driftless_state::{DirectoryIndex, StateError};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Where jobs of the machine are.
 const FOLDER_OF_ALL: &str = "/etc/driftless";
@@ -48,8 +46,7 @@ pub fn read_idle(typed: &Path) -> Result<Job, Failure> {
     read(typed).map_err(|failure| {
         let name = typed.to_string_lossy();
         let is_gone = is_name(typed) && !is_file(typed) && place(typed).is_err();
-        let lock = format!("mirror-{name}.lock");
-        if !is_gone || !file(&lock).is_ok_and(|lock| is_there(&lock)) {
+        if !is_gone || !file(&lock_name(&name)).is_ok_and(|lock| is_there(&lock)) {
             return failure;
         }
         let folders = folders_in_words();
@@ -167,80 +164,19 @@ fn is_file(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|meta| !meta.is_dir())
 }
 
-/// Holds a job as long as the value lives; its file names the process.
-pub struct Held(#[allow(dead_code, reason = "the lock goes with it")] File);
-
-/// How often the lock of a job is tried, and how many times: whoever asks whether somebody holds it
-/// has it for a moment.
-const LOCK_EVERY: Duration = Duration::from_millis(20);
-const LOCK_TIMES: u32 = 5;
-
 /// Holds a job, so that no other mirror works on it.
 pub fn hold(job: &Job) -> Result<Held, Failure> {
     let taken = "has the job: a mirror runs already";
-    hold_name(&format!("mirror-{}.lock", job.name), &job.name, taken)
+    held::hold(&lock_name(&job.name), &job.name, taken)
 }
 
-/// Holds a name by a file in the folder for state; `taken` is what is said of the process that has
-/// it.
-pub fn hold_name(lock: &str, name: &str, taken: &str) -> Result<Held, Failure> {
-    let failed = |why: String| (Exit::CouldNotRun, format!("{name}: {why}"));
-    let path = file(lock)?;
-    let mut lock = own::job_lock(&path).map_err(|error| failed(cause(&error)))?;
-    match lock_now(&lock) {
-        Ok(()) => {}
-        Err(Errno::AGAIN) => {
-            let holder = named_in(&lock);
-            let why = format!("{name}: {holder} {taken}");
-            return Err((Exit::Locked, why));
-        }
-        Err(error) => return Err(failed(cause(&error.into()))),
-    }
-    let write = |lock: &mut File| {
-        lock.set_len(0)?;
-        lock.rewind()?;
-        writeln!(lock, "process {}", std::process::id())
-    };
-    write(&mut lock).map_err(|error| failed(cause(&error)))?;
-    Ok(Held(lock))
+/// Returns the process that has a job, if one has: its mirror runs, begins, or hangs.
+pub fn holder(name: &str) -> Result<Option<Holder>, Failure> {
+    held::holder(&lock_name(name), name)
 }
 
-fn lock_now(lock: &File) -> Result<(), Errno> {
-    for _ in 1..LOCK_TIMES {
-        match flock(lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::AGAIN) => std::thread::sleep(LOCK_EVERY),
-            done => return done,
-        }
-    }
-    flock(lock, FlockOperation::NonBlockingLockExclusive)
-}
-
-/// What the file of a lock says of the process that has it.
-fn named_in(lock: &File) -> String {
-    let mut holder = String::new();
-    let _unknown_otherwise = lock.take(100).read_to_string(&mut holder);
-    match holder.trim() {
-        "" => "another process".into(),
-        holder => holder.into(),
-    }
-}
-
-/// Which process has a job, in words, if one has: its mirror runs, begins, or hangs.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "our own file, no part of a replicated tree"
-)]
-pub fn holder(name: &str) -> Result<Option<String>, Failure> {
-    let failed = |error: io::Error| (Exit::CouldNotRun, format!("{name}: {}", cause(&error)));
-    let lock = match File::open(file(&format!("mirror-{name}.lock"))?) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(failed)?,
-    };
-    match flock(&lock, FlockOperation::NonBlockingLockShared) {
-        Ok(()) => Ok(None),
-        Err(Errno::AGAIN) => Ok(Some(named_in(&lock))),
-        Err(error) => Err(failed(error.into())),
-    }
+fn lock_name(name: &str) -> String {
+    format!("mirror-{name}.lock")
 }
 
 /// What an earlier mirror has left of the one replica of a job, for the process that holds it.
@@ -388,9 +324,17 @@ pub fn active_words(job: &Job, row: &JobRow, named: &Path) -> String {
     format!("{name}: {role} since {since}: its replica is the active side; {now}")
 }
 
-/// Says that a process has the job, which the user names so, and answers nobody yet.
-pub fn starting_words(named: &str, process: &str) -> String {
-    format!("{named}: its mirror is starting ({process}) and answers nobody yet: ask again")
+/// Says that a process has the job, which the user names so, and does not answer here.
+pub fn silent_words(named: &str, holder: &Holder) -> String {
+    let process = &holder.words;
+    match holder.elsewhere {
+        Some(_) => format!(
+            "{named}: its mirror runs on another host ({process}), and does not answer here: ask it there"
+        ),
+        None => {
+            format!("{named}: its mirror is starting ({process}) and answers nobody yet: ask again")
+        }
+    }
 }
 
 /// What is kept for the one replica of a job, to be read, whether its mirror runs or not. The user
@@ -398,7 +342,7 @@ pub fn starting_words(named: &str, process: &str) -> String {
 pub fn view(job: &Job, typed: &Path) -> Result<MirrorView, Failure> {
     let path = file(&format!("mirror-{}.db", job.own_name()))?;
     let (name, typed) = (&job.name, typed.display());
-    let starting = |process: &String| (Exit::CouldNotRun, starting_words(name, process));
+    let silent = |holder: &Holder| (Exit::CouldNotRun, silent_words(name, holder));
     let holder = holder(name)?;
     if !is_there(&path) {
         let other = match &job.operators {
@@ -407,11 +351,11 @@ pub fn view(job: &Job, typed: &Path) -> Result<MirrorView, Failure> {
         };
         let why =
             format!("{name}: its mirror has never run here (driftless mirror run {typed}){other}");
-        return Err(holder.as_ref().map_or((Exit::CouldNotRun, why), starting));
+        return Err(holder.as_ref().map_or((Exit::CouldNotRun, why), silent));
     }
     let view = MirrorState::look(&path).map_err(|error| match (&error, &holder) {
         // It is being made, or brought up to date.
-        (StateError::Unready { .. }, Some(process)) => starting(process),
+        (StateError::Unready { .. }, Some(holder)) => silent(holder),
         _ => record::refusal(&error),
     })?;
     match view.refuse_other_trees(&about(job)) {

@@ -21,6 +21,7 @@ mod programs;
 mod publish;
 mod rivals;
 mod shared;
+mod take_job;
 mod trash;
 mod waiting;
 

@@ -3,6 +3,7 @@
 mod announcing;
 
 use crate::args::WatchArgs;
+use crate::command::held::{self, Held};
 use crate::command::job::no_port;
 use crate::command::{job, post, record};
 use crate::exit::Exit;
@@ -201,9 +202,9 @@ fn own_places(config: &Config) -> Result<Vec<PathBuf>, Failure> {
     }
 }
 
-fn hold(config: &Config) -> Result<job::Held, Failure> {
+fn hold(config: &Config) -> Result<Held, Failure> {
     let lock = format!("watch-{}.lock", config.name);
-    job::hold_name(&lock, &config.name, "has the name: an agent runs already")
+    held::hold(&lock, &config.name, "has the name: an agent runs already")
 }
 
 fn state_file(config: &Config) -> Result<PathBuf, Failure> {

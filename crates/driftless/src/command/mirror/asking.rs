@@ -3,6 +3,7 @@
 
 use super::{Failure, declared, operators, waiting};
 use crate::args::JobArgs;
+use crate::command::held::Holder;
 use crate::command::job;
 use crate::exit::Exit;
 use crate::output::mirror as say;
@@ -162,6 +163,7 @@ impl Asking<'_> {
         }
         let (waited, limit) = (self.began.elapsed(), self.timeout().unwrap_or(BEGINNING));
         match job::holder(&self.name)? {
+            Some(holder) if holder.elsewhere.is_some() => Ok(false),
             Some(_) if waited >= limit => Err(self.unanswered()),
             Some(_) => Ok(true),
             None => Ok(waited < limit.min(STARTED)),
@@ -175,11 +177,12 @@ impl Asking<'_> {
             None => Exit::CouldNotRun,
         };
         let holder = job::holder(&self.name).ok().flatten();
-        let process = holder.unwrap_or_else(|| "a process that is not known".into());
+        let holder = holder.unwrap_or_else(Holder::unknown);
+        let (process, way_out) = (&holder.words, holder.way_out());
         let (name, waited) = (&self.name, self.began.elapsed().as_secs());
         let job = self.args.job.display();
         let why = format!(
-            "{name}: its mirror ({process}) has not answered for {waited} s: it begins, waits for a disk, was stopped or hangs; look at it with ps, have it go on with kill -CONT, or end it with kill -KILL and start it again (driftless mirror run {job})"
+            "{name}: its mirror ({process}) has not answered for {waited} s: it begins, waits for a disk, was stopped or hangs; {way_out} and start it again (driftless mirror run {job})"
         );
         (code, why)
     }
@@ -211,7 +214,7 @@ fn not_running(args: &JobArgs) -> Failure {
     }
     let holder = job::name(&args.job).and_then(|name| job::holder(&name));
     let why = match (holder, job) {
-        (Ok(Some(process)), _) => job::starting_words(&named.to_string(), &process),
+        (Ok(Some(holder)), _) => job::silent_words(&named.to_string(), &holder),
         (_, Err(unknown)) => return unknown,
         _ => format!("{named}: its mirror does not run (driftless mirror run {named})"),
     };

@@ -2,6 +2,7 @@
 
 use super::{Failure, declared};
 use crate::command::{job, record};
+use crate::exit::Exit;
 use driftless_mirror::ask::Troubles;
 use driftless_mirror::clock::now;
 use driftless_mirror::job::Job;
@@ -12,7 +13,7 @@ use std::path::Path;
 /// How each replica was left.
 pub fn statuses(typed: &Path) -> Result<Vec<Status>, Failure> {
     let job = idle(typed)?;
-    let starting = job::holder(&job.name)?;
+    let starting = job::holder(&job.name)?.map(|holder| holder.words);
     let replicas = job.apart();
     let statuses = replicas.iter().map(|one| {
         let told = kept::status(one, &job::view(one, typed)?, now());
@@ -33,9 +34,15 @@ pub fn troubles(typed: &Path) -> Result<Vec<Troubles>, Failure> {
     troubles.collect()
 }
 
-/// Returns a job whose mirror does not run, unless a replica says more than is kept here.
+/// Returns a job whose mirror does not run here. What is kept of one that runs on another host may
+/// not be read from here, and a replica may say more than is kept.
 fn idle(typed: &Path) -> Result<Job, Failure> {
     let job = job::read_idle(typed)?;
+    let holder = job::holder(&job.name)?;
+    if let Some(holder) = holder.filter(|holder| holder.elsewhere.is_some()) {
+        let named = typed.display().to_string();
+        return Err((Exit::CouldNotRun, job::silent_words(&named, &holder)));
+    }
     declared::refuse_here(&job, typed)?;
     Ok(job)
 }

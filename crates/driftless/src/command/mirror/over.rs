@@ -9,6 +9,7 @@ use super::asking::hear;
 use super::detectors::{of_replica, own_path};
 use super::keep_equal::reach;
 use super::shared::{Shared, Standing};
+use super::take_job::take_job;
 use super::{missing, operators, rivals};
 use crate::args::{FailoverArgs, FailoverTo};
 use crate::command::{job, record};
@@ -21,9 +22,7 @@ use driftless_detect::snapshot::{Provider, SnapshotError};
 use driftless_engine::{
     Alone, End, Options, RunError, declare_active, look_alone, refuse_busy, require_alone,
 };
-use driftless_mirror::ask::Ask;
 use driftless_mirror::clock::now;
-use driftless_mirror::control;
 use driftless_mirror::job::Job;
 use driftless_mirror::recovery::{Known, Loss, carry_out, go_back, rehearse};
 use driftless_mirror::snapshots::{KEPT, name_of};
@@ -39,12 +38,10 @@ use std::time::{Duration, Instant};
 
 type Failure = (Exit, String);
 
-/// A mirror that was asked to end has so much time for what it is at.
-const END_MAX: Duration = Duration::from_secs(120);
 /// A lock is given so much time to go.
 const LOCK_MAX: Duration = Duration::from_secs(5);
-/// Between two looks at whether it has ended.
-const END_LOOK: Duration = Duration::from_millis(50);
+/// Between two looks at whether it has gone, or a plan can be made.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often a plan is made again, of a mirror that goes on meanwhile.
 const PLANS_MAX: usize = 20;
 /// In the place of a snapshot: the replica stays as it is.
@@ -110,7 +107,7 @@ pub fn fail_over(args: &FailoverArgs) -> Result<Exit, Failure> {
         &format!("{}: the replica becomes the active side", job.name),
         &signals,
     )?;
-    let _held = take_job(&job)?;
+    let _held = take_job(&job, &signals)?;
     refuse_second(args, &job)?;
     failover.refuse_rivals()?;
     let mut state = job::state(&job)?;
@@ -208,7 +205,7 @@ impl Failover<'_> {
             match refuse_busy(&self.options) {
                 // An agent lets go of its lock a moment after its mirror has ended.
                 Err(error) if is_locked(&error) && began.elapsed() < LOCK_MAX => {
-                    std::thread::sleep(END_LOOK);
+                    std::thread::sleep(LOOK_EVERY);
                 }
                 Err(error) if is_locked(&error) || !self.is_known => {
                     return Err(failed(self.job, &error));
@@ -225,7 +222,7 @@ impl Failover<'_> {
             if plan.is_ok() || !job::runs(&self.job.name)? {
                 break;
             }
-            std::thread::sleep(END_LOOK);
+            std::thread::sleep(LOOK_EVERY);
             self.loss = loss(self.job)?;
             plan = self.plan(to);
         }
@@ -543,18 +540,4 @@ pub fn take_role(
     };
     let taken = state.take_role(&row, saved);
     taken.map_err(|error| record::refusal(&error))
-}
-
-/// Holds the job. A mirror that has it is asked to end.
-fn take_job(job: &Job) -> Result<job::Held, Failure> {
-    let (began, socket) = (Instant::now(), job::socket(&job.name)?);
-    loop {
-        match job::hold(job) {
-            Err((Exit::Locked, _)) if began.elapsed() < END_MAX => {
-                let _it_may_just_have_ended = control::ask(&socket, &Ask::End);
-                std::thread::sleep(END_LOOK);
-            }
-            held => return held,
-        }
-    }
 }
