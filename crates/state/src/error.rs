@@ -37,8 +37,8 @@ impl StateFile {
     }
 }
 
-/// A file of ours that cannot be used. Each names the file and what is wrong; what to do about it,
-/// the caller knows.
+/// A file of ours that cannot be used. Each names the file and what is wrong; what to do about a file
+/// that is wrong itself, the caller knows.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// It is no database, or one whose pages or values contradict each other.
@@ -111,7 +111,7 @@ pub enum StateError {
         path: PathBuf,
     },
     /// It cannot be read or written, or not now.
-    #[error("{}: cannot keep {}: {cause}", quote(path), file.the())]
+    #[error("{}: cannot keep {}: {cause}{}", quote(path), file.the(), way_out(cause))]
     Failed {
         /// What kind of file it is.
         file: StateFile,
@@ -166,5 +166,45 @@ impl StateError {
     /// says so.
     pub fn may_be_dropped(&self) -> bool {
         matches!(self, StateError::Damaged { .. } | StateError::Newer { .. })
+    }
+}
+
+/// Returns what is to be done about a file that cannot be written, as the end of a sentence; nothing
+/// where SQLite does not tell what is in the way. On a full file system it may be unable to open or
+/// to enlarge the files beside a database.
+fn way_out(cause: &StoreError) -> &'static str {
+    match cause.sqlite_error_code() {
+        Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => {
+            "; make room on its file system (df), or see what the kernel says of its disk (dmesg)"
+        }
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            "; let this user write to it, on a file system that is not mounted read-only"
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::ffi;
+
+    #[test]
+    fn unwritable_file_is_told_with_what_to_do() {
+        const IOERR_SHMSIZE: i32 = ffi::SQLITE_IOERR | (19 << 8);
+        for (code, way_out) in [
+            (ffi::SQLITE_FULL, "; make room on its file system (df)"),
+            (IOERR_SHMSIZE, "; make room on its file system (df)"),
+            (ffi::SQLITE_CANTOPEN, "; make room on its file system (df)"),
+            (ffi::SQLITE_READONLY, "; let this user write to it"),
+            (ffi::SQLITE_CONSTRAINT, ""),
+        ] {
+            let cause = StoreError::SqliteFailure(ffi::Error::new(code), None);
+            let plain = format!("\"f\": cannot keep the state of the mirror: {cause}");
+            let told = StateError::of(StateFile::Mirror, Path::new("f"), cause).to_string();
+            let rest = told.strip_prefix(&plain).expect(&told);
+            assert!(rest.starts_with(way_out), "{told}");
+            assert_eq!(rest.is_empty(), way_out.is_empty(), "{told}");
+        }
     }
 }
