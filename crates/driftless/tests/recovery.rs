@@ -4,9 +4,10 @@
 
 mod common;
 
-use common::far::Far;
-use common::marks::must_run;
+use common::far::{Far, agent};
+use common::marks::{must_run, noise};
 use common::mirror::Mirror;
+use common::programs::script;
 use driftless_testkit::{
     Driftless, FsKind, Options, Outcome, Profile, Scratch, assert_equal, build_tree, on_terminal,
     snapshot_hash,
@@ -895,6 +896,40 @@ fn clocks_of_two_hosts_may_be_apart() {
     let told = done(&mirror, &["failback", "--dry-run", "--json"]);
     assert!(told["equal_until"].is_number(), "{told}");
     assert_eq!(told["lost_paths"], serde_json::json!(["early"]), "{told}");
+}
+
+#[test]
+fn failback_goes_on_after_lost_lines() {
+    const FILES: usize = 60;
+    const BYTES: usize = 150_000;
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let (source, line) = (scratch.dir("source"), scratch.path().join("line"));
+    // A line is lost when so much was sent over it.
+    let text = "#!/bin/sh\nfor command; do :; done\nhead -c 4000000 | sh -c \"$command\"\n";
+    script(&line, text);
+    let reach = format!("[reach]\nssh = {line:?}\nagent_path = {:?}\n", agent());
+    // One file at a time, so that each line brings some of them to their end.
+    let keys = format!("detect = [\"walk\"]\ndelete = true\n[limits]\njobs = 1\n{reach}");
+    let name = |file: usize| format!("{file}");
+    (0..FILES).for_each(|file| write(&source, &name(file), "content"));
+    let far = format!("far:{}", source.display());
+    let mut mirror = Mirror::of(Path::new(&far), &keys);
+    mirror.barrier();
+    mirror.stop();
+    asked(&mirror, &["failover", "--yes"], 0);
+    for file in 0..FILES {
+        fs::write(mirror.replica.join(name(file)), noise(file as u64, BYTES)).expect("work");
+    }
+    let back = asked(&mirror, &["failback", "--yes", "--json"], 0);
+    let said = back.stderr_text();
+    assert!(said.contains("connected again"), "{said}");
+    // What was done, and not heard of before a line was lost, is found to be the same.
+    let changed = told(&back)["changed"].as_u64().expect("a number");
+    assert!(changed > FILES as u64 / 2, "{}", back.describe());
+    for file in 0..FILES {
+        let content = fs::read(source.join(name(file))).expect("a file");
+        assert!(content == noise(file as u64, BYTES), "{file}");
+    }
 }
 
 /// Runs another mirror of the same replica, and checks that a failover is refused until it has ended.

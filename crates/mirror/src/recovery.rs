@@ -9,4 +9,4 @@ mod loss;
 mod reverse;
 
 pub use loss::{Known, Loss, Lost, PATHS_TOLD_MAX};
-pub use reverse::{Rehearsal, carry_out, go_back, rehearse, reversed};
+pub use reverse::{Approach, Carried, Rehearsal, carry_out, go_back, rehearse, reversed};

@@ -11,8 +11,11 @@ use crate::connect::Connections;
 use crate::earlier::Earlier;
 use crate::met_mounts::MetMounts;
 use crate::patience::Trouble;
-use driftless_engine::{Counts, End, MachineClock, Monitor, Options, Progress, RunError, Summary};
-use driftless_model::{Problem, Receipt, RelPath, Unkept};
+use driftless_engine::{
+    Counts, Differing, DirectoryPlace, End, MachineClock, Monitor, Options, Progress, RunError,
+    Summary,
+};
+use driftless_model::{DirectoryId, Meta, Problem, Receipt, RelPath, Unkept};
 use driftless_remote::ReachError;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -252,7 +255,7 @@ fn mend(
     Ok(())
 }
 
-/// Has a monitor of one pass see all of the run.
+/// Has a monitor of one pass see all of the run. What it is asked, it answers itself.
 struct Pass<'a> {
     monitor: &'a dyn Monitor,
     before: &'a Before<'a>,
@@ -284,6 +287,47 @@ impl Monitor for Pass<'_> {
 
     fn unkept(&self, what: Unkept, path: &RelPath) {
         self.monitor.unkept(what, path);
+    }
+
+    fn linked(&self, path: &dyn Fn() -> RelPath, inode: (u64, u64), names: u64) {
+        self.monitor.linked(path, inode, names);
+    }
+
+    fn seeks(&self, inode: (u64, u64)) -> bool {
+        self.monitor.seeks(inode)
+    }
+
+    fn is_unheard(&self, source: &Meta, replica: &Meta) -> bool {
+        self.monitor.is_unheard(source, replica)
+    }
+
+    fn look_again(&self) {
+        self.monitor.look_again();
+    }
+
+    fn differing(
+        &self,
+        path: &dyn Fn() -> RelPath,
+        source: &Meta,
+        replica: &dyn Fn() -> Option<Meta>,
+    ) -> Differing {
+        self.monitor.differing(path, source, replica)
+    }
+
+    fn indexes_directories(&self) -> bool {
+        self.monitor.indexes_directories()
+    }
+
+    fn directory(&self, id: DirectoryId, place: DirectoryPlace<'_>) {
+        self.monitor.directory(id, place);
+    }
+
+    fn stood_at(&self, id: DirectoryId, root: u64) -> Option<(RelPath, u64)> {
+        self.monitor.stood_at(id, root)
+    }
+
+    fn relocated(&self, from: &RelPath, to: &RelPath) {
+        self.monitor.relocated(from, to);
     }
 
     fn progress(&self, progress: &Progress) {

@@ -9,12 +9,14 @@ use super::loss::{Known, Lost};
 use crate::job::Job;
 use driftless_detect::gap::has_own_clock;
 use driftless_engine::{
-    Counts, End, MachineClock, Mode, Monitor, Options, Progress, RunError, Summary, Trees, sync,
+    Counts, End, MachineClock, Mode, Monitor, Options, Progress, RunError, Summary, Trees,
 };
 use driftless_lock::Mutex;
 use driftless_model::{Action, Meta, Policy, Problem, Receipt, RelPath, Selection};
 use driftless_remote::Reach;
-use driftless_session::connect;
+use driftless_session::{
+    Before, Connections, Earlier, Passed, Witness, connect, lost_words, made_words, repeat, sync,
+};
 use rustix::fd::AsFd;
 use rustix::fs::{self, OFlags, open};
 use std::path::Path;
@@ -31,6 +33,16 @@ const CLOCKS_APART: Duration = Duration::from_secs(300);
 /// Problems that are told.
 const PROBLEMS_MAX: usize = 1000;
 
+/// Way to the trees of a run.
+pub struct Approach<'a> {
+    /// Settings of connections to hosts.
+    pub reach: &'a Reach,
+    /// Time for which a lost connection is tried again.
+    pub patience: Duration,
+    /// Listener to what becomes of connections.
+    pub tell: &'a dyn Fn(&str),
+}
+
 /// What a run would do.
 #[derive(Debug, Clone)]
 pub struct Rehearsal {
@@ -46,6 +58,17 @@ pub struct Rehearsal {
     pub problems: Vec<Problem>,
     /// End of the run: a guard may have refused the deletes.
     pub end: End,
+}
+
+/// Result of a run.
+#[derive(Debug, Clone)]
+pub struct Carried {
+    /// Its end, and the counts of its last pass.
+    pub summary: Summary,
+    /// Entries that were made equal before a connection was lost; the last pass found them so.
+    pub changed_before: u64,
+    /// Problems that it met.
+    pub problems: Vec<Problem>,
 }
 
 impl Rehearsal {
@@ -101,7 +124,7 @@ pub fn go_back(options: &Options, snapshot: &Path) -> Options {
 /// A tree is out of reach, or a guard refuses.
 pub fn rehearse(
     options: &Options,
-    reach: &Reach,
+    way: &Approach<'_>,
     known: &Known,
     stop: &AtomicBool,
 ) -> Result<Rehearsal, RunError> {
@@ -110,44 +133,81 @@ pub fn rehearse(
         mount_notes: None,
         ..options.clone()
     };
-    let _connections = reached(&mut options, reach)?;
+    let mut connections = reached(&mut options, way)?;
     let known = &known.with_clocks_apart(clocks_apart(&options));
     let heard = Heard::of(known);
-    let trees = Trees::open(&options, &heard, &MachineClock)?;
+    let pass = |options: &mut Options, _: &Before<'_>| {
+        let rehearsal = rehearsed(options, &heard, stop)?;
+        Ok(Passed {
+            counts: rehearsal.counts,
+            end: rehearsal.end.clone(),
+            result: rehearsal,
+        })
+    };
+    let watching = LineWatch {
+        heard: &heard,
+        way,
+        stop,
+    };
+    let trees = (&mut options, &mut connections);
+    let passed = repeat(trees, &watching, (&mut Earlier::default(), false), pass)?;
+    Ok(Rehearsal {
+        end: passed.end,
+        ..passed.result
+    })
+}
+
+/// Goes through the trees once, and says what a run would do.
+fn rehearsed(
+    options: &Options,
+    heard: &Heard<'_>,
+    stop: &AtomicBool,
+) -> Result<Rehearsal, RunError> {
+    let trees = Trees::open(options, heard, &MachineClock)?;
     let all = Arc::new(Selection::all());
-    let summary = trees.reconcile(&all, &options.policy, &heard, stop)?;
-    let replaced = heard.replaced.into_inner();
+    let summary = trees.reconcile(&all, &options.policy, heard, stop)?;
+    let replaced = std::mem::take(&mut *heard.replaced.lock());
     let is_lost = |lost: &Lost| {
         let changed = trees.changed_on_replica(&lost.path);
-        changed.is_some_and(|changed| changed.is_there && known.may_lose(&lost.path, changed.at))
+        let may_go = |at| heard.known.may_lose(&lost.path, at);
+        changed.is_some_and(|changed| changed.is_there && may_go(changed.at))
     };
     Ok(Rehearsal {
         counts: summary.counts,
         end: summary.end,
         has_more: replaced.len() >= LOOKED_AT_MAX,
-        made: heard.made.into_inner(),
+        made: heard.made.load(Relaxed),
         lost: replaced.into_iter().filter(is_lost).collect(),
-        problems: heard.problems.into_inner(),
+        problems: heard.problems.lock().clone(),
     })
 }
 
-/// Carries the run out, durably; also returns the problems that it met. `known` tells where content
-/// is compared.
+/// Carries the run out, durably. `known` tells where content is compared.
 ///
 /// # Errors
 /// A tree is out of reach, or a guard refuses.
 pub fn carry_out(
     options: &Options,
-    reach: &Reach,
+    way: &Approach<'_>,
     known: &Known,
     stop: &AtomicBool,
-) -> Result<(Summary, Vec<Problem>), RunError> {
+) -> Result<Carried, RunError> {
     let mut options = options.clone();
-    let _connections = reached(&mut options, reach)?;
+    let mut connections = reached(&mut options, way)?;
     let known = known.with_clocks_apart(clocks_apart(&options));
     let heard = Heard::of(&known);
-    let summary = sync(&options, &heard, stop)?;
-    Ok((summary, heard.problems.into_inner()))
+    let watching = LineWatch {
+        heard: &heard,
+        way,
+        stop,
+    };
+    let trees = (&mut options, &mut connections);
+    let (summary, earlier) = sync(trees, &heard, &watching, stop)?;
+    Ok(Carried {
+        summary,
+        changed_before: earlier.changed,
+        problems: heard.problems.into_inner(),
+    })
 }
 
 /// Returns how far the clocks that stamp changes in both trees may be from the one of this host.
@@ -164,11 +224,40 @@ fn clocks_apart(options: &Options) -> Duration {
     }
 }
 
-fn reached(
-    options: &mut Options,
-    reach: &Reach,
-) -> Result<driftless_session::Connections, RunError> {
-    connect(options, reach, Duration::ZERO).map_err(|error| RunError::CutOff(error.to_string()))
+fn reached(options: &mut Options, way: &Approach<'_>) -> Result<Connections, RunError> {
+    let connected = connect(options, way.reach, way.patience);
+    connected.map_err(|error| RunError::CutOff(error.to_string()))
+}
+
+/// Tells of connections that are lost and made again, and has the next pass begin with nothing told.
+struct LineWatch<'a> {
+    heard: &'a Heard<'a>,
+    way: &'a Approach<'a>,
+    stop: &'a AtomicBool,
+}
+
+impl Witness for LineWatch<'_> {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
+    fn connection_lost(&self, why: &str, _elapsed: Duration, patience: Duration) {
+        (self.way.tell)(&lost_words(why, patience));
+    }
+
+    fn connection_made(&self, host: &str, after: Duration) {
+        (self.way.tell)(&made_words(host, after));
+    }
+
+    fn note(&self, text: &str) {
+        tracing::info!("{text}");
+    }
+
+    fn begin_again(&self) {
+        self.heard.replaced.lock().clear();
+        self.heard.problems.lock().clear();
+        self.heard.made.store(0, Relaxed);
+    }
 }
 
 /// What a run tells.
@@ -265,7 +354,12 @@ mod tests {
             connecting: Duration::ZERO,
             stop: Arc::default(),
         };
-        rehearse(&options, &reach, &Known::default(), &AtomicBool::new(false)).unwrap()
+        let way = Approach {
+            reach: &reach,
+            patience: Duration::ZERO,
+            tell: &|_| {},
+        };
+        rehearse(&options, &way, &Known::default(), &AtomicBool::new(false)).unwrap()
     }
 
     #[test]

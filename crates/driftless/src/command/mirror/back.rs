@@ -20,7 +20,7 @@ use driftless_detect::snapshot::Provider;
 use driftless_engine::{Counts, End, Options, RunError, declare_active, look_alone, not_gone};
 use driftless_mirror::clock::now;
 use driftless_mirror::job::Job;
-use driftless_mirror::recovery::{Loss, Rehearsal, carry_out, rehearse, reversed};
+use driftless_mirror::recovery::{Approach, Loss, Rehearsal, carry_out, rehearse, reversed};
 use driftless_mirror::worded::for_job;
 use driftless_model::{Problem, Side};
 use driftless_reconcile::Refusal;
@@ -169,7 +169,7 @@ impl Failback<'_> {
         self.refuse_empty()?;
         self.refuse_unmounted()?;
         let until = self.loss.equal_until;
-        let rehearsal = rehearse(&self.options, &self.reach, &self.loss.known(), self.stop)
+        let rehearsal = rehearse(&self.options, &self.way(), &self.loss.known(), self.stop)
             .map_err(|error| failed_back(self.job, &error))?;
         self.refuse_unlike(&rehearsal)?;
         Ok(Back {
@@ -186,6 +186,15 @@ impl Failback<'_> {
             kept: None,
             role: self.loss.role.role,
         })
+    }
+
+    /// Returns the way to the trees: connections that are lost are made again, as the job says.
+    fn way(&self) -> Approach<'_> {
+        Approach {
+            reach: &self.reach,
+            patience: self.job.reach.reconnect,
+            tell: &say::complaint,
+        }
     }
 
     /// Returns options that name the job's replica alone.
@@ -345,9 +354,10 @@ impl Failback<'_> {
         let known = self.loss.known();
         loop {
             let began = now();
-            let ended = carry_out(&self.options, &self.reach, &known, self.stop);
-            let (summary, problems) = ended.map_err(|error| failed_back(self.job, &error))?;
+            let ended = carry_out(&self.options, &self.way(), &known, self.stop);
+            let carried = ended.map_err(|error| failed_back(self.job, &error))?;
             done.passes += 1;
+            let summary = carried.summary;
             let counts = &summary.counts;
             let has_changed = counts.changed + counts.deleted > 0;
             let pass = Pass {
@@ -356,7 +366,8 @@ impl Failback<'_> {
                 only_on_source: counts.only_on_replica,
             };
             done.counts.add(counts);
-            done.problems = as_in_the_job(problems);
+            done.counts.changed += carried.changed_before;
+            done.problems = as_in_the_job(carried.problems);
             done.end = summary.end;
             if pass.code != Exit::Equal || !has_changed || !self.how.finish {
                 return Ok(pass);

@@ -24,7 +24,7 @@ use driftless_engine::{
 };
 use driftless_mirror::clock::now;
 use driftless_mirror::job::Job;
-use driftless_mirror::recovery::{Known, Loss, carry_out, go_back, rehearse};
+use driftless_mirror::recovery::{Approach, Known, Loss, carry_out, go_back, rehearse};
 use driftless_mirror::snapshots::{KEPT, name_of};
 use driftless_mirror::worded;
 use driftless_model::{Policy, Stamp};
@@ -215,6 +215,15 @@ impl Failover<'_> {
         }
     }
 
+    /// Returns the way to the replica and its snapshots, which are on this host.
+    fn way(&self) -> Approach<'_> {
+        Approach {
+            reach: &self.reach,
+            patience: Duration::ZERO,
+            tell: &say::complaint,
+        }
+    }
+
     /// What it would come to. A mirror that runs may have gone on since its state was read.
     fn planned(&mut self, to: FailoverTo) -> Result<Over, Failure> {
         let mut plan = self.plan(to);
@@ -331,7 +340,7 @@ impl Failover<'_> {
             Some(path) => {
                 let options = go_back(&self.options, &path);
                 let known = self.known_of(to);
-                let rehearsal = rehearse(&options, &self.reach, &known, self.stop);
+                let rehearsal = rehearse(&options, &self.way(), &known, self.stop);
                 Some(rehearsal.map_err(|error| failed(self.job, &error))?)
             }
         };
@@ -474,10 +483,10 @@ impl Failover<'_> {
     fn go_back(&self, path: &std::path::Path, name: &str) -> Result<(), Failure> {
         let _kept = keep_aside(self.job, self.provider.as_deref())?;
         let options = go_back(&self.options, path);
-        let (summary, problems) = carry_out(&options, &self.reach, &self.known_of(name), self.stop)
+        let carried = carry_out(&options, &self.way(), &self.known_of(name), self.stop)
             .map_err(|error| failed(self.job, &error))?;
-        say::recovery::problems(&problems);
-        match (summary.end, problems.len()) {
+        say::recovery::problems(&carried.problems);
+        match (carried.summary.end, carried.problems.len()) {
             (End::Complete, 0) => Ok(()),
             (end, count) => {
                 let why = format!(
