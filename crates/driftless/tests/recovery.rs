@@ -899,6 +899,32 @@ fn clocks_of_two_hosts_may_be_apart() {
 }
 
 #[test]
+fn failback_into_a_read_only_source_is_refused() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let [data, source, replica] = ["data", "source", "replica"].map(|name| scratch.dir(name));
+    write(&data, "file", "content");
+    let _mounted = Mounted::at(&data, &source);
+    let mut mirror = Mirror::between(&source, &replica, LIVE);
+    mirror.barrier();
+    mirror.stop();
+    asked(&mirror, &["failover", "--yes"], 0);
+    write(&replica, "file", "work of many");
+    must_run(&["mount", "-o", "remount,bind,ro"], &[&source]);
+    for (words, code) in [
+        (&["failback", "--dry-run"][..], 0),
+        (&["failback", "--yes"][..], 13),
+    ] {
+        let said = asked(&mirror, words, code).stderr_text();
+        assert!(said.contains("it is read-only"), "{said}");
+    }
+    assert_eq!(mirror.status()["role"], "failed over");
+    must_run(&["mount", "-o", "remount,bind,rw"], &[&source]);
+    asked(&mirror, &["failback", "--finish", "--yes"], 0);
+    let content = fs::read(data.join("file")).expect("a file");
+    assert_eq!(content, b"work of many");
+}
+
+#[test]
 fn failback_goes_on_after_lost_lines() {
     const FILES: usize = 60;
     const BYTES: usize = 150_000;

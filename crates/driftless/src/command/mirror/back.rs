@@ -27,6 +27,8 @@ use driftless_reconcile::Refusal;
 use driftless_remote::Reach;
 use driftless_session::Connections;
 use driftless_state::mirror::{EqualUntil, MirrorState, Role, Saved};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -168,6 +170,7 @@ impl Failback<'_> {
         self.refuse_other()?;
         self.refuse_empty()?;
         self.refuse_unmounted()?;
+        self.refuse_read_only()?;
         let until = self.loss.equal_until;
         let rehearsal = rehearse(&self.options, &self.way(), &self.loss.known(), self.stop)
             .map_err(|error| failed_back(self.job, &error))?;
@@ -274,6 +277,23 @@ impl Failback<'_> {
         // The mirror noted what it met there.
         let forth = options_now(self.job, &self.reach)?;
         refuse(format!("the source {source}"), forth)
+    }
+
+    /// Refuses a source of this host to which nothing can be written; a rehearsal says so.
+    fn refuse_read_only(&self) -> Result<(), Failure> {
+        let path = own_path(self.job, &self.job.source)?;
+        if !path.is_some_and(|path| access(&path, Access::WRITE_OK) == Err(Errno::ROFS)) {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: the source {}: cannot bring anything back: it is read-only; make it writable, as with mount -o remount,rw (nothing was changed)",
+            self.job.name, self.job.source
+        );
+        if self.how.dry_run {
+            say::complaint(&text);
+            return Ok(());
+        }
+        Err((Exit::Refused, text))
     }
 
     /// Nor is one that has nearly nothing of what the replica has: something may stand under the
