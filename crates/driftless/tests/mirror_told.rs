@@ -756,3 +756,30 @@ fn deletes_that_the_hour_does_not_allow_are_told_with_those_that_went_before() {
         assert!(told.contains(words), "{told}");
     }
 }
+
+#[test]
+fn changed_job_tries_what_had_failed() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    let file = |number: u32| source.join(format!("{number}"));
+    (0..6).for_each(|number| fs::write(file(number), b"content").expect("a file"));
+    let mut mirror = Mirror::of(&source, &format!("{FOLLOWING}max_delete = 3\n"));
+    mirror.barrier();
+    mirror.stop();
+    (0..4).for_each(|number| fs::remove_file(file(number)).expect("removed"));
+    mirror.start();
+    mirror.wait_for("problems", |problems| problems > 0);
+    let told = mirror.command("problems").run().expect(3).stdout_text();
+    let words =
+        "cannot remove what the source does not have from the replica: entries to delete: 4";
+    assert!(told.contains(words), "{told}");
+    mirror.stop();
+    // As it is after an hour in quarantine.
+    let quarantined = "attempts = 9, due_ms = due_ms + 3600000 WHERE attempts > 0";
+    let changed = mirror.changed_state(&format!("UPDATE dirty SET {quarantined}"));
+    assert!(changed.success());
+    mirror.change(&format!("{FOLLOWING}max_delete = 5\n"));
+    mirror.start();
+    mirror.barrier();
+    assert!(!mirror.replica.join("0").exists());
+}

@@ -1,14 +1,15 @@
 //! What the engine tells of a piece of work, within bounds.
 
 use crate::comparing::Comparing;
-use crate::dirty::Taken;
+use crate::dirty::{Dirty, Taken};
 use crate::link_names::{Linked, files_of};
 use crate::sought::Sought;
 use driftless_detect::snapshot::btrfs::changed_ranges;
 use driftless_engine::{Differing, DirectoryPlace, Monitor, Progress};
 use driftless_lock::Mutex;
 use driftless_model::{
-    Act, Action, Class, DirectoryId, Kind, Meta, Problem, Receipt, RelPath, Side, Stamp, Work,
+    Act, Action, Class, DirectoryId, Kind, Meta, Problem, Receipt, RelPath, Scope, Side, Stamp,
+    Work,
 };
 use driftless_state::DirectoryIndex;
 use std::collections::BTreeSet;
@@ -146,14 +147,17 @@ impl Gathered {
 
     /// All of what was taken is a problem: why, in words.
     pub(crate) fn refuse(&self, taken: &Taken, why: &str) {
-        let problem = |path: &RelPath| Problem {
+        let problem = |(path, dirty): (&RelPath, &Dirty)| Problem {
             path: path.clone(),
             side: Side::Replica,
-            act: Act::Remove,
+            act: match dirty.scope {
+                Scope::Entry => Act::Remove,
+                Scope::Names | Scope::Subtree => Act::RemoveExtras,
+            },
             cause: why.to_owned(),
             class: Class::Skip,
         };
-        self.add_problems(taken.paths.keys().map(problem));
+        self.add_problems(taken.paths.iter().map(problem));
     }
 }
 

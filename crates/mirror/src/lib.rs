@@ -18,6 +18,7 @@ pub mod hub;
 pub mod job;
 pub mod kept;
 mod lanes;
+mod last_job;
 mod last_run;
 mod link_names;
 mod listener;

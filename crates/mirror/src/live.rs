@@ -26,6 +26,7 @@ use crate::hearing::Hearing;
 use crate::herald::{Crier, Desk, Herald};
 use crate::job::Job;
 use crate::lanes::{self, Equipment, LANES};
+use crate::last_job;
 use crate::link_names::LinkNames;
 use crate::memory::Memory;
 use crate::message::{Inbox, Message};
@@ -252,11 +253,22 @@ impl Live {
         }
         self.problems = self.memory.problems()?;
         self.look_again_at_problems();
+        self.try_under_another_job()?;
         self.is_paused = self.memory.is_paused()?;
         self.hearing.resume(|name| self.memory.cursor(name))?;
         self.walked.seen = self.memory.entries()?;
         self.walked.entries = self.walked.seen;
         self.walked.equal = self.memory.was_equal_until()?;
+        Ok(())
+    }
+
+    /// Has what failed tried at once if the job is another one than that of the life before.
+    fn try_under_another_job(&mut self) -> Result<(), StateError> {
+        let (kept, now) = (self.memory.cursor(last_job::CURSOR)?, now());
+        if last_job::is_other(kept, &self.job) {
+            self.dirty.retry_now(now, None);
+        }
+        self.memory.heard(vec![last_job::cursor(&self.job, now)]);
         Ok(())
     }
 

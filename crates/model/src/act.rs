@@ -123,6 +123,8 @@ acts! {
     SendRequest => "send the whole request about it" to,
     SendReply => "send the whole reply about it" from,
     AddLines => "add connections" to,
+    // Behind the others, which keep their numbers on the wire.
+    RemoveExtras => "remove what the source does not have" from,
 }
 
 impl Act {
