@@ -648,3 +648,34 @@ fn after_a_cycle_the_trash_is_purged_and_then_the_replica_is_closed() {
     assert!(paths(&mirror).is_empty());
     assert!(is_closed(&replica));
 }
+
+#[test]
+fn nothing_is_restored_beneath_a_mount_point() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let [data, inner, elsewhere] = ["data", "inner", "elsewhere"].map(|name| scratch.dir(name));
+    let source = scratch.dir("src");
+    for file in ["stays", "gone"] {
+        fs::write(data.join(file), file).expect("written");
+        fs::write(inner.join(file), file).expect("written");
+    }
+    fs::create_dir(data.join("big")).expect("a directory");
+    let mounted = Mounted::bind(&data, &source);
+    let disk = Mounted::bind(&inner, &source.join("big"));
+    let mut mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    fs::remove_file(source.join("gone")).expect("removed");
+    mirror.barrier();
+    mirror.stop();
+    drop(disk);
+    let refused = ask(&mirror, ["restore", "big/gone"])
+        .expect(13)
+        .stderr_text();
+    assert!(refused.contains("mounted at big is not there"), "{refused}");
+    drop(mounted);
+    let refused = ask(&mirror, ["restore", "gone"]).expect(13).stderr_text();
+    assert!(refused.contains("is its file system mounted"), "{refused}");
+    assert!(!source.join("gone").exists());
+    let to = elsewhere.to_str().expect("text");
+    let _restored = ask(&mirror, ["restore", "gone", "--to", to]).expect(0);
+    assert!(elsewhere.join("gone").exists());
+}

@@ -34,7 +34,7 @@ pub fn refuse(job: &Job, tree: &str, options: &Options) -> Result<(), Failure> {
 
 /// Returns the known places on which nothing is mounted. A file that something is mounted on is no
 /// directory that could be entered, so the list of the kernel is asked, too.
-fn gone(options: &Options) -> BTreeSet<RelPath> {
+pub fn gone(options: &Options) -> BTreeSet<RelPath> {
     let known = &options.known_mounts;
     if known.is_empty() {
         return BTreeSet::new();

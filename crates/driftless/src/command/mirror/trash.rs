@@ -1,8 +1,8 @@
 //! `driftless mirror trash`: what a mirror has deleted from its replica and keeps there, and what
 //! failbacks have deleted from the source. The trash is read where it is, so the mirror need not run.
 
-use super::over::not_done;
-use super::{Failure, detectors, keep_equal, operators};
+use super::over::{connected, not_done, replica_alone};
+use super::{Failure, detectors, keep_equal, missing, operators};
 use crate::args::{JobArgs, TrashCommand};
 use crate::command::job;
 use crate::exit::Exit;
@@ -10,17 +10,19 @@ use crate::output::{mirror as say, trash as show};
 use crate::{own, signals};
 use driftless_detect::snapshot::Provider;
 use driftless_engine::{
-    Bin, Date, Limits, Monitor, Options, Progress, RestoreError, Sizes, Wanted, restore,
+    Bin, Date, Limits, Monitor, Options, Progress, RestoreError, Sizes, Wanted, look_alone, restore,
 };
 use driftless_mirror::ask::{Answer, Ask};
 use driftless_mirror::control;
 use driftless_mirror::job::Job;
 use driftless_mirror::status::Status;
+use driftless_mirror::worded::shown;
 use driftless_model::{Fault, Policy, Problem, Receipt, RelPath, quote};
 use driftless_session::{Connections, connect};
 use driftless_tree::Endpoint;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -141,6 +143,10 @@ impl About<'_> {
         let place = to.unwrap_or(Path::new(&self.job.source));
         let mut options = self.options(self.tree, place);
         let _connections = self.connect(&mut options)?;
+        if to.is_none() && !self.is_source {
+            self.refuse_empty(&options)?;
+            self.refuse_beneath(&wanted.to)?;
+        }
         match restore(&options, &wanted, &Told, &self.signals.stop) {
             Ok(counts) => show::restored(&wanted.to, place, &counts),
             Err(error @ RestoreError::NotThere(..)) => {
@@ -149,6 +155,46 @@ impl About<'_> {
             Err(error) => return Err(self.not_restored(&error)),
         }
         Ok(Ok(()))
+    }
+
+    /// Refuses a source in which nothing is, while something is in the replica: its file system may not
+    /// be mounted. The options name the source as their replica.
+    fn refuse_empty(&self, options: &Options) -> Result<(), Failure> {
+        let is_empty = |options: &Options| look_alone(options).is_ok_and(|alone| alone.is_empty);
+        if !is_empty(options) {
+            return Ok(());
+        }
+        let mut replica = replica_alone(self.job);
+        let reach = keep_equal::reach(self.job, &self.signals);
+        let _connections = connected(self.job, &mut replica, &reach)?;
+        match is_empty(&replica) {
+            true => Ok(()),
+            false => Err(self.unmounted("nothing is in it; is its file system mounted?")),
+        }
+    }
+
+    /// Refuses a path below which the mirror met a file system that is not mounted now.
+    fn refuse_beneath(&self, path: &RelPath) -> Result<(), Failure> {
+        let reach = keep_equal::reach(self.job, &self.signals);
+        let mut options = keep_equal::options_now(self.job, &reach)?;
+        let known = Arc::make_mut(&mut options.known_mounts);
+        known.retain(|place| path.is_within(place));
+        let _connections = connected(self.job, &mut options, &reach)?;
+        match missing::gone(&options).first().map(shown) {
+            None => Ok(()),
+            Some(place) => Err(self.unmounted(&format!(
+                "the file system that was mounted at {place} is not there now; mount it"
+            ))),
+        }
+    }
+
+    /// Says why nothing is restored to the source.
+    fn unmounted(&self, why: &str) -> Failure {
+        let (name, source) = (&self.job.name, &self.job.source);
+        let why = format!(
+            "{name}: the source {source}: cannot restore anything there: {why}; --to restores it to another folder (nothing was changed)"
+        );
+        (Exit::Refused, why)
     }
 
     fn not_restored(&self, error: &RestoreError) -> Failure {
