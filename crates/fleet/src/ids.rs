@@ -3,7 +3,8 @@
 use std::fs;
 
 /// Returns the maps of users and groups of this process's user namespace (user_namespaces(7)), as
-/// text with single blanks; empty on a kernel without such namespaces.
+/// text with single blanks; two empty ones where they cannot be read, and on a kernel without such
+/// namespaces.
 #[allow(
     clippy::disallowed_methods,
     reason = "files of proc(5), no part of a replicated tree"

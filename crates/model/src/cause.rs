@@ -137,6 +137,10 @@ fn of_shown(act: Act, errno: i32) -> Option<&'static str> {
         (A::Link, e::ENOTUNIQ) => {
             "the file system shows another inode number under each name of a file; see --no-hard-links"
         }
+        // What is open cannot be missing: the path that leads to it by /proc is.
+        (A::ReadMarksAbove, e::ENOENT) => {
+            "they are read by way of /proc, which is not mounted there; mount it"
+        }
         (A::SetAttributes, e::EOPNOTSUPP) => {
             "the file system would set them of the entry that the link leads to"
         }
@@ -205,6 +209,12 @@ mod tests {
                 Source,
                 e::ELOOP,
                 r#""a/b": cannot open it on the source: a symbolic link stands in its place (left as it was)"#,
+            ),
+            (
+                A::ReadMarksAbove,
+                Replica,
+                e::ENOENT,
+                r#""a/b": cannot read the marks of the directories above it on the replica: they are read by way of /proc, which is not mounted there; mount it (left as it was)"#,
             ),
             (
                 A::Create,

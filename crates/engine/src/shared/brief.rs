@@ -17,6 +17,9 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Maps of a process that cannot read those of its namespace.
+const UNREADABLE_IDS: &str = " / ";
+
 /// Movers that are remembered as not to be believed; of more, the first is forgotten.
 const DISTRUSTED_MAX: usize = 64;
 
@@ -114,6 +117,9 @@ impl Brief {
         let keep = &self.policy.keep;
         let own = self.id_maps.as_ref().filter(|_| keep.owner || keep.group)?;
         (own != maps).then(|| {
+            if maps == UNREADABLE_IDS {
+                return "this mover cannot tell its user namespace, in which owners and groups may have other numbers: it cannot read /proc/self/uid_map; mount /proc on its host (mount -t proc proc /proc), or leave owners out with --no-owner --no-group".into();
+            }
             format!(
                 "this mover is in another user namespace (its maps are \"{maps}\") than the coordinator (\"{own}\"), so owners and groups have other numbers; run movers outside of a user namespace, or leave owners out with --no-owner --no-group"
             )
@@ -385,5 +391,19 @@ mod tests {
             assert_eq!(said.is_none(), fits, "{coordinator:?} {mover:?}: {said:?}");
             assert!(said.is_none_or(|said| said.contains(&format!("user {}", mover.uid))));
         }
+    }
+
+    #[test]
+    fn mover_that_cannot_read_its_maps_says_so() {
+        let mut brief = Brief::of(&Options::default(), &[], false);
+        brief.set_id_maps("0 0 4294967295 / 0 0 4294967295".into());
+        for (maps, words) in [
+            (UNREADABLE_IDS, "mount /proc on its host"),
+            ("0 10 1 / 0 10 1", "in another user namespace"),
+        ] {
+            let why = brief.other_ids(maps).expect("another one");
+            assert!(why.contains(words), "{why}");
+        }
+        assert_eq!(brief.other_ids("0 0 4294967295 / 0 0 4294967295"), None);
     }
 }
