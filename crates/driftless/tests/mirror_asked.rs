@@ -5,11 +5,12 @@ mod common;
 
 use common::mirror::Mirror;
 use driftless_testkit::accounts::ORDINARY_ID;
+use driftless_testkit::fuse::{Fuse, Mood};
 use driftless_testkit::{Driftless, FsKind, Outcome, Scratch};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -130,6 +131,36 @@ fn mirror_of_another_host_is_named() {
     let _ended = waits.wait().expect(143);
     assert!(told().contains("nothing was changed"), "{}", told());
     assert_eq!(mirror.status()["role"], "following");
+}
+
+#[test]
+fn job_of_another_host_is_not_taken() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let (home, source) = (scratch.dir("home"), scratch.dir("src"));
+    let folder = home.join("driftless");
+    fs::create_dir(&folder).expect("a folder");
+    // Locks on one of these file systems are not seen on the other.
+    let seen = Fuse::over(&home, Mood::healthy());
+    let lock = fs::File::create(folder.join("mirror-test.lock")).expect("a lock");
+    let beat = |number: u32| {
+        let text = format!("process 1\nhost far\nboot another\nbeat {number:020}\n");
+        lock.write_all_at(text.as_bytes(), 0).expect("a beat");
+    };
+    beat(0);
+    let mirror = Mirror::idle(&source, KEYS);
+    for (command, code) in [("run", 11), ("status", 1)] {
+        let command = mirror.command(command);
+        let running = command.env("XDG_STATE_HOME", seen.path()).spawn();
+        let (began, mut number) = (Instant::now(), 0);
+        while !running.ends_within(Duration::from_millis(200)) {
+            assert!(began.elapsed() < LIMIT, "it goes on");
+            number += 1;
+            beat(number);
+        }
+        let told = running.wait().expect(code).stderr_text();
+        let words = "process 1 on the host \"far\"";
+        assert!(told.contains(words), "{told}");
+    }
 }
 
 fn check_in_time(told: &Outcome, seconds: std::ops::Range<u64>, process: u32) {
