@@ -1082,6 +1082,25 @@ fn a_mover_in_a_user_namespace_gets_no_work() {
     check_equal(&trees.one, &trees.replica, &outcome.describe());
 }
 
+#[test]
+fn mover_with_a_read_only_replica_is_idle() {
+    let trees = Trees::new();
+    fs::create_dir_all(&trees.replica).expect("a replica");
+    let replica = trees.replica.display();
+    let closed = format!(
+        "mount --bind {replica} {replica}; mount -o remount,bind,ro {replica}; exec $command"
+    );
+    let ssh = trees.ssh(&format!("exec unshare --mount sh -c \"{closed}\""));
+    let outcome = sync_on_hosts("closed", &ssh, &trees.one, &trees.replica)
+        .run()
+        .expect(0);
+    let said = outcome.stdout_text() + &outcome.stderr_text();
+    for words in ["read-only on the mover's host", "goes on alone"] {
+        assert!(said.contains(words), "{words}\n{}", outcome.describe());
+    }
+    check_equal(&trees.one, &trees.replica, &outcome.describe());
+}
+
 /// A mover of an ordinary user, and what it has said when that holds `words`.
 fn misfit(job: &Job, log: &Path, words: &str) -> Running {
     let user = format!("exec setpriv --reuid {USER} --regid {USER} --clear-groups \"$@\" 2>\"$0\"");
