@@ -15,6 +15,7 @@ use crate::dir::ReadFile;
 use crate::dir_mut::WriteFile;
 use crate::local::file::LocalFile;
 use crate::local::look::fault;
+use crate::magic::{CEPH, CIFS, NFS, SMB2, is_on};
 use crate::whole::has_zero_block;
 use driftless_model::{Act, Cache, Fault, Side};
 use rustix::fd::OwnedFd;
@@ -369,9 +370,7 @@ fn write_data(
     Ok(written)
 }
 
-/// Whether a file lies on a network file system whose server copies by itself: NFS, SMB, Ceph
-/// (linux/magic.h).
+/// Whether a file lies on a network file system whose server copies by itself: NFS, SMB, Ceph.
 fn on_server(fd: &OwnedFd) -> bool {
-    const SERVERS: [u64; 4] = [0x6969, 0xfe53_4d42, 0xff53_4d42, 0x00c3_6400];
-    fs::fstatfs(fd).is_ok_and(|st| SERVERS.contains(&(st.f_type as u64)))
+    is_on(fd, &[NFS, SMB2, CIFS, CEPH])
 }

@@ -22,6 +22,7 @@ mod lend;
 mod levels;
 mod local;
 mod lock;
+mod magic;
 mod mark;
 mod mounts;
 mod names;
@@ -49,6 +50,7 @@ pub use local::wanted::{Attributes, Known, Lends, Stood};
 pub use lock::host::{prepare_holder, prepare_locks};
 pub use lock::names::is_lock_of_run;
 pub use lock::{Holder, Lock, Reach};
+pub use magic::may_be_shared;
 pub use mark::{MarkText, prepare_marks};
 pub use mounts::{
     MountPoint, copies_up, has_common_inodes, has_names_as_given, lacks_to_ask_server,

@@ -7,21 +7,18 @@
 use crate::Done;
 use crate::local::LocalDir;
 use crate::local::look::fault;
+use crate::magic::{
+    BTRFS, CEPH, CIFS, EXT, F2FS, FUSE, GPFS, LUSTRE, NFS, OVERLAY, RAMFS, SMB, SMB2, TMPFS, V9FS,
+    XFS, ZFS, magic,
+};
 use driftless_model::{Act, RelPath, unescape_mountinfo};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
-use rustix::fs::{Mode, OFlags, fstatfs, open, readlink};
+use rustix::fs::{Mode, OFlags, open, readlink};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-
-/// `BTRFS_SUPER_MAGIC` (linux/magic.h).
-const BTRFS: u64 = 0x9123_683e;
-/// `OVERLAYFS_SUPER_MAGIC`.
-const OVERLAY: u64 = 0x794c_7630;
-/// `XFS_SUPER_MAGIC`.
-const XFS: u64 = 0x5846_5342;
 
 /// Whether `below`, which was entered from `above`, is of another file system, or something is
 /// mounted there. A fault if the kernel does not tell.
@@ -97,7 +94,7 @@ pub fn shows(dir: &LocalDir) -> Shows {
         (Shows::Kernel, &KERNEL),
         (Shows::Automounts, &[AUTOFS]),
     ];
-    let magic = magic(dir);
+    let magic = magic_of(dir);
     kinds
         .into_iter()
         .find(|(_, magics)| magic.is_some_and(|magic| magics.contains(&magic)))
@@ -105,12 +102,8 @@ pub fn shows(dir: &LocalDir) -> Shows {
 }
 
 /// Whether changes that other hosts make below a directory are seen here at once, as far as is
-/// known of the file system (linux/magic.h and the file systems' own headers): no other host can
-/// change it, or all hosts agree about each change.
+/// known of the file system: no other host can change it, or all hosts agree about each change.
 pub fn shows_changes_at_once(dir: &LocalDir) -> bool {
-    const ZFS: u64 = 0x2fc1_2fc1;
-    const LUSTRE: u64 = 0x0bd0_0bd0;
-    const GPFS: u64 = 0x4750_4653;
     has_names_as_given(dir) || is_on(dir, &[OVERLAY, ZFS, LUSTRE, GPFS])
 }
 
@@ -124,30 +117,19 @@ pub fn copies_up(dir: &LocalDir) -> bool {
 /// Whether the file system of a directory is known to set attributes of an inode, and not of what
 /// stands at a path.
 pub fn sets_by_inode(dir: &LocalDir) -> bool {
-    const NFS: u64 = 0x6969;
-    const CEPH: u64 = 0x00c3_6400;
-    const F2FS: u64 = 0xf2f5_2010;
-    const RAMFS: u64 = 0x8584_58f6;
     shows_changes_at_once(dir) || is_on(dir, &[NFS, CEPH, F2FS, RAMFS])
 }
 
 /// Whether the file system of a directory keeps each name as it was given, byte for byte, unless
 /// the directory was set to ignore case.
 pub fn has_names_as_given(dir: &LocalDir) -> bool {
-    const EXT: u64 = 0xef53;
-    const TMPFS: u64 = 0x0102_1994;
     is_on(dir, &[EXT, XFS, BTRFS, TMPFS])
 }
 
 /// Returns whether all hosts that see a directory see the same inode numbers in it. Clients of FUSE,
 /// SMB and 9P may number inodes themselves, and overlayfs numbers those of several layers anew.
 pub fn has_common_inodes(dir: &LocalDir) -> bool {
-    const FUSE: u64 = 0x6573_5546;
-    const SMB: u64 = 0x517b;
-    const CIFS: u64 = 0xff53_4d42;
-    const SMB2: u64 = 0xfe53_4d42;
-    const V9FS: u64 = 0x0102_1997;
-    magic(dir).is_some_and(|magic| ![FUSE, SMB, CIFS, SMB2, V9FS, OVERLAY].contains(&magic))
+    magic_of(dir).is_some_and(|magic| ![FUSE, SMB, CIFS, SMB2, V9FS, OVERLAY].contains(&magic))
 }
 
 /// Whether files below a directory can share blocks (`FICLONERANGE`, ioctl_ficlonerange(2)). An old
@@ -156,15 +138,14 @@ pub fn shares_blocks(dir: &LocalDir) -> bool {
     is_on(dir, &[BTRFS, XFS])
 }
 
-/// Whether a directory is on one of these file systems.
+/// Returns whether a directory is on a file system of one of these kinds.
 fn is_on(dir: &LocalDir, magics: &[u64]) -> bool {
-    magic(dir).is_some_and(|magic| magics.contains(&magic))
+    magic_of(dir).is_some_and(|magic| magics.contains(&magic))
 }
 
-/// The number of a file system's kind (statfs(2), `f_type`).
-fn magic(dir: &LocalDir) -> Option<u64> {
-    let of = fstatfs(&*dir.fd().ok()?).ok()?;
-    Some(of.f_type as u64)
+/// Returns the kind of a directory's file system; nothing if it is not known.
+fn magic_of(dir: &LocalDir) -> Option<u64> {
+    magic(&*dir.fd().ok()?)
 }
 
 /// A place on which something is mounted.

@@ -12,8 +12,8 @@ use crate::output::mirror as say;
 use crate::own;
 use driftless_lock::Mutex;
 use driftless_model::{cause, escape};
-use driftless_tree::this_machine;
-use rustix::fs::{FlockOperation, flock, fstatfs};
+use driftless_tree::{may_be_shared, this_machine};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::system::uname;
 use std::collections::BTreeSet;
@@ -42,23 +42,6 @@ const BEAT_WATCH: Duration = Duration::from_secs(10);
 /// Between two looks at a text that may change.
 const BEAT_LOOK: Duration = Duration::from_millis(100);
 
-/// File systems that several hosts may have mounted: FUSE, NFS, SMB (three), 9P, Ceph, AFS, Lustre,
-/// GPFS, GFS2 and OCFS2 (linux/magic.h, and the file systems' own headers).
-const SHARED: [u64; 12] = [
-    0x6573_5546,
-    0x6969,
-    0x517b,
-    0xff53_4d42,
-    0xfe53_4d42,
-    0x0102_1997,
-    0x00c3_6400,
-    0x5346_414f,
-    0x0bd0_0bd0,
-    0x4750_4653,
-    0x0116_1970,
-    0x7461_636f,
-];
-
 /// Files of locks that this process has watched, and that had no beat.
 static WATCHED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
@@ -74,7 +57,7 @@ impl Held {
     fn begin(lock: File) -> io::Result<Held> {
         lock.set_len(0)?;
         lock.write_all_at(own_text(0).as_bytes(), 0)?;
-        let beats = is_shared(&lock).then(|| lock.try_clone().and_then(beat));
+        let beats = may_be_shared(&lock).then(|| lock.try_clone().and_then(beat));
         Ok(Held {
             lock,
             _beats: beats.transpose()?,
@@ -222,14 +205,9 @@ fn text_in(path: &Path) -> String {
     text
 }
 
-/// Returns whether other hosts may have the file system of a file mounted.
-fn is_shared(file: &File) -> bool {
-    fstatfs(file).is_ok_and(|of| SHARED.contains(&of.f_type.cast_unsigned()))
-}
-
 /// Returns the process of another host that has a lock which is free on this one.
 fn unseen(path: &Path, lock: &File, name: &str) -> Option<Holder> {
-    if !is_shared(lock) || WATCHED.lock().contains(path) {
+    if !may_be_shared(lock) || WATCHED.lock().contains(path) {
         return None;
     }
     let text = text_in(path);

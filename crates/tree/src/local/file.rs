@@ -10,6 +10,7 @@ use crate::local::look::{fault, meta_again, meta_open};
 use crate::local::sys::{self, Mapping};
 use crate::local::wanted::{Attributes, Known};
 use crate::local::xattr::Target;
+use crate::magic::{TMPFS, TOLD, is_on};
 use driftless_model::{Act, Fault, Keep, Meta, Side, Xattrs};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Advice, FallocateFlags, SeekFrom};
@@ -23,22 +24,6 @@ const PROGRESS: &CStr = c"user.driftless.resume";
 /// Bytes of the largest note of progress; ext4 keeps all attributes of a file in one block of 4
 /// KiB.
 const PROGRESS_BYTES_MAX: usize = 2048;
-
-/// `TMPFS_MAGIC` of linux/magic.h.
-const TMPFS_MAGIC: u64 = 0x0102_1994;
-
-/// File systems whose sizes another program tells: FUSE, NFS, SMB (three), 9P, Ceph, AFS
-/// (linux/magic.h).
-const TOLD_SIZES: [u64; 8] = [
-    0x6573_5546,
-    0x6969,
-    0x517b,
-    0xff53_4d42,
-    0xfe53_4d42,
-    0x0102_1997,
-    0x00c3_6400,
-    0x5346_414f,
-];
 
 /// Granularity of the holes that are found by reading: the block size of most file systems.
 const HOLE_BYTES: u64 = 4096;
@@ -101,12 +86,8 @@ impl LocalFile {
     /// Returns whether a file has bytes beyond the size that it states, as a server or a program behind
     /// FUSE may show it. A file system on a disk of this host knows the size of its files.
     fn goes_on_at(&self, meta: &Meta) -> bool {
-        let is_told_size = || {
-            let of = rustix::fs::fstatfs(&self.fd);
-            of.is_ok_and(|of| TOLD_SIZES.contains(&(of.f_type as u64)))
-        };
         rustix::fs::major(meta.dev) == 0
-            && is_told_size()
+            && is_on(&self.fd, &TOLD)
             && matches!(read_full(&self.fd, &mut [0], meta.size), Ok(1..))
     }
 
@@ -251,7 +232,7 @@ impl WriteFile for LocalFile {
     fn allocate(&self, range: Range<u64>) -> Done {
         self.pass_gate()?;
         // Memory needs no placing: there, to reserve would only touch each page twice.
-        if rustix::fs::fstatfs(&self.fd).is_ok_and(|st| st.f_type as u64 == TMPFS_MAGIC) {
+        if is_on(&self.fd, &[TMPFS]) {
             return Ok(());
         }
         let flags = FallocateFlags::KEEP_SIZE;

@@ -24,6 +24,7 @@ use crate::local::sys;
 use crate::local::times::{keep_times, set_times, while_writable};
 use crate::lock::names::{LOCK_TEXT, LockNames, SIGN_TEXT};
 use crate::lock::{Holder, Lock};
+use crate::magic::{FUSE, is_on};
 use crate::temp::temp_name;
 use crate::{Done, Held};
 use driftless_model::{Act, Side, Stamp};
@@ -85,13 +86,12 @@ impl Drop for FileLock {
 }
 
 /// How long a file that was removed while it is open may keep a hidden name. libfuse 2 does not
-/// count such a name as a link, so on a FUSE file system (linux/magic.h) nobody knows whether there
+/// count such a name as a link, so on a FUSE file system nobody knows whether there
 /// is one.
 fn hidden_for(file: &OwnedFd) -> Duration {
-    const FUSE: u64 = 0x6573_5546;
     match () {
         () if meta_again(file).is_ok_and(|left| left.nlink > 0) => Traces::WAIT,
-        () if fs::fstatfs(file).is_ok_and(|st| st.f_type as u64 == FUSE) => Traces::WAIT_IN_DOUBT,
+        () if is_on(file, &[FUSE]) => Traces::WAIT_IN_DOUBT,
         () => Duration::ZERO,
     }
 }
