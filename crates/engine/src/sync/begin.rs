@@ -1,10 +1,9 @@
 //! How a run begins: the replica is locked and made, and its root is met.
 
 use crate::options::Options;
-use crate::sync::closed::mark_closed;
+use crate::sync::closed::{forget_inherited, mark_closed};
 use crate::sync::run::Run;
 use crate::sync::visit::{Sides, Visit};
-use crate::sync::walk::forget_inherited;
 use crate::trees::changes::scope;
 use crate::trees::earlier_copy::refuse_changed_copy;
 use crate::trees::error::RunError;

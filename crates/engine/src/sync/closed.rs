@@ -9,7 +9,8 @@ use crate::options::{Mode, Options};
 use crate::sync::narrowing::Narrowing;
 use crate::sync::run::Run;
 use crate::sync::visit::Visit;
-use driftless_tree::{DirMutRef, Done};
+use driftless_model::{Keep, Xattrs};
+use driftless_tree::{Attributes, DirMutRef, Done, Known};
 
 /// The permission bits of directories that are not finished.
 const CLOSED: u32 = 0o700;
@@ -21,6 +22,24 @@ pub fn mark_closed(options: &Options, dir: &DirMutRef) -> Done {
     } else {
         dir.set_unfinished(true)
     }
+}
+
+/// Removes an ACL that a new directory took over from the one above: everything in it would take
+/// that over, too.
+pub fn forget_inherited(dir: &DirMutRef) -> Done {
+    let keep = Keep::default();
+    if dir.xattrs(&keep)?.is_empty() {
+        return Ok(());
+    }
+    let attributes = Attributes {
+        mode: Some(CLOSED),
+        xattrs: Some((Xattrs::default(), keep)),
+        ..Attributes::default()
+    };
+    dir.set_own(&Known::default(), &attributes)
+        .into_iter()
+        .next()
+        .map_or(Ok(()), Err)
 }
 
 impl Run<'_> {

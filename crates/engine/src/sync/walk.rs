@@ -1,7 +1,7 @@
 //! Going through directories: entering, listing, handing out names, and finishing when everything
 //! below is done.
 
-use crate::sync::closed::mark_closed;
+use crate::sync::closed::{forget_inherited, mark_closed};
 use crate::sync::entry::Intent;
 use crate::sync::renamed::Entered;
 use crate::sync::run::Run;
@@ -12,9 +12,7 @@ use crate::sync::worker::Worker;
 use crate::tally::{Reason, add};
 use crate::trees::mounts::UNMOUNTED;
 use crate::trees::overlap::{OWN_REPLICA, OWN_SOURCE};
-use driftless_model::{
-    Action, Class, DirectoryId, Entry, Fault, Kind, Meta, Selection, Side, Xattrs,
-};
+use driftless_model::{Action, Class, DirectoryId, Entry, Fault, Kind, Meta, Selection, Side};
 use driftless_mover::Trouble;
 use driftless_reconcile::{differences, values};
 use driftless_tree::{Attributes, DirMutRef, DirRef, Done, Known, NameStream, Names, WINDOW_NAMES};
@@ -575,24 +573,6 @@ fn kind_changed(fault: Fault) -> Trouble {
     } else {
         fault.into()
     }
-}
-
-/// Removes an ACL that a new directory took over from the one above: everything in it would take
-/// that over, too.
-pub fn forget_inherited(dir: &DirMutRef) -> Done {
-    let keep = driftless_model::Keep::default();
-    if dir.xattrs(&keep)?.is_empty() {
-        return Ok(());
-    }
-    let attributes = Attributes {
-        mode: Some(0o700),
-        xattrs: Some((Xattrs::default(), keep)),
-        ..Attributes::default()
-    };
-    dir.set_own(&Known::default(), &attributes)
-        .into_iter()
-        .next()
-        .map_or(Ok(()), Err)
 }
 
 impl Run<'_> {
