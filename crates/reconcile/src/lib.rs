@@ -16,7 +16,9 @@ mod words;
 pub use compare::{
     Rules, Step, after_content, decide, differences, lacks_change_time, lends_rights, opens_more,
 };
-pub use fold::{Likeness, composed, fold, likeness, without, without_case, without_end, without_form};
+pub use fold::{
+    Likeness, composed, fold, likeness, without, without_case, without_end, without_form,
+};
 pub use guard::{Guard, Refusal};
 pub use index::NameIndex;
 pub use mark::{EVER, Ending, Mark, SOMEBODY, Scope, Unsettled};

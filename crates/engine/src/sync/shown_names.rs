@@ -34,8 +34,11 @@ impl Worker<'_> {
     /// sorted, lead to.
     pub fn note_shown(&self, visit: &Visit, names: &Names) {
         let shown = visit.namesakes.shown.lock().clone();
-        for (name, spelling) in shown.iter().filter(|(name, _)| names.contains(name)) {
-            if self.is_respelt(visit, spelling) {
+        let shown = shown.iter();
+        // What is gone is neither respelt nor the same as another.
+        let stands = |name: &CStr| names.contains(name) && !lacks(visit, name);
+        for (name, spelling) in shown.filter(|(name, _)| stands(name)) {
+            if lacks(visit, spelling) {
                 if self.may_respell(visit, (name, spelling)) {
                     let pair = (spelling.clone(), name.clone());
                     visit.namesakes.misspelt.lock().push(pair);
@@ -49,12 +52,7 @@ impl Worker<'_> {
     /// Returns whether the replica finds a name that is gone as another that stays: then nothing goes.
     pub fn is_shown_otherwise(&self, visit: &Visit, name: &CStr) -> bool {
         let spelling = visit.namesakes.shown.lock().get(name).cloned();
-        spelling.is_some_and(|spelling| !self.is_respelt(visit, &spelling))
-    }
-
-    /// Returns whether the source lacks a name that the replica lists.
-    fn is_respelt(&self, visit: &Visit, spelling: &CStr) -> bool {
-        matches!(there(visit.source.look(spelling)), Ok(None))
+        spelling.is_some_and(|spelling| !lacks(visit, &spelling))
     }
 
     /// Returns whether the rules take what the replica lists under a spelling.
@@ -71,4 +69,9 @@ impl Worker<'_> {
             && likeness(spelling.to_bytes(), name.to_bytes()) == Likeness::Case
             && self.takes_shown(visit, spelling)
     }
+}
+
+/// Returns whether the source has no entry of that name.
+fn lacks(visit: &Visit, name: &CStr) -> bool {
+    matches!(there(visit.source.look(name)), Ok(None))
 }

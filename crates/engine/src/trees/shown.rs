@@ -91,15 +91,13 @@ fn may_be_one(
     names: &[CString],
     likeness: Likeness,
 ) -> bool {
-    let mut asked = 0;
-    for (name, other) in names
+    let pairs = names
         .iter()
-        .filter_map(|name| Some((name, spelt_otherwise(likeness, name)?)))
-    {
+        .filter_map(|name| Some((name, spelt_otherwise(likeness, name)?)));
+    for (asked, (name, other)) in pairs.enumerate() {
         if asked == ASKED_MAX {
             return told_by_its_names(replica, likeness).unwrap_or(true);
         }
-        asked += 1;
         let Ok(meta) = replica.look(name) else {
             continue;
         };
