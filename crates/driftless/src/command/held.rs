@@ -6,7 +6,6 @@
 //! all the time (a *beat*), and one that ends takes its host out of the text: a free lock whose text
 //! names another host is watched for a beat before it counts as free.
 
-use crate::command::job;
 use crate::exit::Exit;
 use crate::output::mirror as say;
 use crate::own;
@@ -161,7 +160,7 @@ fn machine() -> String {
 /// it.
 pub fn hold(lock: &str, name: &str, taken: &str) -> Result<Held, Failure> {
     let failed = |why: String| (Exit::CouldNotRun, format!("{name}: {why}"));
-    let path = job::file(lock)?;
+    let path = own::state_folder().map_err(failed)?.join(lock);
     let lock = own::job_lock(&path).map_err(|error| failed(cause(&error)))?;
     let holder = match lock_now(&lock) {
         Ok(()) => unseen(&path, &lock, name),
@@ -255,7 +254,8 @@ fn beats_within(limit: Duration, path: &Path, text: &str) -> Option<Holder> {
 )]
 pub fn holder(lock: &str, name: &str) -> Result<Option<Holder>, Failure> {
     let failed = |error: io::Error| (Exit::CouldNotRun, format!("{name}: {}", cause(&error)));
-    let path = job::file(lock)?;
+    let folder = own::state_folder().map_err(|why| (Exit::CouldNotRun, why))?;
+    let path = folder.join(lock);
     let lock = match File::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(failed)?,

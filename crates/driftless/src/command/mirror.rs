@@ -1,6 +1,7 @@
 //! `driftless mirror`: a replica that stays equal, and what can be asked of it.
 
 mod agree;
+mod alone;
 mod announcements;
 mod asking;
 mod back;

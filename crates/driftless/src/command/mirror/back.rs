@@ -4,10 +4,11 @@
 //! while people still work on the replica; the last time makes the source the active side again.
 
 use super::agree::agree;
+use super::alone::connected;
 use super::detectors::{of_replica, own_path};
 use super::give_up::{all_is_left, give_up, no_snapshot};
 use super::keep_equal::{options_now, reach};
-use super::over::{connected, failed, keep_aside, not_done, refuse_other, take_role};
+use super::over::{failed, keep_aside, not_done, refuse_other, take_role};
 use super::{declared, missing, operators};
 use crate::args::FailbackArgs;
 use crate::command::{job, record};

@@ -2,8 +2,8 @@
 //! this host knows nothing: it was lost, or the failover was noted in another one.
 
 use super::Failure;
+use super::alone::{connected, replica_alone};
 use super::detectors::own_path;
-use super::over::{connected, replica_alone};
 use crate::command::{job, record};
 use crate::exit::Exit;
 use driftless_engine::{Options, look_alone};

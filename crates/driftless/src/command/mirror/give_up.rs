@@ -3,7 +3,8 @@
 
 use super::Failure;
 use super::agree::agree;
-use super::over::{connected, replica_alone, take_role};
+use super::alone::{connected, replica_alone};
+use super::over::take_role;
 use crate::args::FailbackArgs;
 use crate::command::{job, record};
 use crate::exit::Exit;

@@ -5,6 +5,7 @@
 //! was cut off is gone on with, and to the same end.
 
 use super::agree::agree;
+use super::alone::{connected, replica_alone};
 use super::asking::hear;
 use super::detectors::{of_replica, own_path};
 use super::keep_equal::reach;
@@ -27,9 +28,8 @@ use driftless_mirror::job::Job;
 use driftless_mirror::recovery::{Approach, Known, Loss, carry_out, go_back, rehearse};
 use driftless_mirror::snapshots::{KEPT, name_of};
 use driftless_mirror::worded;
-use driftless_model::{Policy, Stamp};
+use driftless_model::Stamp;
 use driftless_remote::Reach;
-use driftless_session::{Connections, connect};
 use driftless_state::mirror::{EqualUntil, MirrorState, Role, RoleRow, Saved};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,8 +42,9 @@ type Failure = (Exit, String);
 const LOCK_MAX: Duration = Duration::from_secs(5);
 /// Between two looks at whether it has gone, or a plan can be made.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How often a plan is made again, of a mirror that goes on meanwhile.
-const PLANS_MAX: usize = 20;
+/// Attempts to make a plan of a mirror that goes on meanwhile: for three seconds, of which it keeps its
+/// state about once in each.
+const PLANS_MAX: usize = 60;
 /// In the place of a snapshot: the replica stays as it is.
 const LATEST: &str = "latest";
 
@@ -171,28 +172,6 @@ fn loss(job: &Job) -> Result<Loss, Failure> {
     let view = job::look(&job.own_name())?;
     let loss = view.map_or(Ok(Loss::default()), |view| Loss::of(&view));
     loss.map_err(|error| record::refusal(&error))
-}
-
-/// Options that name the replica alone: its source may be out of reach.
-pub fn replica_alone(job: &Job) -> Options {
-    let replica = PathBuf::from(&job.replicas[0]);
-    Options {
-        source: replica.clone().into(),
-        replica: replica.into(),
-        policy: Policy {
-            required: job.policy.required.clone(),
-            ..Policy::default()
-        },
-        ..Options::default()
-    }
-}
-
-/// Has options name what the job's trees are on their hosts.
-pub fn connected(job: &Job, options: &mut Options, reach: &Reach) -> Result<Connections, Failure> {
-    connect(options, reach, Duration::ZERO).map_err(|error| {
-        let code = Exit::of_connection(&error, 0);
-        (code, format!("{}: {error}", job.name))
-    })
 }
 
 impl Failover<'_> {

@@ -1,7 +1,8 @@
 //! `driftless mirror trash`: what a mirror has deleted from its replica and keeps there, and what
 //! failbacks have deleted from the source. The trash is read where it is, so the mirror need not run.
 
-use super::over::{connected, not_done, replica_alone};
+use super::alone::{connected, replica_alone};
+use super::over::not_done;
 use super::{Failure, detectors, keep_equal, missing, operators};
 use crate::args::{JobArgs, TrashCommand};
 use crate::command::job;
