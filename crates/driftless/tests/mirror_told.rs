@@ -238,10 +238,11 @@ fn mirrors_are_listed_without_a_job() {
     let config = scratch.dir("config");
     let folder = config.join("driftless");
     fs::create_dir(&folder).expect("a folder");
-    let job = |name: &str, key: &str| {
-        let text = format!("name = {name:?}\nsource = {source:?}\nreplica = \"/no\"\n{key}");
+    let job_to = |replica: &Path, name: &str, key: &str| {
+        let text = format!("name = {name:?}\nsource = {source:?}\nreplica = {replica:?}\n{key}");
         fs::write(folder.join(name).with_extension("toml"), text).expect("a job");
     };
+    let job = |name: &str, key: &str| job_to(Path::new("/no"), name, key);
     job("idle", FOLLOWING);
     job("broken", "no_such_key = 1\n");
     fs::write(folder.join("node.toml"), "trees = [\"/data\"]\n").expect("an agent's file");
@@ -273,6 +274,13 @@ fn mirrors_are_listed_without_a_job() {
     assert_eq!(listed, "", "its job file is elsewhere");
     assert!(complaints.contains("test: not running"), "{complaints}");
     job("test", FOLLOWING);
+    let (listed, complaints) = list(&mirror, &["list"]);
+    assert_eq!(listed, "", "its job has another replica");
+    assert!(
+        complaints.contains("it is the state of a mirror of"),
+        "{complaints}"
+    );
+    job_to(&mirror.replica, "test", FOLLOWING);
     let (listed, _) = list(&mirror, &["list"]);
     assert!(listed.starts_with("test: not running; "), "{listed}");
 }

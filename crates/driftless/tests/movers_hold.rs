@@ -633,9 +633,7 @@ fn mount_of_mover_alone_blocks_no_later_run() {
         let outcome = noted(shared).run().expect(0);
         let said = outcome.stdout_text() + &outcome.stderr_text();
         assert!(
-            said.contains(
-                "blind: it sees \"dir-1\" of the source with a file system mounted there"
-            ),
+            said.contains("blind: it sees \"dir-1\" of the source with "),
             "{}",
             outcome.describe()
         );
@@ -899,7 +897,7 @@ fn mover_that_reaches_another_machine_copies_nothing() {
         .run()
         .expect(0);
     let said = outcome.stdout_text() + &outcome.stderr_text();
-    for words in ["leads to another machine", "goes on alone"] {
+    for words in ["leads to another machine", "so this host does"] {
         assert!(said.contains(words), "{words}\n{}", outcome.describe());
     }
     check_equal(&trees.one, &trees.replica, &outcome.describe());
@@ -983,7 +981,7 @@ fn a_source_that_changes_excludes_no_mover() {
     // Later than the second in which the run began.
     wait_until("half is there", LIMIT, || trees.files() >= FILES / 2);
     let mut changed = 0_u8;
-    while trees.files() < FILES {
+    while trees.files() < FILES && !running.ends_within(Duration::ZERO) {
         changed = changed.wrapping_add(1);
         for file in 0..FILES {
             let path = trees.one.join(format!("dir-{}/file-{file}", file % 6));

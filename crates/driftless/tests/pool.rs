@@ -353,6 +353,11 @@ fn member_that_sees_no_acls_gets_no_work() {
         .arg(&stage.source)
         .status();
     assert!(set.expect("setfacl").success());
+    // What was changed within ten seconds may have been changed again after the lead looked.
+    let written = fs::metadata(stage.source.join("f0")).and_then(|meta| meta.modified());
+    let written = written.expect("a file");
+    let is_old = || written.elapsed().is_ok_and(|age| age.as_secs() > 12);
+    wait_until("the files are old", is_old, String::new);
     let lead = stage.lead();
     lead.barrier();
     let bare = Fuse::over(&stage.source, Mood::bare());

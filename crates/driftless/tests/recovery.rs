@@ -927,12 +927,14 @@ fn failback_into_a_read_only_source_is_refused() {
 #[test]
 fn failback_goes_on_after_lost_lines() {
     const FILES: usize = 60;
-    const BYTES: usize = 150_000;
+    const BYTES: usize = 1_000_000;
     let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
     let (source, line) = (scratch.dir("source"), scratch.path().join("line"));
     // A line is lost when so much was sent over it.
-    let text = "#!/bin/sh\nfor command; do :; done\nhead -c 4000000 | sh -c \"$command\"\n";
-    script(&line, text);
+    let pass = "while (sysread(STDIN, $part, 65536) && ($sent += length $part) < 25e6) { syswrite(STDOUT, $part) }";
+    let text =
+        format!("#!/bin/sh\nfor command; do :; done\nperl -e '{pass}' | sh -c \"$command\"\n");
+    script(&line, &text);
     let reach = format!("[reach]\nssh = {line:?}\nagent_path = {:?}\n", agent());
     // One file at a time, so that each line brings some of them to their end.
     let keys = format!("detect = [\"walk\"]\ndelete = true\n[limits]\njobs = 1\n{reach}");

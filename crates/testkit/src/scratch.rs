@@ -195,7 +195,7 @@ impl Scratch {
     /// Everything that an overlay holds becomes a layer that it cannot write to, with an empty one
     /// on top.
     pub fn sink(&self) {
-        must_run(Command::new("umount").arg(&self.mount));
+        assert!(unmount(&self.mount), "{}: busy", self.mount.display());
         self.mount_layers();
     }
 
@@ -225,11 +225,11 @@ impl Scratch {
             upper.display(),
             work.display()
         );
-        must_run(
-            Command::new("mount")
-                .args(["-t", "overlay", "-o", &options, "driftless-test"])
-                .arg(&self.mount),
-        );
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "overlay", "-o", &options, "driftless-test"])
+            .arg(&self.mount);
+        assert!(succeeds_in_time(&mut mount), "{mount:?}");
     }
 
     fn mount_image(&self, format: &[&str], size_mib: u64) {
@@ -274,16 +274,17 @@ pub(crate) fn format_image(image: &Path, format: &[&str], size_mib: u64) {
     must_run(Command::new(format[0]).args(&format[1..]).arg(image));
 }
 
-/// Unmounts; a process that a test has just started may hold open files of it until it runs its
-/// program. False if it stays busy.
+/// Unmounts. Returns false if the mount stays busy.
 pub(crate) fn unmount(path: &Path) -> bool {
+    succeeds_in_time(Command::new("umount").arg("-q").arg(path))
+}
+
+/// Runs a command until it succeeds: a process that a test has just started may hold open files, or a
+/// copy of the mounts, until it runs its program. Returns false if it fails all the time.
+fn succeeds_in_time(command: &mut Command) -> bool {
     let deadline = Instant::now() + BUSY_MAX;
     loop {
-        let status = Command::new("umount")
-            .arg("-q")
-            .arg(path)
-            .stderr(Stdio::null())
-            .status();
+        let status = command.stderr(Stdio::null()).status();
         if status.is_ok_and(|status| status.success()) {
             return true;
         }
