@@ -290,6 +290,7 @@ fn seeds() -> Vec<Vec<u8>> {
             path: path(),
             source: Some(View::of(&meta(Kind::File, 1 << 30))),
             replica: None,
+            is_mounted: true,
         }],
         ..Outcome::default()
     };
