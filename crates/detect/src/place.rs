@@ -51,7 +51,7 @@ impl Place {
         Ok(Place {
             device: meta.st_dev,
             inode: meta.st_ino,
-            mount: number(dir, path.as_bytes())?,
+            mount: number(dir, path.as_bytes(), (meta.st_dev, meta.st_ino))?,
             below: mounts_below(path.as_bytes())?,
         })
     }
@@ -89,21 +89,22 @@ impl Clock {
 pub fn local_mount(path: &Path) -> Option<u64> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = open(path, flags, Mode::empty()).ok()?;
-    if !is_of_this_host(dir.as_fd()) {
+    let meta = fstat(&dir).ok()?;
+    if !is_of_this_host(dir.as_fd(), meta.st_dev) {
         return None;
     }
-    number(dir.as_fd(), path_of(dir.as_fd()).ok()?.as_bytes()).ok()
+    let path = path_of(dir.as_fd()).ok()?;
+    number(dir.as_fd(), path.as_bytes(), (meta.st_dev, meta.st_ino)).ok()
 }
 
 /// Returns whether a directory is on a block device, or on a file system that has devices of its own
 /// and numbers itself anew (linux/magic.h, and the file systems' own headers).
-fn is_of_this_host(dir: BorrowedFd<'_>) -> bool {
+fn is_of_this_host(dir: BorrowedFd<'_>, device: u64) -> bool {
     const BTRFS: u64 = 0x9123_683e;
     const ZFS: u64 = 0x2fc1_2fc1;
     const BCACHEFS: u64 = 0xca45_1a4e;
     let magic = || fstatfs(dir).map(|of| of.f_type as u64);
-    fstat(dir).is_ok_and(|meta| major(meta.st_dev) != 0)
-        || magic().is_ok_and(|magic| [BTRFS, ZFS, BCACHEFS].contains(&magic))
+    major(device) != 0 || magic().is_ok_and(|magic| [BTRFS, ZFS, BCACHEFS].contains(&magic))
 }
 
 /// Returns the path of an open directory.
@@ -112,11 +113,9 @@ fn path_of(dir: BorrowedFd<'_>) -> Result<CString, Errno> {
     readlinkat(rustix::fs::CWD, link, Vec::new())
 }
 
-/// Returns the number of the mount that a directory is on, which has this path.
-fn number(dir: BorrowedFd<'_>, path: &[u8]) -> Result<u64, Errno> {
-    let meta = fstat(dir)?;
-    let first = first_mount(path, (meta.st_dev, meta.st_ino));
-    first.map_or_else(|| mount(dir, c""), Ok)
+/// Returns the number of the mount that a directory is on, which has this path, device and inode.
+fn number(dir: BorrowedFd<'_>, path: &[u8], id: (u64, u64)) -> Result<u64, Errno> {
+    first_mount(path, id).map_or_else(|| mount(dir, c""), Ok)
 }
 
 /// The mount in the view of the first process, if it sees the same directory there: a service that
