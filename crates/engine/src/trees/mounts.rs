@@ -120,15 +120,21 @@ fn is_file(tree: &DirRef, path: &RelPath) -> bool {
 /// Returns the paths of a tree at which a file is mounted on this host, as far as a run comes to
 /// them.
 pub fn files_mounted(options: &Options, (root, tree): (&Endpoint, &DirRef)) -> Vec<RelPath> {
+    let mut paths = places_met(options, root);
+    paths.retain(|path| is_file(tree, path));
+    paths
+}
+
+/// Returns the places of a tree on which something is mounted for good on this host, as far as a run
+/// comes to them.
+fn places_met(options: &Options, root: &Endpoint) -> Vec<RelPath> {
     if root.host.is_some() {
         return Vec::new();
     }
     let found = mounts_below(&root.plain_path()).into_iter();
     let paths = found.filter(|at| !at.is_autofs).map(|at| at.path);
     let is_met = |path: &RelPath| !leaves_out(options, &path.names().collect::<Vec<_>>());
-    paths
-        .filter(|path| is_met(path) && is_file(tree, path))
-        .collect()
+    paths.filter(is_met).collect()
 }
 
 /// Returns what is mounted on this host below the replica where the source has something, with
@@ -137,17 +143,10 @@ pub fn mounted_in_replica(
     options: &Options,
     (source, replica): (&DirRef, &DirRef),
 ) -> Vec<(RelPath, u64)> {
-    if options.replica.host.is_some() {
-        return Vec::new();
-    }
-    let found = mounts_below(&options.replica.plain_path()).into_iter();
-    let paths = found.filter(|at| !at.is_autofs).map(|at| at.path);
-    let is_met = |path: &RelPath| {
-        let is_there = descend(source, path).is_ok() || is_file(source, path);
-        is_there && !leaves_out(options, &path.names().collect::<Vec<_>>())
-    };
-    paths
-        .filter(is_met)
+    let is_there = |path: &RelPath| descend(source, path).is_ok() || is_file(source, path);
+    places_met(options, &options.replica)
+        .into_iter()
+        .filter(is_there)
         .filter_map(|path| common_inode(replica, &path).map(|number| (path, number)))
         .take(SHOWN_MAX)
         .collect()
