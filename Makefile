@@ -4,7 +4,7 @@
 # times 600 system calls that fail and 120 power cuts; MIRROR_SEEDS rounds of what mirrors are tested by.
 # make static: a statically linked binary, which --deploy copies to other hosts.
 # make shim: the preloaded library for systems with an old C library (glibc from 2.17); for newer ones make build makes it.
-# make lint: formatting and clippy, warnings denied. make bench: side by side with peers, about 85 minutes.
+# make lint: formatting and clippy, warnings denied, and the subjects of commits. make bench: side by side with peers, about 85 minutes.
 # make fuzz: each fuzz target for FUZZ_SECONDS, three at a time; needs a C++ compiler.
 
 PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \
@@ -113,6 +113,7 @@ fuzz: packages
 	FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run
 
 lint:
+	.ci/subjects
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --workspace --all-targets -- -D warnings

@@ -1,12 +1,14 @@
 //! The language of doc comments, messages, help, pages and names: the test counts breaches of the
-//! rules for each crate. Their ceilings stand in `ceilings.tsv` and may only fall, so a mended text
-//! stays mended.
+//! rules of CONTRIBUTING.md for each crate. Their ceilings stand in `ceilings.tsv` and may only
+//! fall, so a mended text stays mended.
 
 use super::{files, project, shape};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::{env, fs, iter, mem};
 
 /// First words that name neither an action nor a thing.
@@ -483,4 +485,36 @@ fn ceilings_fall_and_never_rise() {
     assert_eq!(lowered(&found(3), Some(&ceilings))[&key()], 2);
     assert_eq!(lowered(&found(3), None)[&key()], 3);
     assert!(lowered(&found(3), Some(&Ceilings::new())).is_empty());
+}
+
+/// Tells whether `.ci/subjects` accepts the subject of a commit.
+fn accepts(subject: &str) -> bool {
+    let mut check = Command::new(project().join(".ci/subjects"));
+    let check = check.arg("-").stdin(Stdio::piped()).stderr(Stdio::null());
+    let mut check = check.spawn().expect("it starts");
+    let mut input = check.stdin.take().expect("a pipe");
+    writeln!(input, "{subject}").expect("it reads");
+    drop(input);
+    check.wait().expect("it ends").success()
+}
+
+#[test]
+fn subjects_of_commits_begin_with_a_verb() {
+    let longest = format!("engine: pass {}", "x".repeat(59));
+    for subject in ["mirror: keep a file", "dry run, docs: need less", &longest] {
+        assert!(accepts(subject), "{subject}");
+    }
+    for subject in [
+        "fixup",
+        "mirror: keep",
+        "keep a file",
+        "mirror: what was deleted is kept",
+        "mirror: keeps a file",
+        "mirror: deleted files",
+        "mirror: adding files",
+        "mirror: Keep a file",
+        &format!("{longest}x"),
+    ] {
+        assert!(!accepts(subject), "{subject}");
+    }
 }
