@@ -1,8 +1,9 @@
 //! What the documents say is true: examples are run, tables are compared with the binary, generated
 //! pages are up to date.
 //!
-//! A `console` block is run by bash in a folder of its own, after the commands of the `<!-- setup`
-//! comment above it. In its expected output `[..]` stands for anything on that line.
+//! Bash runs a `console` block in a folder of its own, after the commands of the `<!-- setup`
+//! comment above it. A block without that comment continues the block before it on the page. In the
+//! expected output `[..]` stands for anything on that line.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -12,6 +13,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
 
 /// All pages, by their paths in the project.
 fn pages() -> Vec<String> {
@@ -39,9 +42,13 @@ fn pages() -> Vec<String> {
 fn the_index_of_the_documents_lists_every_page_and_no_other() {
     let index = fs::read_to_string(project().join("docs/README.md")).expect("the index");
     let rows = index.lines().filter_map(|line| line.strip_prefix("| ["));
-    let mut named: Vec<String> = rows
-        .filter_map(|row| Some(format!("docs/{}", row.split_once(']')?.0)))
-        .collect();
+    let target = |row: &str| {
+        row.split_once("](")?
+            .1
+            .split_once(')')
+            .map(|(page, _)| format!("docs/{page}"))
+    };
+    let mut named: Vec<String> = rows.filter_map(target).collect();
     let is_indexed = |page: &String| page.starts_with("docs/") && page != "docs/README.md";
     let mut real: Vec<String> = pages().into_iter().filter(is_indexed).collect();
     named.sort();
@@ -58,39 +65,42 @@ fn generated(what: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// A `console` block: where it stands, what comes before it, and its commands, each with what it
-/// prints.
+/// A command, the place of its block, and what it prints.
+struct Step {
+    place: String,
+    command: String,
+    printed: String,
+}
+
+/// Blocks that one shell runs, after the commands of their setup.
 #[derive(Default)]
 struct Example {
-    place: String,
     setup: String,
-    steps: Vec<(String, String)>,
+    steps: Vec<Step>,
 }
 
 fn examples(page: &str) -> Vec<Example> {
-    let (text, mut found, mut setup) = (read(page), Vec::new(), String::new());
+    let (text, mut found) = (read(page), Vec::<Example>::new());
     let mut lines = text.lines().enumerate();
+    let mut setup = None;
     while let Some((number, line)) = lines.next() {
+        let mut until = |end: &str| -> Vec<&str> {
+            let lines = lines.by_ref().map(|(_, line)| line);
+            lines.take_while(|line| *line != end).collect()
+        };
         match line {
-            "<!-- setup" => {
-                setup = lines
-                    .by_ref()
-                    .map(|(_, line)| line)
-                    .take_while(|line| *line != "-->")
-                    .collect::<Vec<_>>()
-                    .join("\n")
-            }
+            "<!-- setup" => setup = Some(until("-->").join("\n")),
             "```console" => {
-                let block = lines
-                    .by_ref()
-                    .map(|(_, line)| line)
-                    .take_while(|line| *line != "```");
-                let steps = steps(block);
-                found.push(Example {
-                    place: format!("{page}:{}", number + 1),
-                    setup: std::mem::take(&mut setup),
-                    steps,
-                });
+                let block = until("```");
+                let setup = setup.take();
+                if found.is_empty() || setup.is_some() {
+                    found.push(Example {
+                        setup: setup.unwrap_or_default(),
+                        ..Example::default()
+                    });
+                }
+                let steps = steps(&format!("{page}:{}", number + 1), &block);
+                found.last_mut().expect("one has begun").steps.extend(steps);
             }
             _ => {}
         }
@@ -98,13 +108,20 @@ fn examples(page: &str) -> Vec<Example> {
     found
 }
 
-fn steps<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<(String, String)> {
-    let mut steps: Vec<(String, String)> = Vec::new();
+fn steps(place: &str, lines: &[&str]) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
     for line in lines {
         match line.strip_prefix("$ ") {
-            Some(command) => steps.push((command.into(), String::new())),
+            Some(command) => steps.push(Step {
+                place: place.into(),
+                command: command.into(),
+                printed: String::new(),
+            }),
             None => {
-                let printed = &mut steps.last_mut().expect("a block begins with a command").1;
+                let printed = &mut steps
+                    .last_mut()
+                    .expect("a block begins with a command")
+                    .printed;
                 printed.push_str(line);
                 printed.push('\n');
             }
@@ -118,30 +135,31 @@ fn steps<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<(String, String)> {
 fn check_example(example: &Example) {
     let stage = Shell::new();
     let made = stage.bash(&format!("set -e\n{}", example.setup));
+    let place = &example.steps.first().expect("a step").place;
     assert!(
         made.status.success(),
-        "{}: the setup failed: {}",
-        example.place,
+        "{place}: the setup failed: {}",
         String::from_utf8_lossy(&made.stdout)
     );
     let mut script = String::new();
-    for (command, _) in &example.steps {
+    for Step { command, .. } in &example.steps {
         script.push_str(&format!("{command}\ncode=$?; printf '\\0'; (exit $code)\n"));
     }
     let output = stage.bash(&script);
     let printed = String::from_utf8(output.stdout).expect("text");
-    for ((command, expected), got) in example.steps.iter().zip(printed.split('\0')) {
+    for (step, got) in example.steps.iter().zip(printed.split('\0')) {
         assert!(
-            matches(expected, got),
-            "{}: $ {command}\n--- expected\n{expected}--- printed\n{got}",
-            example.place
+            matches(&step.printed, got),
+            "{}: $ {}\n--- expected\n{}--- printed\n{got}",
+            step.place,
+            step.command,
+            step.printed
         );
     }
     assert_eq!(
         printed.matches('\0').count(),
         example.steps.len(),
-        "{}: not all commands ran\n{printed}",
-        example.place
+        "{place}: not all commands ran\n{printed}"
     );
 }
 
@@ -186,7 +204,23 @@ fn every_example_prints_what_the_page_says() {
         "only {} examples found",
         examples.len()
     );
-    examples.iter().for_each(check_example);
+    // Examples wait for clocks and disks more than they compute.
+    let left = Mutex::new(examples.iter());
+    let next = || left.lock().expect("no example failed here").next();
+    let work = || {
+        while let Some(example) = next() {
+            check_example(example);
+        }
+    };
+    thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(work))));
+}
+
+#[test]
+fn blocks_without_a_setup_continue_the_example() {
+    let copy = examples("docs/copy.md");
+    assert!(copy.len() == 1 && copy[0].steps.len() > 20);
+    let filters = examples("docs/filters.md");
+    assert!(filters.len() > 1 && filters.iter().all(|example| !example.setup.is_empty()));
 }
 
 #[test]
