@@ -110,8 +110,11 @@ pub enum Command {
     /// Print generated documents: manual pages, completions, the command-line reference
     #[command(hide = true)]
     Generate {
-        /// Which document
+        /// The document
         #[arg(value_enum)]
         what: Document,
+        /// The command of the manual page
+        #[arg(value_name = "COMMAND")]
+        command: Vec<String>,
     },
 }

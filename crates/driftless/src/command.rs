@@ -43,6 +43,6 @@ pub fn run(command: &Command, matches: &ArgMatches) -> Exit {
         Command::Post(args) => post::run(args),
         Command::Watch(args) => watch::run(args),
         Command::Shim(args) => shim::run(args),
-        Command::Generate { what } => generate::print(*what),
+        Command::Generate { what, command } => generate::print(*what, command),
     }
 }

@@ -58,7 +58,8 @@ fn the_index_of_the_documents_lists_every_page_and_no_other() {
 
 fn generated(what: &str) -> String {
     let output = Command::new(BINARY)
-        .args(["generate", what])
+        .arg("generate")
+        .args(what.split(' '))
         .output()
         .expect("it starts");
     assert!(output.status.success(), "generate {what}: {output:?}");
@@ -267,7 +268,7 @@ fn options() -> Vec<String> {
 #[test]
 fn generated_pages_and_completions_name_every_option() {
     let escaped = |option: &String| format!("\\-\\-{}", option.replace('-', "\\-"));
-    let manual = generated("man-sync");
+    let manual = generated("man sync");
     assert!(
         manual.contains(".TH driftless-sync 1") && manual.contains(".SH OPTIONS"),
         "{manual}"
@@ -290,8 +291,16 @@ fn generated_pages_and_completions_name_every_option() {
         assert!(fish.contains(&format!("-l {option}")), "--{option} in fish");
     }
     let stage = Shell::new();
-    fs::write(stage.folder.path().join("completions"), bash).expect("write");
-    let output = stage.bash("bash -n completions");
+    let write = |name: &str, text: &str| fs::write(stage.folder.path().join(name), text);
+    write("completions", &bash).expect("write");
+    for (name, page) in [
+        ("main", &main),
+        ("sync", &manual),
+        ("list", &generated("man mirror trash list")),
+    ] {
+        write(&format!("{name}.1"), page).expect("write");
+    }
+    let output = stage.bash("bash -n completions; groff -ww -z -man -Tutf8 *.1");
     assert!(
         output.status.success() && output.stdout.is_empty(),
         "{output:?}"

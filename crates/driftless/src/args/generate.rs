@@ -1,21 +1,13 @@
-//! What documents `driftless generate` prints.
+//! Documents that `driftless generate` prints.
 
 use clap::ValueEnum;
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Document {
-    /// Manual page driftless(1)
+    /// Manual page of driftless, or of the given command: man mirror status
     Man,
-    /// Manual page driftless-sync(1)
-    ManSync,
-    /// Manual page driftless-verify(1)
-    ManVerify,
-    /// Manual page driftless-audit(1)
-    ManAudit,
-    /// Manual page driftless-sum(1)
-    ManSum,
-    /// Manual page driftless-mover(1)
-    ManMover,
+    /// Names of all commands, one a line
+    Commands,
     /// Completions for bash
     Bash,
     /// Completions for zsh

@@ -8,13 +8,42 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 use clap_complete::{Shell, generate};
 use std::io::{self, Write};
 
-/// Prints a document; returns the exit code.
-pub fn print(what: Document) -> Exit {
+/// The date of the manual pages, as man-pages(7) has it.
+const DATE: &str = "2026-11-28";
+
+/// A command that a user may see.
+struct Listed {
+    /// The names down to it, such as "driftless mirror trash list".
+    name: String,
+    /// The same with the arguments in between: "driftless mirror trash JOB list".
+    line: String,
+    command: Command,
+}
+
+/// Prints a document, a manual page for the command that `words` name; returns the exit code.
+pub fn print(what: Document, words: &[String]) -> Exit {
+    let commands = listed();
+    let name = [&["driftless".to_owned()][..], words].concat().join(" ");
+    let command = commands.iter().find(|command| command.name == name);
+    let Some(command) = command.filter(|_| what == Document::Man || words.is_empty()) else {
+        eprintln!(
+            "driftless: {name}: no manual page; use the names of \"driftless generate commands\""
+        );
+        return Exit::Usage;
+    };
     let mut text = Vec::new();
-    let done = write(what, &mut text).and_then(|()| io::stdout().lock().write_all(&text));
-    match done {
+    let written = match what {
+        Document::Man => manual(command, &mut text),
+        Document::Commands => names(&commands, &mut text),
+        Document::Bash => complete(Shell::Bash, &mut text),
+        Document::Zsh => complete(Shell::Zsh, &mut text),
+        Document::Fish => complete(Shell::Fish, &mut text),
+        Document::Reference => reference(&commands, &mut text),
+        Document::OtherTools => foreign::page(&mut text),
+    };
+    match written.and_then(|()| io::stdout().lock().write_all(&text)) {
         Ok(()) => Exit::Equal,
-        // Whoever reads has had enough.
+        // The reader has had enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Equal,
         Err(error) => {
             eprintln!("driftless: cannot print: {error}");
@@ -23,88 +52,164 @@ pub fn print(what: Document) -> Exit {
     }
 }
 
-fn write(what: Document, out: &mut impl Write) -> io::Result<()> {
-    let mut cli = Cli::command();
+/// Returns the program and all its commands that are not hidden, each before those below it.
+fn listed() -> Vec<Listed> {
+    let mut cli = Cli::command().disable_help_subcommand(true);
     cli.build();
-    match what {
-        Document::Man => manual(cli, out),
-        Document::ManSync => manual_of(&cli, "sync", out),
-        Document::ManVerify => manual_of(&cli, "verify", out),
-        Document::ManAudit => manual_of(&cli, "audit", out),
-        Document::ManSum => manual_of(&cli, "sum", out),
-        Document::ManMover => manual_of(&cli, "mover", out),
-        Document::Bash => complete(Shell::Bash, &mut cli, out),
-        Document::Zsh => complete(Shell::Zsh, &mut cli, out),
-        Document::Fish => complete(Shell::Fish, &mut cli, out),
-        Document::Reference => reference(&cli, out),
-        Document::OtherTools => foreign::page(out),
+    let mut found = Vec::new();
+    list(&cli, ("driftless", "driftless"), &mut found);
+    found
+}
+
+fn list(command: &Command, (name, line): (&str, &str), found: &mut Vec<Listed>) {
+    let arguments: String = command
+        .get_positionals()
+        .map(|arg| format!(" {}", signature(arg)))
+        .collect();
+    found.push(Listed {
+        name: name.to_owned(),
+        line: line.to_owned(),
+        command: command.clone(),
+    });
+    for below in command.get_subcommands().filter(|one| !one.is_hide_set()) {
+        let own = below.get_name();
+        let (name, line) = (format!("{name} {own}"), format!("{line}{arguments} {own}"));
+        list(below, (&name, &line), found);
     }
 }
 
-fn complete(shell: Shell, cli: &mut Command, out: &mut impl Write) -> io::Result<()> {
-    generate(shell, cli, "driftless", out);
+fn names(commands: &[Listed], out: &mut impl Write) -> io::Result<()> {
+    let mut names = commands.iter().map(|command| &command.name);
+    names.try_for_each(|name| match name.strip_prefix("driftless ") {
+        Some(words) => writeln!(out, "{words}"),
+        None => Ok(()),
+    })
+}
+
+fn complete(shell: Shell, out: &mut impl Write) -> io::Result<()> {
+    generate(shell, &mut Cli::command(), "driftless", out);
     Ok(())
 }
 
-/// The manual page of a subcommand.
-fn manual_of(cli: &Command, name: &str, out: &mut impl Write) -> io::Result<()> {
-    let command = cli.find_subcommand(name).expect("it is defined").clone();
-    manual(
-        command
-            .name(format!("driftless-{name}"))
-            .version(env!("CARGO_PKG_VERSION")),
+/// Writes a manual page, with the exit codes in the section that man-pages(7) names for them.
+fn manual(listed: &Listed, out: &mut impl Write) -> io::Result<()> {
+    let page = listed.name.replace(' ', "-");
+    let has_codes = listed.command.get_after_long_help().is_some();
+    let command = listed.command.clone();
+    let command = command
+        .name(page.clone())
+        .display_name(page)
+        .bin_name(listed.line.clone())
+        .override_usage(usage(listed))
+        .after_long_help(None::<&'static str>);
+    let source = concat!("driftless ", env!("CARGO_PKG_VERSION"));
+    let manual = clap_mangen::Man::new(command);
+    let manual = manual.date(DATE).source(source).manual("Driftless");
+    manual.render(out)?;
+    writeln!(out, ".SH \"EXIT STATUS\"")?;
+    if has_codes {
+        return Exit::table()
+            .try_for_each(|(code, meaning)| writeln!(out, ".TP\n{code}\n{meaning}"));
+    }
+    writeln!(
         out,
+        "0 on success.\n\\fBdriftless\\fR(1) lists all exit codes.\n.SH \"SEE ALSO\"\n\\fBdriftless\\fR(1)"
     )
 }
 
-/// A manual page, with the exit codes in the section that man-pages(7) names for them.
-fn manual(command: Command, out: &mut impl Write) -> io::Result<()> {
-    clap_mangen::Man::new(command.after_long_help("").after_help("")).render(out)?;
-    writeln!(out, ".SH \"EXIT STATUS\"")?;
-    Exit::table().try_for_each(|(code, meaning)| writeln!(out, ".TP\n{code}\n{meaning}"))
-}
-
-fn reference(cli: &Command, out: &mut impl Write) -> io::Result<()> {
+fn reference(commands: &[Listed], out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
         "# Command-line reference\n\nGenerated by `driftless generate reference`; do not edit."
     )?;
-    let visible = |command: &&Command| !command.is_hide_set() && command.get_name() != "help";
-    cli.get_subcommands()
-        .filter(visible)
-        .try_for_each(|command| options(command, out))?;
+    let (_program, commands) = commands.split_first().expect("the program");
+    commands.iter().try_for_each(|one| section(one, out))?;
     writeln!(out, "\n## Exit codes\n\n| code | meaning |\n| --- | --- |")?;
     Exit::table().try_for_each(|(code, meaning)| writeln!(out, "| {code} | {meaning} |"))
 }
 
-fn options(command: &Command, out: &mut impl Write) -> io::Result<()> {
-    let name = command.get_name();
-    let places: Vec<String> = command.get_positionals().map(signature).collect();
-    writeln!(out, "\n## driftless {name}\n\n{}.\n\n```", about(command))?;
-    writeln!(
-        out,
-        "driftless {name} [OPTIONS] {}\n```\n",
-        places.join(" ")
-    )?;
-    let mut heading = None;
-    for arg in command
-        .get_arguments()
-        .filter(|arg| arg.get_id() != "help" && !arg.is_hide_set())
-    {
-        if arg.get_help_heading() != heading {
-            heading = arg.get_help_heading();
-            writeln!(out, "\n### {}\n", heading.unwrap_or("Other"))?;
+/// Writes the section of a command: its purpose, arguments and options, and the commands below it.
+fn section(listed: &Listed, out: &mut impl Write) -> io::Result<()> {
+    let (name, command) = (&listed.name, &listed.command);
+    writeln!(out, "\n## {name}\n\n{}\n", about(command))?;
+    writeln!(out, "```\n{}\n```", usage(listed))?;
+    let mut group = None;
+    for arg in command.get_arguments().filter(|arg| is_listed(arg)) {
+        let heading = arg.get_help_heading();
+        if group != Some(heading) {
+            match heading.or(group.map(|_| "Other")) {
+                Some(heading) => writeln!(out, "\n### {heading}\n")?,
+                None => writeln!(out)?,
+            }
+            group = Some(heading);
         }
         writeln!(out, "- `{}`: {}", signature(arg), help(arg))?;
     }
-    Ok(())
+    let mut below = command.get_subcommands().filter(|one| !one.is_hide_set());
+    if command.has_subcommands() {
+        writeln!(out, "\n| command | purpose |\n| --- | --- |")?;
+    }
+    below.try_for_each(|below| {
+        let name = format!("{name} {}", below.get_name());
+        let purpose = short(below).replace('\n', " ");
+        writeln!(
+            out,
+            "| [`{name}`](#{}) | {purpose} |",
+            name.replace(' ', "-")
+        )
+    })
 }
 
+/// Tells whether an argument is one of the command's own that a user sees.
+fn is_listed(arg: &Arg) -> bool {
+    arg.get_id() != "help" && arg.get_id() != "version" && !arg.is_hide_set()
+}
+
+/// Returns the line that calls a command.
+fn usage(listed: &Listed) -> String {
+    let command = &listed.command;
+    let mut words = vec![listed.line.clone()];
+    let mut options = command.get_arguments().filter(|arg| is_listed(arg));
+    if options.any(|arg| !arg.is_positional()) {
+        words.push("[OPTIONS]".to_owned());
+    }
+    words.extend(
+        command
+            .get_positionals()
+            .map(|arg| match arg.is_required_set() {
+                true => signature(arg),
+                false => format!("[{}]", signature(arg)),
+            }),
+    );
+    if command.has_subcommands() {
+        let is_required = command.is_subcommand_required_set();
+        let word = if is_required { "COMMAND" } else { "[COMMAND]" };
+        words.push(word.to_owned());
+    }
+    words.join(" ")
+}
+
+fn short(command: &Command) -> String {
+    let about = command.get_about().map(ToString::to_string);
+    about.unwrap_or_default()
+}
+
+/// Returns the purpose of a command, and what `--help` adds to it.
 fn about(command: &Command) -> String {
-    command
-        .get_about()
-        .map(ToString::to_string)
-        .unwrap_or_default()
+    let long = command.get_long_about().map(ToString::to_string);
+    let text = long.unwrap_or_else(|| short(command));
+    let ended = |paragraph: &str| {
+        let stop = if paragraph.ends_with(['.', ':']) {
+            ""
+        } else {
+            "."
+        };
+        format!("{paragraph}{stop}")
+    };
+    text.split("\n\n")
+        .map(ended)
+        .collect::<Vec<_>>()
+        .join("\n\n")
 }
 
 fn signature(arg: &Arg) -> String {
@@ -144,4 +249,50 @@ fn help(arg: &Arg) -> String {
         String::new()
     };
     format!("{}{choices}", text.replace("\n\n", ". ").replace('\n', " "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> String {
+        let mut text = Vec::new();
+        write(&mut text).expect("memory");
+        String::from_utf8(text).expect("text")
+    }
+
+    #[test]
+    fn every_command_has_a_page_and_a_section() {
+        let commands = listed();
+        for name in ["sync", "mirror status", "mirror trash list", "shim env"] {
+            let name = format!("driftless {name}");
+            assert!(commands.iter().any(|one| one.name == name), "{name}");
+        }
+        let reference = text(|out| reference(&commands, out));
+        for command in &commands[1..] {
+            let page = text(|out| manual(command, out));
+            let title = command.name.replace(' ', "-");
+            assert!(page.contains(&format!(".TH {title} 1 {DATE} ")), "{page}");
+            assert!(page.contains(".SH SYNOPSIS\n") && !page.contains(".SH EXTRA"));
+            let section = format!("\n## {}\n", command.name);
+            assert_eq!(reference.matches(&section).count(), 1, "{section}");
+        }
+    }
+
+    #[test]
+    fn usage_has_the_arguments_of_the_commands_above() {
+        let commands = listed();
+        let of = |name: &str| {
+            let mut commands = commands.iter();
+            usage(commands.find(|one| one.name == name).expect("a command"))
+        };
+        let restore = "driftless mirror trash JOB restore [OPTIONS] PATH";
+        assert_eq!(of("driftless mirror trash restore"), restore);
+        assert_eq!(
+            of("driftless mirror trash"),
+            "driftless mirror trash JOB [COMMAND]"
+        );
+        assert_eq!(of("driftless shim"), "driftless shim COMMAND");
+        assert_eq!(of("driftless sync"), "driftless sync [OPTIONS] SRC DST");
+    }
 }
