@@ -49,13 +49,17 @@ use clap::{Parser, Subcommand};
 
 /// Keeps huge file trees identical: in parallel, and provably.
 #[derive(Debug, Parser)]
-#[command(name = "driftless", version, about, long_about = None, after_long_help = exit_codes(), max_term_width = 100, args_override_self = true)]
+#[command(name = "driftless", version, about, long_about = None, after_long_help = EXIT_CODES, max_term_width = 100, args_override_self = true)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
 }
 
-fn exit_codes() -> String {
+/// The end of the help of the program.
+const EXIT_CODES: &str = "\"driftless help exit-codes\" lists the exit codes.";
+
+/// Returns the list of exit codes, for the help of commands in whose use they matter.
+pub fn exit_codes() -> String {
     let lines: Vec<String> = Exit::table()
         .map(|(code, meaning)| format!("  {code:<6} {meaning}"))
         .collect();
@@ -83,30 +87,27 @@ pub enum Command {
     /// command="driftless agent --only /backup --no-delete",restrict
     Agent(Box<AgentArgs>),
     /// Carry out batches of runs that are coordinated elsewhere (by sync --queue)
-    #[command(after_long_help = exit_codes())]
     Mover(Box<MoverArgs>),
     /// Keep a replica equal for good: follow what changes, and say how far behind it is
-    #[command(after_long_help = exit_codes())]
     Mirror(Box<MirrorArgs>),
     /// Say what a mirror did: how long changes took, how much was left, what failed and what was missed
-    #[command(after_long_help = exit_codes())]
     Report(ReportArgs),
     /// Tell the mirrors of this host which files have changed
     ///
     /// Any user may: a mirror that has "announcements" in detect looks at the paths that are named.
     /// Returns when it has heard of them.
-    #[command(after_long_help = exit_codes())]
     Post(Box<PostArgs>),
     /// Hear what changes on this host, from the programs themselves or from the kernel, and tell the
     /// mirrors
     ///
     /// The agent of a node: it runs until a signal ends it, keeps what it hears, and hands it on to
     /// the mirrors of this host that have "announcements" in detect.
-    #[command(after_long_help = exit_codes())]
     Watch(Box<WatchArgs>),
     /// Have programs announce what they change: the library that is loaded into them
-    #[command(after_long_help = exit_codes())]
     Shim(ShimArgs),
+    /// List the exit codes of all commands
+    #[command(hide = true, override_help = exit_codes())]
+    ExitCodes,
     /// Print generated documents: manual pages, completions, the command-line reference
     #[command(hide = true)]
     Generate {

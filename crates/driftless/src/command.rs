@@ -24,7 +24,7 @@ pub mod sync;
 pub mod verify;
 pub mod watch;
 
-use crate::args::Command;
+use crate::args::{Command, Document};
 use crate::exit::Exit;
 use clap::ArgMatches;
 
@@ -43,6 +43,7 @@ pub fn run(command: &Command, matches: &ArgMatches) -> Exit {
         Command::Post(args) => post::run(args),
         Command::Watch(args) => watch::run(args),
         Command::Shim(args) => shim::run(args),
+        Command::ExitCodes => generate::print(Document::ExitCodes, &[]),
         Command::Generate { what, command } => generate::print(*what, command),
     }
 }

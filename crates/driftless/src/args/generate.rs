@@ -8,6 +8,8 @@ pub enum Document {
     Man,
     /// Names of all commands, one a line
     Commands,
+    /// List of exit codes
+    ExitCodes,
     /// Completions for bash
     Bash,
     /// Completions for zsh

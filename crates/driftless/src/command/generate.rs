@@ -1,7 +1,7 @@
 //! Manual pages, completions and the command-line reference, all from the one definition of the
 //! arguments.
 
-use crate::args::{Cli, Document};
+use crate::args::{Cli, Document, exit_codes};
 use crate::exit::Exit;
 use crate::foreign;
 use clap::{Arg, ArgAction, Command, CommandFactory};
@@ -35,6 +35,7 @@ pub fn print(what: Document, words: &[String]) -> Exit {
     let written = match what {
         Document::Man => manual(command, &mut text),
         Document::Commands => names(&commands, &mut text),
+        Document::ExitCodes => writeln!(text, "{}", exit_codes()),
         Document::Bash => complete(Shell::Bash, &mut text),
         Document::Zsh => complete(Shell::Zsh, &mut text),
         Document::Fish => complete(Shell::Fish, &mut text),
