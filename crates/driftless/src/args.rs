@@ -68,47 +68,55 @@ pub fn exit_codes() -> String {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make the replica DST equal to the source SRC
+    /// Make the replica DST identical to the source SRC
+    ///
+    /// Copies entries that differ. Keeps extraneous entries of DST, unless --delete is given. The
+    /// same command continues an interrupted run.
     #[command(after_long_help = exit_codes())]
     Sync(Box<SyncArgs>),
-    /// Compare the replica DST with the source SRC, and say what differs
+    /// Compare the replica DST with the source SRC, and list the differences
     #[command(after_long_help = exit_codes())]
     Verify(Box<VerifyArgs>),
-    /// Compare a random sample of SRC and DST, and say what that proves of all entries
+    /// Compare a random sample of SRC and DST, and state a bound for all entries
     #[command(after_long_help = exit_codes())]
     Audit(Box<AuditArgs>),
-    /// Hash files and trees, check lists of sums, find which bytes of a file have changed
+    /// Hash files and trees, check lists of sums, find changed byte ranges
     #[command(after_long_help = exit_codes())]
     Sum(Box<SumArgs>),
-    /// Serve this host's file systems to a driftless on another host, over standard input and
-    /// output (started by it through ssh)
+    /// Serve the file systems of this host to another host
     ///
-    /// As the forced command of a key it limits what whoever logs in with that key may do:
+    /// The other host starts it through ssh. It uses standard input and output.
+    ///
+    /// As the forced command of a key in authorized_keys, it limits the users of that key:
     /// command="driftless agent --only /backup --no-delete",restrict
     Agent(Box<AgentArgs>),
-    /// Carry out batches of runs that are coordinated elsewhere (by sync --queue)
+    /// Carry out batches of a run that another host coordinates
+    ///
+    /// "driftless sync --queue" coordinates such runs.
     Mover(Box<MoverArgs>),
-    /// Keep a replica equal for good: follow what changes, and say how far behind it is
+    /// Keep a replica identical to a live tree, and show how far it is behind
     Mirror(Box<MirrorArgs>),
-    /// Say what a mirror did: how long changes took, how much was left, what failed and what was missed
+    /// Show the lag, throughput, failures and missed changes of a mirror
     Report(ReportArgs),
-    /// Tell the mirrors of this host which files have changed
+    /// Report changed files to the mirrors of this host
     ///
-    /// Any user may: a mirror that has "announcements" in detect looks at the paths that are named.
-    /// Returns when it has heard of them.
+    /// Any user may report. A mirror with "announcements" in detect compares each reported path.
+    /// The command returns when the mirrors have received the paths.
     Post(Box<PostArgs>),
-    /// Hear what changes on this host, from the programs themselves or from the kernel, and tell the
-    /// mirrors
+    /// Collect changes on this host, and report them to mirrors
     ///
-    /// The agent of a node: it runs until a signal ends it, keeps what it hears, and hands it on to
-    /// the mirrors of this host that have "announcements" in detect.
+    /// The agent of a node. It receives changes from programs or from the kernel, and keeps them.
+    /// It delivers them to the mirrors of this host that have "announcements" in detect. It runs
+    /// until a signal ends it.
     Watch(Box<WatchArgs>),
-    /// Have programs announce what they change: the library that is loaded into them
+    /// Have programs report the files that they change
+    ///
+    /// The shim is a library that is loaded into these programs.
     Shim(ShimArgs),
     /// List the exit codes of all commands
     #[command(hide = true, override_help = exit_codes())]
     ExitCodes,
-    /// Print generated documents: manual pages, completions, the command-line reference
+    /// Print manual pages, completions or the command-line reference
     #[command(hide = true)]
     Generate {
         /// The document

@@ -1,4 +1,4 @@
-//! What `driftless agent` takes, and what a client asks it for.
+//! Arguments of `driftless agent`, and requests of its clients.
 
 use clap::Args;
 use std::ffi::OsString;
@@ -6,38 +6,42 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct AgentArgs {
-    /// Let clients reach the directory PATH and what is below it, and nothing else; it is made if
-    /// it is missing, but with --read-only (may be given more than once)
+    /// Limit clients to the directory PATH and everything below it
+    ///
+    /// May be given several times. The agent creates a missing PATH, but not with --read-only.
     #[arg(long, value_name = "PATH", help_heading = "Limits")]
     pub only: Vec<PathBuf>,
-    /// Let clients look and read, and change nothing
+    /// Let clients list and read, and change nothing
     #[arg(long, conflicts_with = "no_delete", help_heading = "Limits")]
     pub read_only: bool,
-    /// Let clients remove nothing: they make entries, and replace files by newer ones, and nothing
-    /// by something of another kind
+    /// Let clients remove nothing
+    ///
+    /// They may add entries, and replace a file by a newer file. They may not replace an entry by
+    /// one of another type.
     #[arg(long, help_heading = "Limits")]
     pub no_delete: bool,
-    /// Serve also where the kernel has no Landlock to hold clients to --only and --read-only, so
-    /// that only the agent's own checks do
+    /// Serve without Landlock, with the checks of the agent alone
+    ///
+    /// Without it, an agent with --only or --read-only needs a kernel with Landlock.
     #[arg(long, help_heading = "Limits")]
     pub without_landlock: bool,
     #[command(flatten)]
     pub asked: AskedArgs,
 }
 
-/// What a client asks an agent for; under a forced command, in `SSH_ORIGINAL_COMMAND`.
+/// Requests of a client to an agent. Under a forced command, they stand in `SSH_ORIGINAL_COMMAND`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct AskedArgs {
     /// Compress content at this level of zstd, as the client does
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(i32).range(1..=19), hide = true)]
     pub compress: Option<i32>,
-    /// Be one more line to the agent that takes lines at PLACE
+    /// Serve one more connection of the agent that listens at PLACE
     #[arg(long, value_name = "PLACE", hide = true)]
     pub join: Option<OsString>,
-    /// By what agents of the same run are known
+    /// Token that the agents of a run share
     #[arg(long, value_name = "TOKEN", hide = true)]
     pub run: Option<String>,
-    /// The same, in place of an agent whose line was lost: that one is ended
+    /// Token of an agent whose connection was lost, and which ends then
     #[arg(long, value_name = "TOKEN", hide = true, conflicts_with = "run")]
     pub again: Option<String>,
 }

@@ -1,16 +1,19 @@
-//! What must hold of both trees before a run begins.
+//! Conditions on both trees, checked before a run begins.
 
 use clap::Args;
 use std::path::PathBuf;
 
-/// What is asked of both trees before a run begins.
+/// Conditions on both trees, checked before a run begins.
 #[derive(Debug, Args)]
 pub struct GuardArgs {
-    /// Begin only if PATH is there below SRC and below DST (may be given more than once)
+    /// Begin only if PATH exists below SRC and below DST
+    ///
+    /// May be given several times.
     #[arg(long, value_name = "PATH", help_heading = "Safety")]
     pub require: Vec<PathBuf>,
-    /// Take file systems that were mounted below SRC in earlier runs, and are not there now, for
-    /// gone for good
+    /// Accept that missing mounts below SRC are gone for good
+    ///
+    /// Earlier runs found these file systems mounted below SRC.
     #[arg(long, help_heading = "Safety")]
     pub forget_mounts: bool,
 }

@@ -1,44 +1,50 @@
-//! What `driftless mover` takes, and how `sync` has movers share its work.
+//! Arguments of `driftless mover`, and the options with which `sync` shares its work.
 
 use super::{LogArgs, ReachArgs, ThrottleArgs};
 use clap::Args;
 use std::path::PathBuf;
 
-/// The queue that batches of a run go through.
+/// Queue that carries the batches of a run.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Movers")]
 pub struct QueueArgs {
-    /// The RabbitMQ broker that batches go through: amqp://USER@HOST[:PORT]/VHOST, or amqps:// with
-    /// TLS; without a password
+    /// URL of the RabbitMQ broker, without a password
+    ///
+    /// amqp://USER@HOST[:PORT]/VHOST, or amqps:// with TLS.
     #[arg(long, value_name = "URL", requires = "job")]
     pub queue: Option<String>,
-    /// The name of the job, which its movers and its coordinator have in common
+    /// Name of the job that movers and coordinator share
     #[arg(long, value_name = "NAME", requires = "queue")]
     pub job: Option<String>,
-    /// The file whose one line is the broker's password, closed to all others; by default the
-    /// password is taken from DRIFTLESS_QUEUE_PASSWORD
+    /// File with the password of the broker in its only line
+    ///
+    /// It must be closed to other users. Without it, DRIFTLESS_QUEUE_PASSWORD has the password.
     #[arg(long, value_name = "FILE", requires = "queue")]
     pub queue_credentials: Option<PathBuf>,
-    /// Trust the certificates in FILE (PEM), too, such as those of the site's own authority
+    /// Trust the certificates in FILE (PEM) as well
+    ///
+    /// These may be of an authority of the site.
     #[arg(long, value_name = "FILE", requires = "queue")]
     pub queue_ca: Option<PathBuf>,
 }
 
-/// Who else works on a run.
+/// Other hosts that work on a run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Movers")]
 pub struct MoversArgs {
     #[command(flatten)]
     pub queue: QueueArgs,
-    /// Divide the work among these hosts, which see both trees under the same paths (or reach them
-    /// as HOST:PATH); movers are started there through ssh
+    /// Divide the work among these hosts; ssh starts movers there
+    ///
+    /// The hosts see both trees under the same paths, or reach them as HOST:PATH.
     #[arg(long, value_name = "HOST,...", value_delimiter = ',', value_parser = crate::units::host, conflicts_with_all = ["queue", "route"])]
     pub hosts: Vec<String>,
-    /// Send the work on some files to movers of a class: with "size>=SIZE:CLASS", files of at least
-    /// SIZE are taken by the movers of CLASS alone (may be given more than once)
+    /// Send large files to movers of a class: size>=SIZE:CLASS
+    ///
+    /// Only movers of CLASS take files of at least SIZE. May be given several times.
     #[arg(long, value_name = "RULE", value_parser = crate::units::route, requires = "queue")]
     pub route: Vec<driftless_engine::Route>,
-    /// Do not go on with an interrupted run of the job: drop its record
+    /// Drop the record of an interrupted run of the job
     #[arg(long, requires = "queue")]
     pub fresh: bool,
 }
@@ -47,7 +53,9 @@ pub struct MoversArgs {
 pub struct MoverArgs {
     #[command(flatten)]
     pub queue: QueueArgs,
-    /// The class of work that is taken; "work" is what no route of the coordinator takes
+    /// Class of work to take
+    ///
+    /// "work" is the work that no route of the coordinator takes.
     #[arg(
         long,
         value_name = "CLASS",
@@ -55,10 +63,10 @@ pub struct MoverArgs {
         help_heading = "Movers"
     )]
     pub class: String,
-    /// End after so many seconds without work (by default, never)
+    /// End after SECONDS without work; by default, never
     #[arg(long, value_name = "SECONDS", value_parser = crate::units::seconds, help_heading = "Movers")]
     pub idle: Option<std::time::Duration>,
-    /// Take work from standard input, and report on standard output (how --hosts starts movers)
+    /// Take work from standard input, and report on standard output; --hosts starts movers so
     #[arg(long, hide = true, conflicts_with = "queue")]
     pub stdio: bool,
     #[command(flatten)]

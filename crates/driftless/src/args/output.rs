@@ -1,18 +1,21 @@
-//! What is printed, and where: by a run, and by a program that runs for long.
+//! Output of a run, and the log of a program that runs for long.
 
 use crate::output::progress::When;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
-/// What is printed, and where.
+/// Output of a run.
 #[derive(Debug, Args)]
 pub struct OutputArgs {
-    /// Print one JSON object a line: start, changes, problems, progress, summary (or error)
+    /// Print one JSON object a line
+    ///
+    /// Events are start, changes, problems, progress, and summary or error.
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// End with exit code 3 also if something is not kept that is only counted: owners that this
-    /// user cannot give, inode flags, ACLs that are not POSIX's, times of which the replica keeps
-    /// less
+    /// Exit with 3 also if unsupported metadata was only counted
+    ///
+    /// This is metadata that the replica does not keep: owners that this user cannot set, inode
+    /// flags, ACLs that are not POSIX ACLs, and more precise times.
     #[arg(long, help_heading = "Output")]
     pub strict: bool,
     /// Append start, changes, problems and end to FILE, with the time
@@ -24,42 +27,43 @@ pub struct OutputArgs {
     /// Print every change
     #[arg(short, long, help_heading = "Output")]
     pub verbose: bool,
-    /// Tell where the run stands: "auto" (a bar at a terminal, elsewhere a line a minute), "never",
-    /// or a line after so many seconds; SIGUSR1 asks at any time
+    /// Report progress: auto, never, or each so many seconds
+    ///
+    /// "auto" shows a bar at a terminal, and prints a line a minute elsewhere. SIGUSR1 prints a
+    /// line at any time.
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = When::parse, help_heading = "Output")]
     pub progress: When,
 }
 
-/// What a program that runs for long says of itself.
+/// Log of a program that runs for long.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub struct LogArgs {
-    /// How standard error tells what happens: lines for a person, or one JSON object a line, with
-    /// the time
+    /// Format of the messages on standard error
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
-    /// The least of what is told
+    /// Minimum severity of the messages
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: LogLevel,
 }
 
-/// How events are written.
+/// Format of log messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// A line for a person
+    /// Lines for people
     Text,
-    /// One JSON object a line
+    /// One JSON object a line, with the time
     Json,
 }
 
-/// How much an event matters.
+/// Severity of a log message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
-    /// A batch could not be carried out
+    /// Failures, such as a batch that was not carried out
     Error,
-    /// Something that needs an eye, such as a connection that was lost
+    /// Events that need attention, such as a lost connection
     Warn,
-    /// What the program begins and ends
+    /// Begin and end of work
     Info,
     /// Each batch
     Debug,

@@ -1,4 +1,4 @@
-//! What `driftless report` takes.
+//! Arguments of `driftless report`.
 
 use super::JobArgs;
 use clap::Args;
@@ -8,10 +8,12 @@ use std::path::PathBuf;
 pub struct ReportArgs {
     #[command(flatten)]
     pub job: JobArgs,
-    /// Tell of this day, in universal time, and not of the last 24 hours
+    /// Report this day (UTC) instead of the last 24 hours
     #[arg(long, value_name = "YYYY-MM-DD", value_parser = crate::units::day)]
     pub day: Option<u64>,
-    /// Write a page with plots, which needs nothing else, to this file
+    /// Write a page with plots to FILE
+    ///
+    /// The page needs no other file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Print one JSON object for each replica

@@ -1,4 +1,4 @@
-//! What `driftless shim` takes.
+//! Arguments of `driftless shim`.
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ pub struct ShimArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum ShimCommand {
-    /// Print the lines that have the programs of a shell announce what they change
+    /// Print the lines that load the shim into the programs of a shell
     ///
     /// In a shell: eval "$(driftless shim env)"
     Env(EnvArgs),
-    /// Say whether the programs that this shell starts announce what they change
+    /// Show whether programs that this shell starts report changes
     Status {
-        /// The file in which programs look for an agent, if it is not where root's is
+        /// File in which programs find the agent, if it is not root's
         #[arg(long, value_name = "FILE")]
         map: Option<PathBuf>,
     },
@@ -25,13 +25,15 @@ pub enum ShimCommand {
 
 #[derive(Debug, Args)]
 pub struct EnvArgs {
-    /// The library; by default the one beside this program, or in ../lib/driftless or ../lib from there
+    /// Path of the library
+    ///
+    /// By default, it is beside this program, or in ../lib/driftless or ../lib from there.
     #[arg(long, value_name = "FILE")]
     pub library: Option<PathBuf>,
-    /// The file in which programs look for an agent, if it is not where root's is
+    /// File in which programs find the agent, if it is not root's
     #[arg(long, value_name = "FILE")]
     pub map: Option<PathBuf>,
-    /// Print lines for a module file (Environment Modules, Lmod) instead
+    /// Print lines for a module file (Environment Modules, Lmod)
     #[arg(long)]
     pub module: bool,
 }

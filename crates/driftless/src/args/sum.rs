@@ -1,4 +1,4 @@
-//! What `driftless sum` takes.
+//! Arguments of `driftless sum`.
 
 use clap::{Args, ValueEnum};
 use driftless_pool::Concurrency;
@@ -8,53 +8,61 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct SumArgs {
-    /// Files, and directories with all regular files below them; symbolic links are followed here
-    /// and nowhere below
+    /// Files, and directories with all regular files below them
+    ///
+    /// Symbolic links are followed here, and not below.
     #[arg(value_name = "PATH", required_unless_present_any = ["from_stdin", "check", "check_tree"])]
     pub paths: Vec<PathBuf>,
 
-    /// The hash function; with --check, that of lines which do not name theirs (default: blake3, or
-    /// what the length tells)
+    /// Hash function; BLAKE3 by default
+    ///
+    /// With --check, it is that of lines that name none; by default, the length of their sums
+    /// decides.
     #[arg(short, long, value_name = "NAME", value_enum, help_heading = "Hashing")]
     pub algorithm: Option<AlgorithmArg>,
-    /// Hash only the bytes from START up to END, which is not included (such as 0-4096 or 1M-2M;
-    /// 1G- goes to the end)
+    /// Hash only the bytes from START up to END, which is excluded
+    ///
+    /// Such as 0-4096 or 1M-2M; 1G- goes to the end.
     #[arg(long, value_name = "START-END", value_parser = range, conflicts_with_all = ["tree", "manifest", "check", "check_tree"], help_heading = "Hashing")]
     pub range: Option<Range<u64>>,
-    /// Take the paths from standard input, one a line; a line "START-END", a tab and a path means
-    /// these bytes of it
+    /// Read the paths from standard input, one a line
+    ///
+    /// A line "START-END", a tab and a path selects these bytes.
     #[arg(long, conflicts_with_all = ["paths", "manifest", "check", "check_tree"], help_heading = "Hashing")]
     pub from_stdin: bool,
-    /// The lines of --from-stdin end with NUL instead of newline
+    /// Lines of --from-stdin end with NUL instead of newline
     #[arg(long, requires = "from_stdin", help_heading = "Hashing")]
     pub from0: bool,
 
-    /// Verify the sums that are listed in FILE ("-" is standard input), as sha256sum, md5sum, b3sum
-    /// and this command print them
+    /// Verify the sums listed in FILE; "-" is standard input
+    ///
+    /// The list may be of sha256sum, md5sum, b3sum or this command.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "tree", "manifest", "check_tree"], help_heading = "Verifying")]
     pub check: Option<PathBuf>,
-    /// Write the hash tree of each file to FILE as well, for --check-tree
+    /// Write the hash tree of each file to FILE, for --check-tree
     #[arg(long, value_name = "FILE", conflicts_with_all = ["manifest", "check_tree"], help_heading = "Verifying")]
     pub tree: Option<PathBuf>,
-    /// Bytes of a leaf of the hash trees: a power of two from 1024 on [default: 1M]
+    /// Size of a leaf of the hash trees, a power of two [default: 1M]
     #[arg(long, value_name = "SIZE", value_parser = leaf_size, requires = "tree", help_heading = "Verifying")]
     pub leaf_size: Option<u64>,
-    /// Compare the files with the hash trees in FILE ("-" is standard input), and say which bytes
-    /// differ
+    /// Print the bytes that differ from the hash trees in FILE
+    ///
+    /// "-" is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["paths", "algorithm"], help_heading = "Verifying")]
     pub check_tree: Option<PathBuf>,
-    /// Print a manifest of the directory PATH: names, metadata and content of all that is in it;
-    /// the hash in its last line stands for all of it
+    /// Print a manifest of the directory PATH
+    ///
+    /// It has names, metadata and content. The hash in its last line covers all of it.
     #[arg(long, conflicts_with = "algorithm", help_heading = "Verifying")]
     pub manifest: bool,
 
-    /// Requests in flight: "auto" finds out while it runs
+    /// Number of concurrent requests; "auto" adapts it
     #[arg(short = 'j', long, value_name = "auto|N", default_value = "auto", value_parser = crate::units::jobs, help_heading = "Running")]
     pub jobs: Concurrency,
     /// Print one JSON object a line
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// With --check and --check-tree, do not print what is as it should be
+    /// Print failures only, with --check and --check-tree
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
 }
@@ -85,7 +93,7 @@ impl From<AlgorithmArg> for Algorithm {
     }
 }
 
-/// `START-END`; without END, up to the end of the file, which is `u64::MAX` here.
+/// Parses `START-END`. Without END, the range goes up to `u64::MAX`, the end of the file.
 pub fn range(text: &str) -> Result<Range<u64>, String> {
     let (start, end) = text
         .split_once('-')

@@ -1,4 +1,4 @@
-//! What `driftless sync` takes.
+//! Arguments of `driftless sync`.
 
 use super::{ChooseArgs, GuardArgs, KeepArgs, MoversArgs, OutputArgs, ReachArgs, RunArgs};
 use crate::command::program::Template;
@@ -7,32 +7,37 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct SyncArgs {
-    /// The source: a directory, or a single file; [USER@]HOST:PATH is on another host
+    /// Source: a directory or a file; [USER@]HOST:PATH on another host
     #[arg(value_name = "SRC")]
     pub source: PathBuf,
-    /// The replica: the directory (or file) that is made equal, here or on another host; a slash at
-    /// the end means nothing
+    /// Replica: the directory or file to make identical
+    ///
+    /// It may be on another host. A slash at the end means nothing.
     #[arg(value_name = "DST")]
     pub replica: PathBuf,
 
-    /// Remove from the replica what the source lacks; last, and only if the source was read without
-    /// error. Replace directories that are not empty by what is none
+    /// Delete extraneous entries of DST, after the copy
+    ///
+    /// Only in directories that were read completely on the source. Directories that are not empty
+    /// may also be replaced by another type.
     #[arg(long, help_heading = "Deleting")]
     pub delete: bool,
-    /// With --delete, remove what the filters exclude, too
+    /// Delete excluded entries of DST as well, with --delete
     #[arg(long, requires = "delete", help_heading = "Deleting")]
     pub delete_excluded: bool,
-    /// Refuse to delete anything if more than N entries, or P% of the replica's, would go
+    /// Delete nothing if more than N entries, or P% of DST, would go
     #[arg(long, value_name = "N|P%", value_parser = crate::units::delete_limit, allow_negative_numbers = true, help_heading = "Deleting")]
     pub max_delete: Option<driftless_model::DeleteLimit>,
 
-    /// With --delete, go on where nothing at the top of DST has a name that SRC has: another tree
-    /// looks like that
+    /// Delete even if SRC and DST share no name at the top
+    ///
+    /// Without it, such a DST is taken for another tree.
     #[arg(long, requires = "delete", help_heading = "Deleting")]
     pub delete_unlike: bool,
 
-    /// Copy into a directory that holds other entries, and none that SRC has: the directory above
-    /// the replica looks like that
+    /// Copy into a directory with other entries and none of SRC
+    ///
+    /// Without it, such a DST is taken for the directory above the replica.
     #[arg(long, conflicts_with = "delete", help_heading = "Safety")]
     pub copy_into: bool,
     #[command(flatten)]
@@ -43,11 +48,12 @@ pub struct SyncArgs {
     /// Compare the content of all files, not only size and time
     #[arg(short = 'c', long, help_heading = "Comparing")]
     pub checksum: bool,
-    /// Print what would be done, and change nothing
+    /// Print the changes, and make none
     #[arg(short = 'n', long, help_heading = "Comparing")]
     pub dry_run: bool,
-    /// Make files that are unchanged since the earlier copy DIR hard links into it; --checksum and
-    /// --verify compare their content first
+    /// Link files that are unchanged since the earlier copy DIR
+    ///
+    /// With --checksum or --verify, their content is compared first.
     #[arg(long, value_name = "DIR", help_heading = "Comparing")]
     pub link_dest: Option<PathBuf>,
 
@@ -56,21 +62,23 @@ pub struct SyncArgs {
 
     #[command(flatten)]
     pub running: RunArgs,
-    /// When data is made durable: at the end, file by file, or not at all (then success does not
-    /// mean durable)
+    /// Moment at which data is flushed to disk
+    ///
+    /// With "none", success does not mean that the data is on disk.
     #[arg(long, value_enum, default_value_t = DurabilityArg::End, help_heading = "Running")]
     pub durability: DurabilityArg,
-    /// Read back what was written and compare it with what was read; what differs is copied again
+    /// Read copied files back, and copy those that differ again
     #[arg(long, value_name = "LEVEL", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "content", help_heading = "Running")]
     pub verify: Option<ReadBackArg>,
 
-    /// Have COMMAND move the content of files: %s is the path of the source file, %d that of the
-    /// file it shall make, %% a percent sign
+    /// Have COMMAND move the content of files
     ///
-    /// Such as 'dd if=%s of=%d bs=8M'. The words are cut as a shell does, and no shell reads them.
-    /// Everything else is done and checked as ever. The command is started once for each file that
-    /// is not empty; how fast it goes, holes and the page cache are its own business. Both trees
-    /// are paths of this host.
+    /// %s is the path of the source file, %d that of the file to create, %% a percent sign. Such as
+    /// 'dd if=%s of=%d bs=8M'.
+    ///
+    /// COMMAND is split into words as in a shell, and no shell runs it. It starts once for each
+    /// file that is not empty. Its speed, holes and the page cache are its own business. Driftless
+    /// does and checks everything else. Both trees are paths of this host.
     #[arg(long, value_name = "COMMAND", value_parser = crate::command::program::template, conflicts_with_all = ["bwlimit", "cache"], help_heading = "Running")]
     pub copy_with: Option<Template>,
 

@@ -1,4 +1,4 @@
-//! What `driftless verify` takes.
+//! Arguments of `driftless verify`.
 
 use super::{ChooseArgs, GuardArgs, KeepArgs, OutputArgs, ReachArgs, RunArgs};
 use clap::{Args, ValueEnum};
@@ -7,33 +7,40 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
-    /// The source: a directory, or a single file; [USER@]HOST:PATH is on another host
+    /// Source: a directory or a file; [USER@]HOST:PATH on another host
     #[arg(value_name = "SRC")]
     pub source: PathBuf,
-    /// The replica that is compared with it, here or on another host
+    /// Replica that is compared with it, here or on another host
     #[arg(value_name = "DST")]
     pub replica: PathBuf,
 
-    /// How closely: metadata alone (equal size and time vouch for the content), the content of all
-    /// files, or that with the replica's read from its medium
+    /// Depth of the comparison
+    ///
+    /// "meta" compares metadata; equal size and time stand for equal content. "content" compares
+    /// every byte as well. "media" reads the replica from its medium.
     #[arg(long, value_enum, default_value_t = LevelArg::Content, help_heading = "Comparing")]
     pub level: LevelArg,
-    /// Make equal what differs; of large files only the ranges that differ are copied
+    /// Copy entries that differ
+    ///
+    /// Of large files, only the ranges that differ are copied.
     #[arg(long, help_heading = "Comparing")]
     pub repair: bool,
-    /// With --repair, remove from the replica what the source lacks, and replace directories that
-    /// are not empty by what is none
+    /// Delete extraneous entries of DST, with --repair
+    ///
+    /// Directories that are not empty may also be replaced by another type.
     #[arg(long, requires = "repair", help_heading = "Comparing")]
     pub delete: bool,
-    /// With --delete, go on where nothing at the top of DST has a name that SRC has: another tree
-    /// looks like that
+    /// Delete even if SRC and DST share no name at the top
+    ///
+    /// Without it, such a DST is taken for another tree.
     #[arg(long, requires = "delete", help_heading = "Comparing")]
     pub delete_unlike: bool,
-    /// Forget what an interrupted verification has found equal, and begin anew
+    /// Drop the results of an interrupted verification
     #[arg(long, help_heading = "Comparing")]
     pub fresh: bool,
-    /// What an interrupted verification found equal counts for so long: a medium loses what it
-    /// holds without any sign (a number with s, m, h, d or w)
+    /// Time for which results of an interrupted verification count
+    ///
+    /// A number with s, m, h, d or w. A medium may lose data later, without any sign.
     #[arg(long, value_name = "TIME", value_parser = crate::units::time, default_value = "1d", help_heading = "Comparing")]
     pub resume_within: Duration,
 
@@ -55,8 +62,8 @@ pub struct VerifyArgs {
 pub enum LevelArg {
     /// Type, size, times, mode, owner, xattrs, ACLs, link groups
     Meta,
-    /// The same, and the content of every file
+    /// All of meta, and every byte of every file
     Content,
-    /// The same, the replica's read from its medium and not from the page cache
+    /// All of content; the replica is read from its medium, not from the page cache
     Media,
 }

@@ -1,4 +1,4 @@
-//! What `driftless watch` takes.
+//! Arguments of `driftless watch`.
 
 use super::LogArgs;
 use clap::Args;
@@ -6,16 +6,18 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct WatchArgs {
-    /// The file that says which trees are watched, and how
+    /// Configuration of the agent: its trees and detectors
     #[arg(value_name = "CONFIG")]
     pub config: PathBuf,
-    /// Say how the agent stands, whether it runs or not
+    /// Show the state of the agent, whether it runs or not
     #[arg(long, conflicts_with = "end")]
     pub status: bool,
     /// Print one JSON object
     #[arg(long, requires = "status")]
     pub json: bool,
-    /// Have programs announce nothing any more, until an agent begins again; none may run
+    /// Have programs report nothing until an agent starts again
+    ///
+    /// No agent may run.
     #[arg(long)]
     pub end: bool,
     #[command(flatten)]

@@ -199,18 +199,18 @@ fn short(command: &Command) -> String {
 fn about(command: &Command) -> String {
     let long = command.get_long_about().map(ToString::to_string);
     let text = long.unwrap_or_else(|| short(command));
-    let ended = |paragraph: &str| {
-        let stop = if paragraph.ends_with(['.', ':']) {
-            ""
-        } else {
-            "."
-        };
-        format!("{paragraph}{stop}")
+    let paragraphs = text.split("\n\n").map(ended);
+    paragraphs.collect::<Vec<_>>().join("\n\n")
+}
+
+/// Ends a paragraph with a full stop.
+fn ended(paragraph: &str) -> String {
+    let stop = if paragraph.ends_with(['.', ':']) {
+        ""
+    } else {
+        "."
     };
-    text.split("\n\n")
-        .map(ended)
-        .collect::<Vec<_>>()
-        .join("\n\n")
+    format!("{paragraph}{stop}")
 }
 
 fn signature(arg: &Arg) -> String {
@@ -249,12 +249,20 @@ fn help(arg: &Arg) -> String {
     } else {
         String::new()
     };
-    format!("{}{choices}", text.replace("\n\n", ". ").replace('\n', " "))
+    let text = match text.contains("\n\n") {
+        true => text.split("\n\n").map(ended).collect::<Vec<_>>().join(" "),
+        false => text,
+    };
+    format!("{}{choices}", text.replace('\n', " "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Bytes of the purpose of a command, and of the help of an option, on a line of 100 columns.
+    const PURPOSE_MAX: usize = 80;
+    const HELP_MAX: usize = 66;
 
     fn text(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> String {
         let mut text = Vec::new();
@@ -277,6 +285,19 @@ mod tests {
             assert!(page.contains(".SH SYNOPSIS\n") && !page.contains(".SH EXTRA"));
             let section = format!("\n## {}\n", command.name);
             assert_eq!(reference.matches(&section).count(), 1, "{section}");
+        }
+    }
+
+    #[test]
+    fn short_help_takes_one_line() {
+        for Listed { name, command, .. } in listed() {
+            let purpose = short(&command);
+            assert!(purpose.len() <= PURPOSE_MAX, "{name}: {purpose}");
+            for arg in command.get_arguments().filter(|arg| is_listed(arg)) {
+                let text = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                let words = format!("{name} {}: {text}", signature(arg));
+                assert!(!text.is_empty() && text.len() <= HELP_MAX, "{words}");
+            }
         }
     }
 
