@@ -4,6 +4,8 @@
 # times 600 system calls that fail and 120 power cuts; MIRROR_SEEDS rounds of what mirrors are tested by.
 # make static: a statically linked binary, which --deploy copies to other hosts.
 # make shim: the preloaded library for systems with an old C library (glibc from 2.17); for newer ones make build makes it.
+# make install: builds, and copies the program, the shim, units, manual pages and completions below PREFIX, in DESTDIR.
+# make install-files: the same with what is built, from the folder FROM.
 # make lint: formatting and clippy, warnings denied, and the subjects of commits. make bench: side by side with peers, about 85 minutes.
 # make fuzz: each fuzz target for FUZZ_SECONDS, three at a time; needs a C++ compiler.
 
@@ -21,10 +23,31 @@ SR3_VERSION = 3.3.1
 FUZZ_SECONDS = 60
 CAMPAIGN_SEEDS = 5
 
-.PHONY: build static shim check test test-broker campaign fuzz lint bench packages docs
+.PHONY: build install install-files static shim check test test-broker campaign fuzz lint bench packages docs
 
 build:
 	cargo build --release
+
+PREFIX = /usr
+DESTDIR =
+FROM = $(or $(CARGO_TARGET_DIR),target)/release
+TO = $(DESTDIR)$(PREFIX)
+
+install: build
+	$(MAKE) install-files
+
+install-files:
+	install -D -m 755 -s $(FROM)/driftless $(TO)/bin/driftless
+	install -D -m 644 $(FROM)/libdriftless_shim.so $(TO)/lib/driftless/libdriftless_shim.so
+	install -d $(TO)/lib/systemd/system $(TO)/share/man/man1 $(TO)/share/bash-completion/completions \
+		$(TO)/share/zsh/site-functions $(TO)/share/fish/vendor_completions.d
+	for unit in mirror watch; do sed 's|/usr/bin/driftless|$(PREFIX)/bin/driftless|' systemd/driftless-$$unit@.service \
+		>$(TO)/lib/systemd/system/driftless-$$unit@.service || exit; done
+	$(TO)/bin/driftless generate pages | \
+		awk -v to=$(TO)/share/man/man1/ '/^\.\\" File: / { file = to $$3; next } { print >file }'
+	$(TO)/bin/driftless generate bash >$(TO)/share/bash-completion/completions/driftless
+	$(TO)/bin/driftless generate zsh >$(TO)/share/zsh/site-functions/_driftless
+	$(TO)/bin/driftless generate fish >$(TO)/share/fish/vendor_completions.d/driftless.fish
 
 # One program without libraries of its own, for hosts with others (sync --deploy), and without debug information, since it crosses
 # lines. With a target named, the flag does not reach what is built for this machine to build with, such as procedural macros (rustc

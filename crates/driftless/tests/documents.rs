@@ -11,6 +11,7 @@ mod common;
 use common::pages::{BINARY, Shell, project, quoted, read, rows};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -304,6 +305,47 @@ fn generated_pages_and_completions_name_every_option() {
     assert!(
         output.status.success() && output.stdout.is_empty(),
         "{output:?}"
+    );
+}
+
+#[test]
+fn installed_files_stand_below_the_prefix() {
+    let stage = Shell::new();
+    let folder = stage.folder.path();
+    fs::create_dir(folder.join("built")).expect("a folder");
+    symlink(BINARY, folder.join("built/driftless")).expect("a link");
+    fs::write(folder.join("built/libdriftless_shim.so"), "").expect("a file");
+    let output = stage.bash(&format!(
+        "make -s --no-print-directory -C {} install-files FROM=$PWD/built DESTDIR=$PWD/root PREFIX=/opt/d",
+        project().display()
+    ));
+    assert!(
+        output.status.success() && output.stdout.is_empty(),
+        "{output:?}"
+    );
+    let found = tree(&folder.join("root/opt/d"));
+    for path in [
+        "bin/driftless",
+        "lib/driftless/libdriftless_shim.so",
+        "share/man/man1/driftless.1",
+        "share/man/man1/driftless-mirror-trash-list.1",
+        "share/bash-completion/completions/driftless",
+        "share/zsh/site-functions/_driftless",
+        "share/fish/vendor_completions.d/driftless.fish",
+    ] {
+        assert!(found.contains(path), "{path}: {found:?}");
+    }
+    let unit = folder.join("root/opt/d/lib/systemd/system/driftless-mirror@.service");
+    let unit = fs::read_to_string(unit).expect("the unit");
+    assert!(
+        unit.contains("\nExecStart=/opt/d/bin/driftless mirror run %i\n"),
+        "{unit}"
+    );
+    let library = stage.bash("root/opt/d/bin/driftless shim env");
+    let text = String::from_utf8_lossy(&library.stdout).into_owned();
+    assert!(
+        text.contains("/opt/d/lib/driftless/libdriftless_shim.so"),
+        "{text}"
     );
 }
 

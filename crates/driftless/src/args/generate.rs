@@ -8,6 +8,8 @@ pub enum Document {
     Man,
     /// Names of all commands, one a line
     Commands,
+    /// All manual pages, each after a line with the name of its file
+    Pages,
     /// List of exit codes
     ExitCodes,
     /// Completions for bash

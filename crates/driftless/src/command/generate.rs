@@ -35,6 +35,7 @@ pub fn print(what: Document, words: &[String]) -> Exit {
     let written = match what {
         Document::Man => manual(command, &mut text),
         Document::Commands => names(&commands, &mut text),
+        Document::Pages => pages(&commands, &mut text),
         Document::ExitCodes => writeln!(text, "{}", exit_codes()),
         Document::Bash => complete(Shell::Bash, &mut text),
         Document::Zsh => complete(Shell::Zsh, &mut text),
@@ -87,6 +88,18 @@ fn names(commands: &[Listed], out: &mut impl Write) -> io::Result<()> {
     })
 }
 
+/// Writes all manual pages, each after a comment that `make install` divides them by.
+fn pages(commands: &[Listed], out: &mut impl Write) -> io::Result<()> {
+    commands.iter().try_for_each(|command| {
+        writeln!(out, ".\\\" File: {}.1", page_name(command))?;
+        manual(command, out)
+    })
+}
+
+fn page_name(listed: &Listed) -> String {
+    listed.name.replace(' ', "-")
+}
+
 fn complete(shell: Shell, out: &mut impl Write) -> io::Result<()> {
     generate(shell, &mut Cli::command(), "driftless", out);
     Ok(())
@@ -94,7 +107,7 @@ fn complete(shell: Shell, out: &mut impl Write) -> io::Result<()> {
 
 /// Writes a manual page, with the exit codes in the section that man-pages(7) names for them.
 fn manual(listed: &Listed, out: &mut impl Write) -> io::Result<()> {
-    let page = listed.name.replace(' ', "-");
+    let page = page_name(listed);
     let has_codes = listed.command.get_after_long_help().is_some();
     let command = listed.command.clone();
     let command = command
