@@ -7,6 +7,8 @@
 #![allow(clippy::disallowed_methods)]
 
 mod common;
+#[path = "documents/short.rs"]
+mod short;
 
 use common::pages::{BINARY, Shell, project, quoted, read, rows};
 use std::collections::BTreeSet;
