@@ -21,5 +21,5 @@ pub use quiet::{Quiet, Weekday};
 pub use read::parse;
 pub use values::{
     Announcements, Cycle, Deploy, Detect, Fanotify, Gpfs, Job, Limits, ListFormat, ListSource,
-    Live, Lustre, Metrics, Movers, QueueOfMovers, Reach, Route, SnapshotCommands, Trash, Walk,
+    Live, Lustre, Metrics, Reach, SnapshotCommands, Trash, Walk,
 };

@@ -19,7 +19,6 @@ pub(super) fn check(from: &mut Document, job: &Job) {
         tables(from, job);
     }
     times(from, job);
-    movers(from);
 }
 
 /// What a shell makes of a tilde, nobody makes of a tree of this host.
@@ -220,22 +219,4 @@ fn shown(time: Duration) -> String {
         || format!("{time:?}"),
         |(unit, name)| format!("{}{name}", millis / unit),
     )
-}
-
-fn movers(from: &mut Document) {
-    let (hosts, queue) = (from.has("movers.hosts"), from.has("movers.queue"));
-    if hosts && queue {
-        from.wrong(
-            "movers.hosts",
-            "queue is there, too: movers are started on hosts, or come by themselves",
-        );
-    }
-    for key in ["movers.credentials", "movers.ca", "movers.routes"] {
-        if from.has(key) && !queue {
-            from.wrong(key, "there is no queue in [movers]");
-        }
-    }
-    if from.has_table("movers") && !hosts && !queue {
-        from.wrong_table("movers", "it has neither hosts nor queue");
-    }
 }

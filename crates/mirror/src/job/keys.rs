@@ -4,7 +4,7 @@
 use driftless_settings::Keys;
 
 /// All keys: those of a table with its name before a dot. `trash` is a key or a table.
-pub const KEYS: [&str; 85] = [
+pub const KEYS: [&str; 80] = [
     "name",
     "source",
     "replica",
@@ -77,11 +77,6 @@ pub const KEYS: [&str; 85] = [
     "limits.bytes_per_second",
     "limits.requests_per_second",
     "limits.jobs",
-    "movers.hosts",
-    "movers.queue",
-    "movers.credentials",
-    "movers.ca",
-    "movers.routes",
     "reach.ssh",
     "reach.agent_path",
     "reach.streams",
@@ -100,7 +95,7 @@ pub(super) const JOB: Keys = Keys {
 };
 
 /// What `sync` or other programs call something, and how it is written in a job.
-const ELSEWHERE: [(&str, &str); 38] = [
+const ELSEWHERE: [(&str, &str); 40] = [
     ("include", "filters = [\"+ PATTERN\"]"),
     ("exclude", "filters = [\"- PATTERN\"]"),
     ("filter", "filters = [\"- PATTERN\"]"),
@@ -110,9 +105,17 @@ const ELSEWHERE: [(&str, &str); 38] = [
     ("require", "required = [\"PATH\"]"),
     ("bwlimit", "bytes_per_second in [limits]"),
     ("iops_limit", "requests_per_second in [limits]"),
-    ("queue_credentials", "credentials in [movers]"),
-    ("queue_ca", "ca in [movers]"),
-    ("route", "routes in [movers]"),
+    (
+        "queue_credentials",
+        "credentials in [announcements] or [publish]",
+    ),
+    ("queue_ca", "ca in [announcements] or [publish]"),
+    ("route", "nothing; each member of a pool takes all work"),
+    ("hosts", "nothing; start driftless mirror join on each host"),
+    (
+        "movers",
+        "nothing; start driftless mirror join on each host",
+    ),
     ("job", "name"),
     ("src", "source"),
     ("dst", "replica"),

@@ -8,10 +8,9 @@ use super::keys::JOB;
 use super::quiet::Quiet;
 use super::values::{
     Cycle, Deploy, Detect, Fanotify, Gpfs, Job, Limits, ListFormat, ListSource, Live, Lustre,
-    Metrics, Movers, QueueOfMovers, Reach, Route, SnapshotCommands, Trash, Walk,
+    Metrics, Reach, SnapshotCommands, Trash, Walk,
 };
 use super::{announcements, check, policy};
-use driftless_model::units;
 use driftless_settings::{Document, FileErrors, forms, metrics, publish};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -86,7 +85,6 @@ fn read(from: &mut Document, place: &Path) -> Job {
         announcements: announcements::read(from),
         publish,
         limits: limits(from),
-        movers: movers(from),
         reach: reach(from),
         metrics: metrics::read(from).map(|listen| Metrics { listen }),
     };
@@ -240,39 +238,6 @@ fn limits(from: &mut Document) -> Limits {
             })
             .flatten(),
     }
-}
-
-fn movers(from: &mut Document) -> Movers {
-    let hosts = from.take_list("movers.hosts", forms::text);
-    not_empty(from, "movers.hosts", &hosts);
-    let url = from.take("movers.queue", forms::broker_url);
-    let credentials = from.take("movers.credentials", forms::text);
-    let ca = from.take("movers.ca", forms::text);
-    let routes = from.take_list("movers.routes", route).unwrap_or_default();
-    match (hosts, url) {
-        (_, Some(url)) => Movers::Queue(QueueOfMovers {
-            url,
-            credentials: credentials.map(PathBuf::from),
-            ca: ca.map(PathBuf::from),
-            routes,
-        }),
-        (Some(hosts), None) => Movers::Hosts(hosts),
-        (None, None) => Movers::Own,
-    }
-}
-
-fn route(value: &DeValue) -> Result<Route, String> {
-    let text = forms::text(value)?;
-    let parts = text
-        .strip_prefix("size>=")
-        .and_then(|rest| rest.split_once(':'));
-    let (size, class) = parts
-        .filter(|(_, class)| !class.is_empty())
-        .ok_or("a route has the form size>=SIZE:CLASS, such as \"size>=1GiB:big\"")?;
-    Ok(Route {
-        size_min: units::bytes(size)?,
-        class: class.to_owned(),
-    })
 }
 
 fn reach(from: &mut Document) -> Reach {

@@ -60,8 +60,6 @@ pub struct Job {
     pub publish: Option<Publish>,
     /// How hard it is worked.
     pub limits: Limits,
-    /// Who carries the work out.
-    pub movers: Movers,
     /// How other hosts are reached.
     pub reach: Reach,
     /// Where metrics can be asked for.
@@ -316,39 +314,6 @@ pub struct Limits {
     pub requests_per_second: Option<u64>,
     /// Requests in flight; found out without it.
     pub jobs: Option<usize>,
-}
-
-/// Who carries the work out.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Movers {
-    /// The mirror itself.
-    Own,
-    /// Movers that are started on these hosts through ssh: one at least.
-    Hosts(Vec<String>),
-    /// Movers that take their work from a queue.
-    Queue(QueueOfMovers),
-}
-
-/// A queue that movers take their work from. It goes by the name of the job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QueueOfMovers {
-    /// The broker, without a password.
-    pub url: String,
-    /// The file with the password.
-    pub credentials: Option<PathBuf>,
-    /// A file of further certificates that are trusted.
-    pub ca: Option<PathBuf>,
-    /// Which work goes to movers of a class.
-    pub routes: Vec<Route>,
-}
-
-/// Large files go to movers of a class.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Route {
-    /// From how many bytes on.
-    pub size_min: u64,
-    /// To whom.
-    pub class: String,
 }
 
 /// How other hosts are reached.

@@ -99,9 +99,6 @@ fn around(key: &str) -> String {
             ("trash" | "max_delete" | "delete_excluded" | "delete_unlike", _) => {
                 vec!["delete = true"]
             }
-            (_, "movers.credentials" | "movers.ca" | "movers.routes") => {
-                vec!["movers.queue = \"amqp://h\""]
-            }
             (_, "metrics.public") => vec!["metrics.listen = \"127.0.0.1:1\""],
             _ => vec![],
         }

@@ -182,25 +182,14 @@ fn a_value_of_another_type_is_refused_with_what_is_expected() {
             "it is missing",
         ),
         (
-            "[movers]\nqueue = \"http://x\"",
-            "4:9: movers.queue: ",
+            "[publish]\nexchange = \"x\"\nbroker = \"http://x\"",
+            "5:10: publish.broker: ",
             "amqp://",
         ),
         (
-            "[movers]\nqueue = \"amqp://me:secret@h/v\"",
-            "4:9: movers.queue: ",
+            "[publish]\nexchange = \"x\"\nbroker = \"amqp://me:secret@h/v\"",
+            "5:10: publish.broker: ",
             "password",
-        ),
-        (
-            "[movers]\nqueue = \"amqp://h/v\"\nroutes = [\"1G:big\"]",
-            "5:11: movers.routes: ",
-            "size>=1GiB:big",
-        ),
-        ("[movers]\nhosts = []", "4:9: movers.hosts: ", "it is empty"),
-        (
-            "[movers]\nhosts = [\"\"]",
-            "4:10: movers.hosts: ",
-            "it is empty",
         ),
         (
             "delete = true\n[trash]\nbytes = 0",
@@ -294,6 +283,11 @@ fn an_unknown_key_is_refused_and_the_right_one_is_suggested() {
             "possible here: mode, owner,",
         ),
         ("[walk.every]\nx = 1", "3:1: walk.every: ", "not a table"),
+        (
+            "[movers]\nhosts = [\"a\"]",
+            "3:2: movers: ",
+            "driftless mirror join",
+        ),
         (
             "[wlak]\nevery = \"1h\"",
             "3:2: wlak: ",
@@ -424,17 +418,6 @@ fn what_contradicts_itself_is_told_of_the_line_that_would_change() {
             "less than cycle.every, 1h",
         ),
         ("[trash]\nage = \"30d\"", "3:2: trash: ", "without delete"),
-        ("[movers]", "3:2: movers: ", "neither hosts nor queue"),
-        (
-            "[movers]\nhosts = [\"a\"]\nqueue = \"amqp://h\"",
-            "4:9: movers.hosts: ",
-            "queue is there, too",
-        ),
-        (
-            "[movers]\nhosts = [\"a\"]\nca = \"x\"",
-            "5:6: movers.ca: ",
-            "no queue",
-        ),
         (
             "[keep]\nowner = false\ngroup = false\ndemand_owners = true",
             "6:17: keep.demand_owners: ",

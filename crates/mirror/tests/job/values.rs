@@ -1,9 +1,7 @@
 //! What each key becomes, and what is there without it.
 
 use super::{TREES, errors, job, read, seconds};
-use driftless_mirror::job::{
-    Announcements, Deploy, Detect, ListFormat, Movers, Publish, Weekday, parse,
-};
+use driftless_mirror::job::{Announcements, Deploy, Detect, ListFormat, Publish, Weekday, parse};
 use driftless_model::{Cache, DeleteLimit, Durability, Keep, Level, Policy};
 use std::path::Path;
 use std::time::Duration;
@@ -21,7 +19,6 @@ fn two_trees_are_a_job_and_the_rest_has_defaults() {
     assert_eq!((job.cycle.every, job.cycle.keep), (Some(seconds(3600)), 24));
     assert_eq!(job.live.settle, seconds(2));
     assert!(job.read_only && job.fanotify.unlimited && job.quiet.is_empty());
-    assert_eq!(job.movers, Movers::Own);
     assert_eq!(
         (&job.trash, &job.on_problem, &job.metrics),
         (&None, &None, &None)
@@ -90,11 +87,6 @@ atimes = true
 bytes_per_second = "100M"
 requests_per_second = 0x10
 jobs = 8
-[movers]
-queue = "amqps://me@broker/v"
-credentials = "/etc/secret"
-ca = "/etc/ca"
-routes = ["size>=1GiB:big"]
 [reach]
 ssh = "ssh -p 2222"
 agent_path = "sudo -n driftless"
@@ -150,16 +142,6 @@ listen = "[::1]:9464"
     assert_eq!(job.limits.bytes_per_second, Some(100 << 20));
     assert_eq!(job.limits.requests_per_second, Some(16));
     assert_eq!(job.limits.jobs, Some(8));
-    let Movers::Queue(queue) = job.movers else {
-        panic!("{:?}", job.movers)
-    };
-    assert_eq!(queue.url, "amqps://me@broker/v");
-    assert_eq!(
-        (queue.routes[0].size_min, &*queue.routes[0].class),
-        (1 << 30, "big")
-    );
-    assert_eq!(queue.credentials.as_deref(), Some(Path::new("/etc/secret")));
-    assert_eq!(queue.ca.as_deref(), Some(Path::new("/etc/ca")));
     assert_eq!(job.reach.ssh, ["ssh", "-p", "2222"]);
     assert_eq!(job.reach.agent_path, ["sudo", "-n", "driftless"]);
     assert_eq!((job.reach.streams, job.reach.compress), (Some(4), Some(3)));
@@ -269,8 +251,6 @@ fn what_is_short_means_what_is_long() {
     assert_eq!(job("reach.deploy = true").reach.deploy, Some(Deploy::Own));
     assert_eq!(job("reach.deploy = false").reach.deploy, None);
     assert_eq!(job("limits.jobs = \"auto\"").limits.jobs, None);
-    let hosts = Movers::Hosts(vec!["a".into(), "b".into()]);
-    assert_eq!(job("movers.hosts = [\"a\", \"b\"]").movers, hosts);
 }
 
 #[test]

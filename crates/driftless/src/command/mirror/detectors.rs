@@ -1,5 +1,4 @@
-//! How a job finds out what has changed: what watches its source, who makes its snapshots, and what
-//! it asks for that is not there.
+//! Detectors of a job: the watch of its source, its lists and announcements, and its snapshots.
 
 use super::pool::End;
 use super::{Failure, announcements};
@@ -16,7 +15,7 @@ use driftless_detect::snapshot::command::Commands;
 use driftless_detect::snapshot::gpfs::Fileset;
 use driftless_detect::snapshot::zfs::Dataset;
 use driftless_detect::{Base, Detector};
-use driftless_mirror::job::{Detect, Job, ListFormat, Movers};
+use driftless_mirror::job::{Detect, Job, ListFormat};
 use driftless_mirror::snapshots::Snapshots;
 use driftless_model::Scope;
 use driftless_remote::Target;
@@ -25,7 +24,6 @@ use std::path::{Path, PathBuf};
 
 /// Whether what a job asks for can be done; begins nothing that a mirror at work would notice.
 pub fn check(job: &Job) -> Result<(), Failure> {
-    refuse_unbuilt(job)?;
     if takes_posts(job)? {
         source_of(job, Detect::Announcements)?;
         post::check(&job.name).map_err(|why| refusal(job, why))?;
@@ -41,7 +39,6 @@ pub fn check(job: &Job) -> Result<(), Failure> {
 /// Everything that tells of changes of a job's source while they happen; refuses what is not there.
 /// The caller holds the job.
 pub fn begin(job: &Job, end: Option<&End>) -> Result<Vec<Box<dyn Detector>>, Failure> {
-    refuse_unbuilt(job)?;
     let mut all: Vec<Box<dyn Detector>> = Vec::new();
     if let Some(watch) = watch(job)? {
         all.push(Box::new(watch));
@@ -55,7 +52,6 @@ pub fn begin(job: &Job, end: Option<&End>) -> Result<Vec<Box<dyn Detector>>, Fai
 
 /// What tells a member of a pool: the queue that it shares, and nothing of its host.
 pub fn of_member(job: &Job, end: &End) -> Result<Vec<Box<dyn Detector>>, Failure> {
-    refuse_unbuilt(job)?;
     Ok(announced(job, Some(end))?.into_iter().collect())
 }
 
@@ -153,17 +149,6 @@ fn refusal(job: &Job, why: impl std::fmt::Display) -> Failure {
     (Exit::CouldNotRun, format!("{}: {why}", job.name))
 }
 
-/// Nothing is left out that a job asks for.
-fn refuse_unbuilt(job: &Job) -> Result<(), Failure> {
-    let refuse = |why: String| Err((Exit::CouldNotRun, format!("{}: {why}", job.name)));
-    if let Some(key) = unbuilt_key(job) {
-        return refuse(format!(
-            "\"{key}\" is not there yet, and nothing is left out that a job asks for: take it out of the job"
-        ));
-    }
-    Ok(())
-}
-
 /// Where a tree of this host is; none if it is another's.
 pub fn own_path(job: &Job, tree: &str) -> Result<Option<PathBuf>, Failure> {
     let target = Target::parse(tree.as_ref())
@@ -253,10 +238,4 @@ fn watch(job: &Job) -> Result<Option<Watch>, Failure> {
     Watch::begin(&source, job.fanotify.unlimited)
         .map(Some)
         .map_err(|error| refuse(error.to_string()))
-}
-
-/// A key of the job that nothing heeds yet.
-fn unbuilt_key(job: &Job) -> Option<&'static str> {
-    let unbuilt = [("movers", job.movers != Movers::Own)];
-    unbuilt.into_iter().find(|(_, is)| *is).map(|(key, _)| key)
 }
