@@ -167,7 +167,9 @@ pub fn snapshots(job: &Job) -> Result<Option<Snapshots>, Failure> {
             "its source is on another host, where the snapshots are; run the mirror there".into(),
         ));
     };
-    let of_source = provider(job, source);
+    let Some(of_source) = provider(job, source) else {
+        return Ok(None);
+    };
     of_source
         .check()
         .map_err(|error| refuse(error.to_string()))?;
@@ -181,8 +183,9 @@ pub fn snapshots(job: &Job) -> Result<Option<Snapshots>, Failure> {
 /// Whether snapshots of the source can be made as it is now, where the job wants them.
 pub fn check_snapshots(job: &Job) -> Result<(), Failure> {
     let _they_are_known = snapshots(job)?;
-    let source = own_path(job, &job.source)?.filter(|_| job.snapshots().is_some());
-    let checked = source.map_or(Ok(()), |source| provider(job, source).check_open());
+    let source = own_path(job, &job.source)?;
+    let provider = source.and_then(|source| provider(job, source));
+    let checked = provider.map_or(Ok(()), |provider| provider.check_open());
     checked.map_err(|error| refusal(job, error))
 }
 
@@ -192,24 +195,31 @@ pub fn keeper(job: &Job) -> Result<Option<Box<dyn Provider>>, Failure> {
     Ok(path.and_then(|path| of_replica(&path)))
 }
 
-/// What makes the snapshots of the source.
-fn provider(job: &Job, source: PathBuf) -> Box<dyn Provider> {
-    match (&job.command, job.snapshots()) {
-        (Some(commands), Some(Detect::Command)) => Box::new(Commands {
-            source,
-            create: commands.create.clone(),
-            list: commands.list.clone(),
-            delete: commands.delete.clone(),
-            diff: commands.diff.clone(),
-        }),
-        (_, Some(Detect::Zfs)) => Box::new(Dataset::of(&source)),
-        (_, Some(Detect::Gpfs)) => {
+/// Returns the provider of snapshots of the source, if the job has a detector that reads them.
+fn provider(job: &Job, source: PathBuf) -> Option<Box<dyn Provider>> {
+    let provider: Box<dyn Provider> = match job.snapshots()? {
+        Detect::Command => {
+            let commands = job.command.as_ref()?;
+            Box::new(Commands {
+                source,
+                create: commands.create.clone(),
+                list: commands.list.clone(),
+                delete: commands.delete.clone(),
+                diff: commands.diff.clone(),
+            })
+        }
+        Detect::Btrfs => Box::new(Subvolumes::of(&source)),
+        Detect::Zfs => Box::new(Dataset::of(&source)),
+        Detect::Gpfs => {
             let (device, fileset) = (job.gpfs.device.clone(), job.gpfs.fileset.clone());
             Box::new(Fileset::of(&source, device, fileset))
         }
-        (_, Some(Detect::CephFs)) => Box::new(Directory::of(&source)),
-        _ => Box::new(Subvolumes::of(&source)),
-    }
+        Detect::CephFs => Box::new(Directory::of(&source)),
+        Detect::Walk | Detect::Fanotify | Detect::Lustre | Detect::List | Detect::Announcements => {
+            return None;
+        }
+    };
+    Some(provider)
 }
 
 /// What makes those of a replica, where its file system has any.
