@@ -14,8 +14,8 @@ pub struct OutputArgs {
     pub json: bool,
     /// Exit with 3 also if unsupported metadata was only counted
     ///
-    /// This is metadata that the replica does not keep: owners that this user cannot set, inode
-    /// flags, ACLs that are not POSIX ACLs, and more precise times.
+    /// The replica does not keep such metadata. Examples are owners that this user cannot set, inode
+    /// flags, ACLs other than POSIX ACLs, and more precise times.
     #[arg(long, help_heading = "Output")]
     pub strict: bool,
     /// Append start, changes, problems and end to FILE, with the time
