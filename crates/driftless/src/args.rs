@@ -49,7 +49,7 @@ use clap::{Parser, Subcommand};
 
 /// Keeps huge file trees identical: in parallel, and provably.
 #[derive(Debug, Parser)]
-#[command(name = "driftless", version, about, long_about = None, after_long_help = EXIT_CODES, max_term_width = 100, args_override_self = true)]
+#[command(name = "driftless", version = env!("DRIFTLESS_VERSION"), about, long_about = None, after_long_help = EXIT_CODES, max_term_width = 100, args_override_self = true)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
