@@ -1237,7 +1237,7 @@ fn a_failover_goes_back_to_no_snapshot_that_somebody_has_changed_or_made_anew() 
         panic!("{told}")
     };
     let doubt = doubt.as_str().expect("text");
-    assert!(doubt.contains("nobody knows whether"), "{doubt}");
+    assert!(doubt.contains("it is not known whether"), "{doubt}");
     let _not_agreed_to = asked(&mirror, &["failover", "--to=common"], 2);
     rename("aside", "snapshots.replica");
 

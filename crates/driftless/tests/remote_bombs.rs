@@ -116,7 +116,7 @@ fn compressed_data_that_nobody_asked_for_end_the_line() {
     );
     let (code, words) = victim.part("compressed data");
     assert!(
-        code == 1 && words.contains("nobody asked"),
+        code == 1 && words.contains("without a request"),
         "{code}: {words}"
     );
     let lie = |mut said: Said<'_>| {
@@ -129,7 +129,7 @@ fn compressed_data_that_nobody_asked_for_end_the_line() {
     let (_, outcome) = with_liar(true, "compressed data", Box::new(lie));
     assert_eq!(outcome.code(), 1, "{}", outcome.describe());
     assert!(
-        outcome.stderr_text().contains("nobody asked"),
+        outcome.stderr_text().contains("without a request"),
         "{}",
         outcome.describe()
     );

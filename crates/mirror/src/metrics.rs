@@ -75,7 +75,7 @@ pub const METRICS: [Metric<Status>; 35] = [
     ),
     gauge(
         "driftless_mirror_is_paused",
-        "1 while somebody has paused it.",
+        "1 while it is paused.",
         |status| flag(status.is_paused),
     ),
     gauge("driftless_mirror_is_quiet", "1 in quiet hours.", |status| {

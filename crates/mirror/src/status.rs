@@ -32,7 +32,7 @@ pub struct Status {
     pub replica: String,
     /// The process; 0 if none runs, and the state tells how it was.
     pub process: u32,
-    /// Which process has the job and answers nobody yet, in words.
+    /// The process that has the job and does not answer yet, in words.
     #[serde(default)]
     pub starting: Option<String>,
     /// When it began.

@@ -80,7 +80,7 @@ fn of_act(act: Act, errno: i32) -> Option<&'static str> {
         (A::RemoveSubvolume, ENOTEMPTY) => {
             "something lies in it: \"btrfs subvolume delete\" removes it"
         }
-        (A::SetGroup, EPERM) => "this user is not of the group, or the file is somebody else's",
+        (A::SetGroup, EPERM) => "this user is not of the group, or the file is another user's",
         (A::SetOwner, EPERM) => "this user may not give files to others",
         (A::SetMode | A::SetTimes | A::SetAcl, EPERM) => {
             "operation not permitted, see ls -l and lsattr"
@@ -165,7 +165,7 @@ fn of_any(number: i32) -> Option<&'static str> {
         e::EMLINK => "the file system takes no more links",
         e::E2BIG => "it is too large",
         e::ESTALE => "it was replaced or removed meanwhile, or the server lost it",
-        e::ENOTCONN => "nobody serves this file system any more, a dead mount",
+        e::ENOTCONN => "the server of this file system is gone, a dead mount",
         e::ENOKEY => "its encryption key is not there",
         e::ETXTBSY => "it is a program that runs",
         e::EBUSY => "it is in use, or something is mounted on it",
@@ -250,7 +250,7 @@ mod tests {
                 A::Read,
                 Source,
                 e::ENOTCONN,
-                r#""a/b": cannot read it on the source: nobody serves this file system any more, a dead mount (left as it was)"#,
+                r#""a/b": cannot read it on the source: the server of this file system is gone, a dead mount (left as it was)"#,
             ),
             (
                 A::HoldFirstLink,

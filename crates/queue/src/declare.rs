@@ -57,7 +57,7 @@ impl Session {
         if !self.has_exchange(exchange).await? {
             return Err(Failure::passing(Error::Queue {
                 queue: exchange.name().to_owned(),
-                why: "there is no such exchange; it is made by whoever publishes".to_owned(),
+                why: "there is no such exchange; its publisher makes it".to_owned(),
             }));
         }
         if !self.has_queue(queue).await? {

@@ -171,5 +171,5 @@ async fn who(session: &Session, sign: &str) -> String {
         .await
         .ok()
         .flatten()
-        .unwrap_or_else(|| "somebody".into())
+        .unwrap_or_else(|| "another process".into())
 }

@@ -95,7 +95,7 @@ impl Gaps {
         let all = (0..self.known.len()).collect();
         let path = self.path.display();
         let why = match &mended {
-            Ok(_) => format!("{path}: somebody has cut off the counters of gaps"),
+            Ok(_) => format!("{path}: the counters of gaps were cut off"),
             Err(errno) => format!("{path}: gaps cannot be counted: {errno}"),
         };
         let has_just_warned = self.warned.is_some_and(|at| at.elapsed() < TOLD_EVERY);

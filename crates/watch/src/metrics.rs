@@ -44,7 +44,7 @@ pub const OF_AGENT: [Metric<Status>; 9] = [
     ),
     gauge(
         "driftless_watch_is_deaf",
-        "1 while somebody is not heard any more.",
+        "1 while a source of changes is not heard any more.",
         |status| flag(!status.counts.deaf.is_empty()),
     ),
     gauge(

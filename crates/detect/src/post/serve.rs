@@ -266,7 +266,7 @@ impl Detector for Posts {
                 ..Heard::default()
             }),
             Err(TryRecvError::Disconnected) => Err(Deaf {
-                what: format!("{}: nobody listens there any more", quote(&self.socket)),
+                what: format!("{}: no process listens there any more", quote(&self.socket)),
                 is_final: true,
             }),
         }

@@ -332,7 +332,9 @@ pub fn silent_words(named: &str, holder: &Holder) -> String {
             "{named}: its mirror runs on another host ({process}), and does not answer here: ask it there"
         ),
         None => {
-            format!("{named}: its mirror is starting ({process}) and answers nobody yet: ask again")
+            format!(
+                "{named}: its mirror is starting ({process}) and does not answer yet: ask again"
+            )
         }
     }
 }

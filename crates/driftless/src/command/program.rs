@@ -178,7 +178,7 @@ impl Carrier for Program {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(Undone::Failed(attended.explain(status))),
             Err(error) => Err(Undone::Failed(format!(
-                "nobody knows how it ended: {}",
+                "its end is not known: {}",
                 cause(&error)
             ))),
         }

@@ -250,7 +250,7 @@ fn refusal(options: &Options, over: Over) -> RunError {
     match over {
         Over::Unwanted => RunError::NotHeld {
             path,
-            why: "nobody wants the batch any more".into(),
+            why: "the batch is not wanted any more".into(),
         },
         Over::NotHeld(why) => RunError::NotHeld { path, why },
         Over::OtherTree => RunError::Unusable {

@@ -28,7 +28,7 @@ const ABOVE: [(Unkept, &str); 2] = [
         "its directory is append-only there: \"chattr -a\" frees it",
     ),
 ];
-const STICKY: &str = "its directory is sticky there, and it belongs to somebody else";
+const STICKY: &str = "its directory is sticky there, and it belongs to another user";
 
 impl Run<'_> {
     /// The flag, or the sticky bit, for which something was refused, in words.

@@ -184,7 +184,7 @@ pub fn tell_source(options: &Options, (source, is_single): (&DirRef, bool), moni
         |path| options.source.at(path.clone()),
     );
     let when = if since == EVER {
-        "nobody knows when".into()
+        "an unknown moment".into()
     } else {
         moment(since.sec)
     };

@@ -98,9 +98,9 @@ impl LastReplica {
         self.seen.lock().run = run;
     }
 
-    /// Somebody else's run has changed it.
+    /// Notes that the run of another program has changed it.
     pub(super) fn was_changed(&self) {
-        self.seen.lock().why_other = Some("a run of somebody else has changed the replica");
+        self.seen.lock().why_other = Some("a run of another program has changed the replica");
     }
 
     /// Why it was found to be another one, or another's, since this was asked last.

@@ -171,10 +171,10 @@ impl Announced {
         self.number & COMPRESSED != 0
     }
 
-    /// An error where data are compressed although nobody asked for that.
+    /// Returns an error if data are compressed without a request for that.
     pub fn check_agreed(&self, compressed: bool) -> io::Result<()> {
         if self.is_compressed() && !compressed {
-            Err(bad("data are compressed, and nobody asked for that"))
+            Err(bad("data are compressed without a request for that"))
         } else {
             Ok(())
         }

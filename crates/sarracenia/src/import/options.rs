@@ -60,7 +60,8 @@ const RETRIES: &str = "what fails is tried again by itself, for good";
 const AGES: &str = "age makes no difference to what is kept equal";
 const LOG: &str = "the log is an option of the command";
 const RUNNING: &str = "the service manager runs the mirror, and \"mirror status\" says how it is";
-const OTHERS: &str = "a field of messages that nobody here reads; what others send is forwarded";
+const OTHERS: &str =
+    "a field of messages that driftless does not read; what others send is forwarded";
 const UNSAFE_WRITING: &str = "a file is written beside its name and renamed when it is whole";
 const HOSTS: &str = "one mirror at a time holds a job";
 const ENTRIES: &str = "a mirror keeps all attributes that [keep] names, from the source";

@@ -21,7 +21,8 @@ pub fn agree(is_agreed: bool, what: &str, signals: &Signals) -> Result<(), Failu
         return Ok(());
     }
     if !std::io::stdin().is_terminal() {
-        let why = format!("{what}: nobody is there to agree: say --yes (nothing was changed)");
+        let why =
+            format!("{what}: there is no terminal to ask at: say --yes (nothing was changed)");
         return Err((Exit::Usage, why));
     }
     let mut asked = std::io::stderr();

@@ -395,7 +395,7 @@ impl Failback<'_> {
             }
             if done.passes >= PASSES_MAX {
                 say::complaint(
-                    "the replica is still being written to: finish when nobody does any more",
+                    "the replica is still being written to: stop the writers, and finish then",
                 );
                 return Ok(Pass {
                     code: Exit::Changing,

@@ -76,7 +76,7 @@ impl Shared {
             .collect();
         if self.standing(to) == Standing::Unknown {
             doubts.push(format!(
-                "nobody knows whether its snapshot {to} is what it was when the mirror made it"
+                "it is not known whether its snapshot {to} is what it was when the mirror made it"
             ));
         }
         doubts
@@ -102,7 +102,7 @@ fn words(name: &str, standing: Standing) -> String {
     match standing {
         Standing::Gone => format!("the replica has no snapshot {name} any more"),
         _ => format!(
-            "snapshot {name} of the replica is not what it was when the mirror made it: somebody has changed it, or made another one of its name"
+            "snapshot {name} of the replica is not what it was when the mirror made it: another program has changed it, or made another one of its name"
         ),
     }
 }

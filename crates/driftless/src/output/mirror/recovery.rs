@@ -156,7 +156,7 @@ fn has(over: &Over) -> String {
     match over.loss.equal_until {
         Some(until) => format!("everything that happened until {}", told(until)),
         None if was_never_equal(over) => "a part of the source: it has never been equal".into(),
-        None => "nobody knows until when it was equal".into(),
+        None => "everything until a moment that is not known".into(),
     }
 }
 

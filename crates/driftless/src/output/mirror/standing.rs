@@ -129,7 +129,7 @@ fn behind(status: &Status) -> String {
     let allowed = seconds(status.rpo);
     if status.is_unknown {
         return format!(
-            "nobody knows, of {allowed} that are allowed: TOO FAR; the clock was ahead when it was last equal"
+            "unknown, of {allowed} that are allowed: TOO FAR; the clock was ahead when it was last equal"
         );
     }
     let verdict = if status.is_behind() { ": TOO FAR" } else { "" };
