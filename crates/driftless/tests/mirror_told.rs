@@ -562,7 +562,7 @@ fn the_report_tells_what_a_mirror_did_also_when_it_does_not_run() {
     let text = mirror.report().run().expect(0).stdout_text();
     let share = facts["share_within_rpo"].as_f64();
     assert!(share.is_none_or(|share| share <= 1.0), "{facts}");
-    for words in ["half within", "walk", "<b>name", "700 B", "RPO "] {
+    for words in ["p50 ", "walk", "<b>name", "700 B", "RPO "] {
         assert!(text.contains(words), "{words}: {text}");
     }
     let page = scratch.dir("pages").join("page.html");

@@ -35,7 +35,7 @@ enum Form {
 
 /// How long changes took, by the hour.
 pub fn lag(facts: &Facts) -> String {
-    let names = ["half within", "95 %", "99 %", "all"];
+    let names = ["p50", "p95", "p99", "max"];
     let series = names.into_iter().enumerate().map(|(at, name)| {
         let measured = facts.hours.iter().filter(|hour| hour.row.files > 0);
         let point = |hour: &Hour| {

@@ -61,7 +61,7 @@ pub fn summary(facts: &Facts) -> Vec<(&'static str, String)> {
     let changes = show_counted(row.files, "change", "changes");
     let (long, longer) = (show_count(row.over_300), show_count(row.over_600));
     let lag = format!(
-        "{changes}: half within {p50}, 95 % {p95}, 99 % {p99}, all {max}; {long} over 300 s, {longer} over 600 s"
+        "{changes}: p50 {p50}, p95 {p95}, p99 {p99}, max {max}; {long} over 300 s, {longer} over 600 s"
     );
     let (bytes, changed) = (show_bytes(row.bytes), show_count(row.changed));
     let volume = format!(
@@ -92,9 +92,9 @@ pub fn summary(facts: &Facts) -> Vec<(&'static str, String)> {
         ),
     };
     let problems = format!(
-        "{} now; {} met",
+        "{} now; {}",
         show_count(facts.problems.len() as u64),
-        show_count(row.problems)
+        show_counted(row.problems, "failed attempt", "failed attempts")
     );
     vec![
         ("lag", lag),

@@ -104,7 +104,7 @@ pub fn over(over: &Over, json: bool) {
     line(&format!("  has      {}", has(over)));
     let left = over.loss.left.len();
     line(&format!(
-        "  lost     {} had changed since, as far as was heard",
+        "  lost     {} had changed since, as far as was reported",
         missing(over)
     ));
     list(&paths(over.loss.left.iter()), left);

@@ -163,24 +163,24 @@ fn lag(status: &Status) -> String {
         return "no change was measured".into();
     }
     let parts = [
-        ("half within", lag.p50),
-        ("95 %", lag.p95),
-        ("99 %", lag.p99),
-        ("all", lag.max),
+        ("p50", lag.p50),
+        ("p95", lag.p95),
+        ("p99", lag.p99),
+        ("max", lag.max),
     ];
     let parts = parts.map(|(share, time)| format!("{share} {}", seconds(time)));
     let count = show_counted(lag.files, "change", "changes");
-    format!("of the newest, {} ({count})", parts.join(", "))
+    format!("{}, of the newest {count}", parts.join(", "))
 }
 
 fn done(status: &Status) -> String {
     format!(
-        "{} changed, {} deleted, {} copied; {} heard, missed {}",
+        "{} changed, {} deleted, {} copied; {} received, {}",
         show_count(status.changed),
         show_count(status.deleted),
         show_bytes(status.bytes_copied),
         show_counted(status.events, "event", "events"),
-        show_counted(status.overflows, "time", "times"),
+        show_counted(status.overflows, "event loss", "event losses"),
     )
 }
 
@@ -203,7 +203,7 @@ fn walks(status: &Status) -> String {
         return "not yet".to_owned();
     };
     format!(
-        "{} until {}, {} changed; no detector had told of {}, in {}",
+        "{} until {}, {} changed; {} missed by detectors, in {}",
         show_counted(walk.seen, "entry", "entries"),
         at(ended),
         show_count(walk.changed),
@@ -420,7 +420,7 @@ mod tests {
             "driftless mirror run projects",
             "out of reach: no such host",
             "driftless mirror problems projects",
-            "(1 change)",
+            "of the newest 1 change",
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }
