@@ -240,6 +240,37 @@ impl Proof {
             sentence,
         }
     }
+
+    /// Returns the result in a line, for readers who decide and do not calculate.
+    pub fn verdict(&self, audit: &Audit, confidence: f64) -> String {
+        use crate::units::{show_count, show_counted, show_share};
+        let entries = show_counted(audit.entries, "entry", "entries");
+        let verb = if audit.drift == 1 {
+            "differs"
+        } else {
+            "differ"
+        };
+        match self.bound {
+            None => format!("not passed: {}", self.sentence),
+            Some(_) if audit.drift > 0 => {
+                let compared = show_counted(audit.settled(), "compared entry", "compared entries");
+                format!(
+                    "not passed: {} of {compared} {verb}",
+                    show_count(audit.drift)
+                )
+            }
+            Some(_) if audit.problems > 0 => format!(
+                "not passed: {}, so not everything could be compared",
+                show_counted(audit.problems, "problem", "problems")
+            ),
+            Some(_) if self.exact => format!("passed: none of {entries} differs"),
+            Some(bound) => format!(
+                "passed: at most {} of {entries} differ ({} confidence)",
+                show_share(bound),
+                show_share(confidence)
+            ),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -300,6 +331,39 @@ mod tests {
         ];
         for (audit, confidence, sentence) in cases {
             assert_eq!(Proof::of(&audit, confidence).sentence, sentence);
+        }
+    }
+
+    #[test]
+    fn the_verdict_says_whether_the_replica_passed() {
+        let problems = Audit {
+            problems: 2,
+            ..audit(2000, 100, 0)
+        };
+        for (audit, verdict) in [
+            (
+                audit(2000, 100, 0),
+                "passed: at most 3 % of 2,000 entries differ (95 % confidence)",
+            ),
+            (
+                audit(2000, 2000, 0),
+                "passed: none of 2,000 entries differs",
+            ),
+            (
+                audit(2000, 99, 1),
+                "not passed: 1 of 100 compared entries differs",
+            ),
+            (
+                problems,
+                "not passed: 2 problems, so not everything could be compared",
+            ),
+            (
+                audit(10, 0, 0),
+                "not passed: nothing could be compared, so nothing is proven",
+            ),
+        ] {
+            let proof = Proof::of(&audit, 0.95);
+            assert_eq!(proof.verdict(&audit, 0.95), verdict);
         }
     }
 

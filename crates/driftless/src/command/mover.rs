@@ -7,6 +7,7 @@ use crate::command::record;
 use crate::command::run::Ended;
 use crate::exit::Exit;
 use crate::output::Output;
+use crate::output::human::host_name;
 use crate::own;
 use crate::signals::{self, Signals};
 use driftless_engine::{Brief, End, Exchange, Monitor, Options};
@@ -302,13 +303,9 @@ fn executor(args: &MoverArgs, signals: &Signals) -> Result<Executor, (Exit, Stri
         reach: reach::reach(&args.reach, &signals.stop)?,
         patience: reach::patience(&args.reach),
     };
-    let host = rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned();
     let throttle = args.throttle.for_engine();
     Ok(Executor::new(
-        format!("{host}:{}", std::process::id()),
+        format!("{}:{}", host_name(), std::process::id()),
         ways,
         throttle,
     ))

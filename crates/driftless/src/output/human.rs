@@ -250,6 +250,12 @@ fn remarks(c: &Counts, earlier: &Earlier) -> String {
     remarks
 }
 
+/// Returns the name of this host.
+pub fn host_name() -> String {
+    let uname = rustix::system::uname();
+    uname.nodename().to_string_lossy().into_owned()
+}
+
 /// A command as a shell takes it.
 pub fn command_line(words: impl IntoIterator<Item = OsString>) -> String {
     words

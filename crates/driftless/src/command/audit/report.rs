@@ -7,7 +7,7 @@ use super::console::{counts_line, recent_words};
 use super::plots::{by_age, by_size};
 use crate::args::AuditArgs;
 use crate::output::html::{STYLE, escaped};
-use crate::output::human::details;
+use crate::output::human::{command_line, details, host_name};
 use crate::output::json::path_text;
 use crate::units::{show_bytes, show_count, show_counted, show_share};
 use driftless_audit::{Audit, AuditOptions, Mismatch};
@@ -28,12 +28,11 @@ pub fn page(args: &AuditArgs, options: &AuditOptions, audit: &Audit, proof: &Pro
         "<title>{0}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{0}</h1>\n",
         escaped(&title)
     );
-    let _ = writeln!(html, "<p class=\"proof\">{}</p>", escaped(&proof.sentence));
-    let _ = writeln!(
-        html,
-        "<p>{}</p>",
-        escaped(&counts_line(audit, options.seed))
-    );
+    let verdict = proof.verdict(audit, args.confidence);
+    let _ = writeln!(html, "<p class=\"proof\">{}</p>", escaped(&verdict));
+    for line in [&proof.sentence, &counts_line(audit, options.seed)] {
+        let _ = writeln!(html, "<p>{}</p>", escaped(line));
+    }
     parameters(&mut html, args, options, audit);
     let _ = writeln!(
         html,
@@ -50,6 +49,8 @@ fn parameters(html: &mut String, args: &AuditArgs, options: &AuditOptions, audit
     let files = audit.census.iter().filter(|entry| entry.kind == Kind::File);
     let bytes = files.fold(0u64, |sum, entry| sum.saturating_add(entry.size));
     let rows = [
+        ("host", host_name()),
+        ("command", command_line(std::env::args_os())),
         ("source", quote(&args.source)),
         ("replica", quote(&args.replica)),
         ("began", utc(options.started)),

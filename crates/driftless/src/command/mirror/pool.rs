@@ -2,6 +2,7 @@
 
 use super::{Failure, announcements};
 use crate::exit::Exit;
+use crate::output::human::host_name;
 use driftless_announce::Talk;
 use driftless_detect::Sharing;
 use driftless_mirror::job::Job;
@@ -50,10 +51,8 @@ impl End {
                 Side::Member(Box::new(Member::new(self.own, replica, job.rules())))
             }
         };
-        let uname = rustix::system::uname();
-        let host = uname.nodename().to_string_lossy().into_owned();
         let (outlet, sharing) = (self.outlet.clone(), self.sharing.clone());
-        Pool::new(side, outlet, sharing, (host, hears))
+        Pool::new(side, outlet, sharing, (host_name(), hears))
     }
 
     /// Begins to talk.

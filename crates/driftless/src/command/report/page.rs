@@ -6,8 +6,10 @@ use super::facts::Facts;
 use super::plots;
 use super::told::{HOURS, RUNS, hour, problem, run, summary, title};
 use crate::output::html::{STYLE, escaped};
+use crate::output::human::host_name;
 use crate::units::show_count;
-use driftless_model::escape_text;
+use driftless_engine::now;
+use driftless_model::{escape_text, moment};
 use std::fmt::Write;
 
 /// Runs and problems in a table.
@@ -24,7 +26,9 @@ pub fn page(all: &[Facts]) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let _ = write!(
         html,
-        "<p>Made by driftless {version}; times are universal.</p>\n</body>\n</html>\n"
+        "<p>Made by driftless {version} on {} at {}; times are universal.</p>\n</body>\n</html>\n",
+        escaped(&host_name()),
+        moment(now().sec)
     );
     html
 }

@@ -97,9 +97,9 @@ pub fn summary(facts: &Facts) -> Vec<(&'static str, String)> {
         show_counted(row.problems, "failed attempt", "failed attempts")
     );
     vec![
+        ("RPO", objective),
         ("lag", lag),
         ("volume", volume),
-        ("RPO", objective),
         ("backlog", backlog),
         ("missed", missed),
         ("problems", problems),
