@@ -7,10 +7,13 @@ use driftless_verify::is_share;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A rate: as bytes, and not zero.
+/// Returns the bytes of a rate, which has a unit and is not zero. Without a unit, rsync means KiB.
 pub fn rate(text: &str) -> Result<u64, String> {
     match bytes(text)? {
-        0 => Err("a limit of zero would never end".into()),
+        0 => Err("zero would never end; leave the option out".into()),
+        _ if text.ends_with(|end: char| end.is_ascii_digit()) => Err(format!(
+            "the unit is missing; write {text}k for {text} KiB a second, or {text}B for bytes"
+        )),
         rate => Ok(rate),
     }
 }
@@ -211,6 +214,7 @@ mod tests {
     #[test]
     fn a_rate_and_a_number_of_threads_are_above_zero() {
         assert!(rate("0").is_err() && rate("1k") == Ok(1024));
+        assert!(rate("1000").is_err() && rate("1000B") == Ok(1000));
         assert!(jobs("0").is_err() && jobs("2000").is_err());
         assert_eq!(jobs("8"), Ok(Concurrency::Fixed(8)));
     }

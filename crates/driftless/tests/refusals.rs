@@ -158,10 +158,11 @@ fn a_folder_above_that_may_not_be_entered_keeps_nobody_from_what_is_below() {
 fn wrong_usage_exits_with_2_and_touches_nothing() {
     let (_scratch, src, dst) = stage();
     let before = snapshot_hash(&dst, true);
-    let wrong: [&[&str]; 9] = [
+    let wrong: [&[&str]; 10] = [
         &["--no-such-option"],
         &["--jobs=many"],
         &["--bwlimit=fast"],
+        &["--bwlimit=1000"],
         &["--max-delete=101%"],
         &["--cache=maybe"],
         &["--durability=always"],

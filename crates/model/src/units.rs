@@ -15,7 +15,7 @@ const TIME_UNITS: [(&str, u64); 6] = [
     ("w", 7 * 24 * 3600 * 1000),
 ];
 
-/// The digits that a text begins with, and the unit behind them.
+/// Returns the digits that a text begins with, and the unit behind them.
 fn split(text: &str) -> (&str, &str) {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
@@ -23,37 +23,55 @@ fn split(text: &str) -> (&str, &str) {
     text.split_at(digits)
 }
 
-/// Bytes: a number with k, M, G, T or P (powers of 1024), in either case, perhaps followed by B or
-/// iB.
+/// Returns the bytes of a size, perhaps with a fraction: a number with k, M, G, T or P, in either case. The units
+/// are those of the coreutils: `M` and `MiB` are powers of 1024, `MB` of 1000.
 ///
 /// # Errors
-/// Fails if there is no number, the unit is unknown, or there are too many bytes.
+/// Fails if there is no number, the unit is unknown, a byte is divided, or there are too many bytes.
 pub fn bytes(text: &str) -> Result<u64, String> {
-    let (number, unit) = split(text);
-    let lower = unit.to_ascii_lowercase();
-    let letter = lower
-        .strip_suffix("ib")
-        .or_else(|| lower.strip_suffix('b'))
-        .unwrap_or(&lower);
-    let shift = match letter {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        "p" => 50,
-        _ => {
-            return Err(format!(
-                "unknown unit \"{unit}\" (k, M, G, T and P are known)"
-            ));
-        }
-    };
-    let number: u64 = number
-        .parse()
-        .map_err(|_| "a number is expected, such as 10M".to_string())?;
-    number
-        .checked_mul(1 << shift)
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let size = unit_bytes(unit)?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let is_divided = number.contains('.') && size == 1;
+    let whole: u64 = Some(whole)
+        .filter(|_| !is_divided)
+        .and_then(|whole| whole.parse().ok())
+        .ok_or("a number is expected, such as 10M")?;
+    let part = part_of(size, fraction).ok_or("a number is expected, such as 1.5G")?;
+    whole
+        .checked_mul(size)
+        .and_then(|bytes| bytes.checked_add(part))
         .ok_or_else(|| "the number is too large".into())
+}
+
+/// Returns the bytes of a unit.
+fn unit_bytes(unit: &str) -> Result<u64, String> {
+    let lower = unit.to_ascii_lowercase();
+    let (letter, base) = match (lower.strip_suffix("ib"), lower.strip_suffix('b')) {
+        (Some(letter), _) => (letter, 1024_u64),
+        (None, Some(letter)) => (letter, 1000),
+        (None, None) => (&*lower, 1024),
+    };
+    let power = ["", "k", "m", "g", "t", "p"]
+        .iter()
+        .position(|known| *known == letter)
+        .and_then(|power| u32::try_from(power).ok());
+    power
+        .map(|power| base.pow(power))
+        .ok_or_else(|| format!("unknown unit \"{unit}\" (k, M, G, T and P are known)"))
+}
+
+/// Returns the bytes of a decimal fraction of a unit, rounded down. Returns `None` if the digits are no
+/// fraction of at most nine digits.
+fn part_of(unit: u64, digits: &str) -> Option<u64> {
+    const DIGITS_MAX: usize = 9;
+    let places = u32::try_from(digits.len()).ok()?;
+    let number: u64 = digits.parse().ok().filter(|_| digits.len() <= DIGITS_MAX)?;
+    let part = u128::from(unit) * u128::from(number) / 10_u128.pow(places);
+    u64::try_from(part).ok()
 }
 
 /// A time: a whole number with ms, s, m, h, d or w.
@@ -99,11 +117,31 @@ mod tests {
             ("10k", 10240),
             ("4M", 4 << 20),
             ("1GiB", 1 << 30),
-            ("2tb", 2 << 40),
+            ("1000B", 1000),
+            ("10MB", 10_000_000),
+            ("10kB", 10_000),
+            ("2tb", 2_000_000_000_000),
+            ("1.5G", 3 << 29),
+            ("1.5MB", 1_500_000),
+            ("0.3k", 307),
         ] {
             assert_eq!(bytes(text), Ok(expected), "{text}");
         }
-        for bad in ["", "k", "1x", "-1", "1.5M", "99999999999P"] {
+        for bad in [
+            "",
+            "k",
+            "1x",
+            "-1",
+            "1.5",
+            "1.5B",
+            ".5M",
+            "1.M",
+            "1.5.5M",
+            "1.+5M",
+            "+1M",
+            "99999999999P",
+            "16384P",
+        ] {
             assert!(bytes(bad).is_err(), "{bad}");
         }
     }

@@ -179,13 +179,16 @@ fn starting(args: &SyncArgs, signals: &Signals) -> Result<Starting, (Exit, Strin
         words.extend(["--jobs".into(), jobs.to_string()]);
     }
     let limits = [
-        ("--bwlimit", throttle.bwlimit),
-        ("--iops-limit", throttle.iops_limit),
+        ("--bwlimit", throttle.bwlimit.map(|rate| format!("{rate}B"))),
+        (
+            "--iops-limit",
+            throttle.iops_limit.map(|rate| rate.to_string()),
+        ),
     ];
     words.extend(
         limits
-            .iter()
-            .flat_map(|(name, limit)| limit.map(|limit| [(*name).to_owned(), limit.to_string()]))
+            .into_iter()
+            .flat_map(|(name, limit)| limit.map(|limit| [name.to_owned(), limit]))
             .flatten(),
     );
     words.extend([
