@@ -56,8 +56,10 @@ pub fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
-    let matches = Cli::command()
-        .try_get_matches()
+    let parser = foreign::parser(Cli::command());
+    let arguments = foreign::readable(std::env::args_os().collect(), &parser);
+    let matches = parser
+        .try_get_matches_from(arguments)
         .unwrap_or_else(|error| refuse(&error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     end_on_bugs();
