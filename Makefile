@@ -11,7 +11,7 @@
 
 PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \
 	openssh-server openssh-client sshfs iproute2 rabbitmq-server openssl sqlite3 \
-	bash dash ksh tcsh fish git groff-base perl python3 python3-venv openmpi-bin libopenmpi-dev
+	bash dash ksh tcsh fish git groff-base mandoc perl python3 python3-venv openmpi-bin libopenmpi-dev
 
 # What has test suites that the shim is tested by: GLib's, zlib's, and, of the release that the machine has, CPython's.
 SUITES = libglib2.0-tests zlib1g-dev

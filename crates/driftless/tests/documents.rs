@@ -273,12 +273,12 @@ fn generated_pages_and_completions_name_every_option() {
     let escaped = |option: &String| format!("\\-\\-{}", option.replace('-', "\\-"));
     let manual = generated("man sync");
     assert!(
-        manual.contains(".TH driftless-sync 1") && manual.contains(".SH OPTIONS"),
+        manual.contains(".TH DRIFTLESS-SYNC 1") && manual.contains(".SH OPTIONS"),
         "{manual}"
     );
     let main = generated("man");
     assert!(
-        main.contains(".TH driftless 1") && main.contains("driftless\\-sync(1)"),
+        main.contains(".TH DRIFTLESS 1") && main.contains("driftless\\-sync(1)"),
         "{main}"
     );
     let (bash, zsh, fish) = (generated("bash"), generated("zsh"), generated("fish"));
@@ -303,7 +303,11 @@ fn generated_pages_and_completions_name_every_option() {
     ] {
         write(&format!("{name}.1"), page).expect("write");
     }
-    let output = stage.bash("bash -n completions; groff -ww -z -man -Tutf8 *.1");
+    write("all", &generated("pages")).expect("write");
+    let output = stage.bash(
+        "bash -n completions; groff -ww -z -man -Tutf8 *.1
+        csplit -sz -f page. -b %d.1 all '/^.\\\\\" File: /' '{*}'; mandoc -T lint *.1",
+    );
     assert!(
         output.status.success() && output.stdout.is_empty(),
         "{output:?}"

@@ -10,6 +10,8 @@ use std::io::{self, Write};
 
 /// The date of the manual pages, as man-pages(7) has it.
 const DATE: &str = "2026-11-28";
+/// Bytes of a line of a manual page, as mandoc(1) recommends.
+const LINE_MAX: usize = 80;
 
 /// A command that a user may see.
 struct Listed {
@@ -105,8 +107,57 @@ fn complete(shell: Shell, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a manual page, with the exit codes in the section that man-pages(7) names for them.
+/// Writes a manual page.
 fn manual(listed: &Listed, out: &mut impl Write) -> io::Result<()> {
+    let mut page = Vec::new();
+    render(listed, &mut page)?;
+    out.write_all(tidy(&String::from_utf8_lossy(&page)).as_bytes())
+}
+
+/// Returns a manual page without the faults that `mandoc -T lint` lists: long lines, empty lines,
+/// blanks at the end of a line, and a break beside a space.
+fn tidy(page: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in page.lines().map(str::trim_end) {
+        let last = lines.last().map_or("", String::as_str);
+        match line {
+            "" | ".sp" => {
+                if last == ".br" {
+                    lines.pop();
+                }
+                lines.push(".sp".to_owned());
+            }
+            ".br" if [".br", ".sp"].contains(&last) => {}
+            // The tag of a paragraph is one line.
+            _ if last == ".TP" || line.starts_with(['.', '\'']) => lines.push(line.to_owned()),
+            _ => wrap(line, &mut lines),
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Adds text in short lines. None of them begins with a control character.
+fn wrap(text: &str, lines: &mut Vec<String>) {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.len() + 1 + word.len() <= LINE_MAX {
+            line = format!("{line} {word}");
+        } else {
+            let escape = if word.starts_with(['.', '\'']) {
+                "\\&"
+            } else {
+                ""
+            };
+            lines.push(std::mem::replace(&mut line, format!("{escape}{word}")));
+        }
+    }
+    lines.push(line);
+}
+
+/// Writes a manual page with the exit codes in the section that man-pages(7) names for them.
+fn render(listed: &Listed, out: &mut impl Write) -> io::Result<()> {
     let page = page_name(listed);
     let has_codes = listed.command.get_after_long_help().is_some();
     let command = listed.command.clone();
@@ -118,6 +169,7 @@ fn manual(listed: &Listed, out: &mut impl Write) -> io::Result<()> {
         .after_long_help(None::<&'static str>);
     let source = concat!("driftless ", env!("CARGO_PKG_VERSION"));
     let manual = clap_mangen::Man::new(command);
+    let manual = manual.title(page_name(listed).to_uppercase());
     let manual = manual.date(DATE).source(source).manual("Driftless");
     manual.render(out)?;
     writeln!(out, ".SH \"EXIT STATUS\"")?;
@@ -293,11 +345,27 @@ mod tests {
         let reference = text(|out| reference(&commands, out));
         for command in &commands[1..] {
             let page = text(|out| manual(command, out));
-            let title = command.name.replace(' ', "-");
+            let title = page_name(command).to_uppercase();
             assert!(page.contains(&format!(".TH {title} 1 {DATE} ")), "{page}");
             assert!(page.contains(".SH SYNOPSIS\n") && !page.contains(".SH EXTRA"));
+            let long = page.lines().find(|line| line.len() > LINE_MAX);
+            assert_eq!(long, None, "{title}");
             let section = format!("\n## {}\n", command.name);
             assert_eq!(reference.matches(&section).count(), 1, "{section}");
+        }
+    }
+
+    #[test]
+    fn manual_pages_are_tidy() {
+        let long = format!("{} 'b .c", "a".repeat(LINE_MAX - 1));
+        let wrapped = format!("{}\n\\&'b .c\n", "a".repeat(LINE_MAX - 1));
+        for (page, tidied) in [
+            ("a \n\nb\n", "a\n.sp\nb\n"),
+            ("a\n.br\n\n.br\nb\n", "a\n.sp\nb\n"),
+            (".TP\n\\fB\\-x\\fR\n", ".TP\n\\fB\\-x\\fR\n"),
+            (&long, &wrapped),
+        ] {
+            assert_eq!(tidy(page), tidied);
         }
     }
 
