@@ -6,12 +6,13 @@
 # make shim: the preloaded library for systems with an old C library (glibc from 2.17); for newer ones make build makes it.
 # make install: builds, and copies the program, the shim, units, manual pages and completions below PREFIX, in DESTDIR.
 # make install-files: the same with what is built, from the folder FROM.
+# make packages: a tarball, a deb and an rpm of the static program, and their checksums, in target/packages.
 # make lint: formatting and clippy, warnings denied, and the subjects of commits. make bench: side by side with peers, about 85 minutes.
 # make fuzz: each fuzz target for FUZZ_SECONDS, three at a time; needs a C++ compiler.
 
 PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \
 	openssh-server openssh-client sshfs iproute2 rabbitmq-server openssl sqlite3 \
-	bash dash ksh tcsh fish git groff-base mandoc perl python3 python3-venv openmpi-bin libopenmpi-dev
+	bash dash ksh tcsh fish git groff-base mandoc rpm cpio perl python3 python3-venv openmpi-bin libopenmpi-dev
 
 # What has test suites that the shim is tested by: GLib's, zlib's, and, of the release that the machine has, CPython's.
 SUITES = libglib2.0-tests zlib1g-dev
@@ -23,7 +24,7 @@ SR3_VERSION = 3.3.1
 FUZZ_SECONDS = 60
 CAMPAIGN_SEEDS = 5
 
-.PHONY: build install install-files static shim check test test-broker campaign fuzz lint bench packages docs
+.PHONY: build install install-files static shim packages check test test-packages test-broker campaign fuzz lint bench docs
 
 build:
 	cargo build --release
@@ -70,6 +71,11 @@ shim:
 	if [ "$$(printf '%s\n' 2.17 $$newest | sort -V | tail -n 1)" != 2.17 ]; then \
 	echo "$(SHIM) needs glibc $$newest" >&2; exit 1; fi; echo "$(SHIM) needs glibc $$newest"
 
+# What is built for other systems runs on each of them.
+packages: static shim
+	@from=$$(mktemp -d) && trap 'rm -rf $$from' EXIT && cp $(STATIC) $(SHIM) $$from && \
+	packaging/build $$from $(or $(CARGO_TARGET_DIR),target)/packages && ls $(or $(CARGO_TARGET_DIR),target)/packages
+
 # Servers are installed and not started (policy-rc.d, deb-systemd-invoke(1p)): the tests start their own, elsewhere.
 define install
 missing=; for p in $(1); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
@@ -78,7 +84,7 @@ missing=; for p in $(1); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$
 	apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy $(2) $$missing; fi
 endef
 
-packages:
+test-packages:
 	@$(call install,$(PACKAGES))
 	@python=$$(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	$(call install,$(SUITES) libpython$$python-testsuite,--no-install-recommends)
@@ -107,14 +113,14 @@ check: lint
 # The same, two programs at a time.
 TEST_ALL = crates/testkit/run_tests.py $(OF_ALL)
 
-test: packages
+test: test-packages
 	$(TEST_ALL)
 	$(TEST_ALL) --test movers_chaos -- --ignored --test-threads=5
 	DRIFTLESS_TEST_OVER=push $(TEST_ALL) $(call suites,$(OVER_SSH_ALL_WAYS) $(OVER_SSH))
 	for way in pull push-user pull-user; do DRIFTLESS_TEST_OVER=$$way $(TEST_ALL) $(call suites,$(OVER_SSH_ALL_WAYS)) || exit; done
 
 # What the queues promise, on a broker that is restarted under load, which it does not always survive in time.
-test-broker: packages
+test-broker: test-packages
 	cargo test -p driftless-queue
 
 # Suites of a mirror that make test runs, with more rounds, kills and seeds.
@@ -124,7 +130,7 @@ MIRROR_SEEDS = 200
 # Each campaign prints its figures and fails if one of its runs did; all are run, and all suites that go over ssh each way.
 CAMPAIGNS = matrix nth_call injected power movers_model promises
 
-campaign: packages
+campaign: test-packages
 	@failed=; for name in $(CAMPAIGNS); do \
 	DRIFTLESS_SEEDS=$(CAMPAIGN_SEEDS) $(TEST) --test $$name -- --ignored --nocapture || failed="$$failed $$name"; done; \
 	DRIFTLESS_SEEDS=$(MIRROR_SEEDS) $(TEST) --no-fail-fast $(call suites,$(OF_MIRRORS)) || failed="$$failed mirrors"; \
@@ -132,7 +138,7 @@ campaign: packages
 	$(call suites,$(OVER_SSH_ALL_WAYS) $(OVER_SSH) $(OVER_SSH_LONG)) || failed="$$failed $$way"; done; \
 	if [ -n "$$failed" ]; then echo "campaigns with failures:$$failed" >&2; exit 1; fi
 
-fuzz: packages
+fuzz: test-packages
 	FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run
 
 lint:

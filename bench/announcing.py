@@ -86,7 +86,7 @@ def announced(scene):
     sizes, rate = scene.bench.trees.sizes, scene.case.rate
     for tool in scene.case.tools:
         if tool != CHAIN and not Sr3.is_there():
-            scene.bench.say(f"{scene.case.name}: sr3 is not there (make packages)")
+            scene.bench.say(f"{scene.case.name}: sr3 is not there (make test-packages)")
             continue
         both = trees(scene, FOLDERS)
         with broker(scene) as at:
@@ -142,7 +142,7 @@ class Sr3(Follower):
 
     @staticmethod
     def program():
-        """Where `make packages` puts it."""
+        """Where `make test-packages` puts it."""
         return machine.ROOT / Path(os.environ.get("CARGO_TARGET_DIR", "target")) / "sr3" / "bin" / "sr3"
 
     @classmethod

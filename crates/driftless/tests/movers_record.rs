@@ -319,7 +319,7 @@ fn answer(file: &Path, sql: &str) -> Result<String, String> {
         .arg(file)
         .arg(sql)
         .output()
-        .expect("sqlite3 is installed (make packages)");
+        .expect("sqlite3 is installed (make test-packages)");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if said.status.success() {
         Ok(text(&said.stdout))

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
-/// Debian's, whose suite `make packages` installs.
+/// Debian's, whose suite `make test-packages` installs.
 const PYTHON: &str = "/usr/bin/python3";
 /// Its modules, and into how many parts each is divided, which run at once: most of their time they
 /// wait.
@@ -134,7 +134,7 @@ fn of_glib(program: &str, is_preloaded: bool) -> (ExitStatus, Vec<String>) {
     command
         .env("G_TEST_SRCDIR", GLIB)
         .env("G_TEST_BUILDDIR", GLIB);
-    let output = command.output().expect("GLib's tests: make packages");
+    let output = command.output().expect("GLib's tests: make test-packages");
     (output.status, results(&output))
 }
 

@@ -110,7 +110,7 @@ impl Sr3 {
     fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
         let path = target.expect("a folder").join("sr3/bin").join(program);
-        assert!(path.exists(), "{path:?} is not there: make packages");
+        assert!(path.exists(), "{path:?} is not there: make test-packages");
         let mut command = Command::new(path);
         command.args(arguments).env_clear();
         command.env("HOME", self.home.path());
