@@ -1,7 +1,7 @@
 //! `driftless report`: what a mirror did in a day or in the last 24 hours, as its state tells, whether it
 //! runs or not.
 
-mod axis;
+pub mod axis;
 mod facts;
 mod page;
 mod plots;

@@ -4,6 +4,8 @@
 //! Classes are powers of two, and so is what the eye has to compare: counts stand on a logarithmic
 //! axis, or one that differs would not be seen beside ten thousand that do not.
 
+use crate::command::report::axis::{Axis, bytes_label, time_label};
+use crate::units::show_count;
 use driftless_audit::{Sampled, Standing};
 use driftless_model::{Kind, Stamp};
 use plotters::prelude::*;
@@ -24,6 +26,33 @@ const FLOOR: f64 = 0.6;
 /// The axis goes so far beyond the highest bar that the legend has room.
 const HEADROOM: f64 = 20.0;
 
+const KIB: f64 = 1024.0;
+/// Sizes with a mark.
+const SIZES: [f64; 9] = [
+    32.0,
+    KIB,
+    32.0 * KIB,
+    KIB * KIB,
+    32.0 * KIB * KIB,
+    KIB * KIB * KIB,
+    32.0 * KIB * KIB * KIB,
+    KIB * KIB * KIB * KIB,
+    32.0 * KIB * KIB * KIB * KIB,
+];
+const DAY: f64 = 86_400.0;
+/// Ages with a mark, in seconds: a minute, an hour, a day, and so on to twenty years.
+const AGES: [f64; 8] = [
+    1.0,
+    60.0,
+    3600.0,
+    DAY,
+    30.0 * DAY,
+    YEAR,
+    5.0 * YEAR,
+    20.0 * YEAR,
+];
+const YEAR: f64 = 365.25 * DAY;
+
 /// A class: how many were sampled, are recent, differ.
 type Class = [u64; 3];
 
@@ -31,7 +60,8 @@ type Class = [u64; 3];
 pub fn by_size(census: &[Sampled]) -> String {
     let files = census.iter().filter(|entry| entry.kind == Kind::File);
     let classes = classes(files.map(|entry| (class_of(entry.size), entry.standing)));
-    plot(&classes, "size of regular files", &size_label)
+    let axis = axis_of_classes(classes.len(), &SIZES, |at| bytes_label(value_at(at)));
+    plot(&classes, "size of regular files", &axis)
 }
 
 /// The plot of all entries by age, `now` being the beginning of the audit, as SVG.
@@ -42,7 +72,8 @@ pub fn by_age(census: &[Sampled], now: Stamp) -> String {
             .iter()
             .map(|entry| (class_of(age(entry)), entry.standing)),
     );
-    plot(&classes, "time since the last modification", &age_label)
+    let axis = axis_of_classes(classes.len(), &AGES, |at| age_label(value_at(at)));
+    plot(&classes, "time since the last modification", &axis)
 }
 
 /// 0 for 0, else one more than the binary logarithm.
@@ -50,9 +81,43 @@ fn class_of(number: u64) -> usize {
     (u64::BITS - number.leading_zeros()) as usize
 }
 
-/// The smallest number of a class.
-fn class_start(class: usize) -> u64 {
-    if class == 0 { 0 } else { 1 << (class - 1) }
+/// Returns the place of a number on the axis of the classes, where each class is as wide as one.
+fn place_of(number: f64) -> f64 {
+    number.log2() + 1.0
+}
+
+/// Returns the number at a place on the axis of the classes.
+fn value_at(place: f64) -> f64 {
+    if place < 1.0 {
+        0.0
+    } else {
+        (place - 1.0).exp2().round()
+    }
+}
+
+/// Returns the axis of so many classes, with marks at zero and at round numbers.
+fn axis_of_classes(classes: usize, round: &[f64], label: fn(f64) -> String) -> Axis {
+    let top = classes.max(1) as f64;
+    let places = round.iter().map(|number| place_of(*number));
+    Axis {
+        floor: 0.0,
+        top,
+        marks: std::iter::once(0.0)
+            .chain(places.filter(|place| *place <= top))
+            .collect(),
+        label,
+    }
+}
+
+/// Returns the axis of counts up to `highest`, which is logarithmic, with marks at powers of ten.
+fn axis_of_counts(highest: u64) -> Axis {
+    let top = (highest.max(1) as f64 * HEADROOM).log10();
+    Axis {
+        floor: FLOOR.log10(),
+        top,
+        marks: (0..=top as u32).map(f64::from).collect(),
+        label: |power| show_count(10f64.powf(power).round() as u64),
+    }
 }
 
 fn classes(entries: impl Iterator<Item = (usize, Standing)>) -> Vec<Class> {
@@ -71,11 +136,11 @@ fn classes(entries: impl Iterator<Item = (usize, Standing)>) -> Vec<Class> {
     classes
 }
 
-fn plot(classes: &[Class], title: &str, label: &dyn Fn(usize) -> String) -> String {
+fn plot(classes: &[Class], title: &str, axis: &Axis) -> String {
     let mut svg = String::new();
     // Nothing is written but to memory, so this fails only if the plot cannot be laid out; then
     // there is none.
-    if draw(&mut svg, classes, title, label).is_err() {
+    if draw(&mut svg, classes, title, axis).is_err() {
         String::new()
     } else {
         svg
@@ -86,32 +151,24 @@ fn draw(
     svg: &mut String,
     classes: &[Class],
     title: &str,
-    label: &dyn Fn(usize) -> String,
+    axis: &Axis,
 ) -> Result<(), Box<dyn Error>> {
-    let highest = classes
-        .iter()
-        .map(|class| class[0])
-        .max()
-        .unwrap_or(0)
-        .max(1) as f64
-        * HEADROOM;
+    let highest = classes.iter().map(|class| class[0]).max();
+    let counts = axis_of_counts(highest.unwrap_or(0));
     let area = SVGBackend::with_string(svg, (WIDTH, HEIGHT)).into_drawing_area();
     let mut chart = ChartBuilder::on(&area)
         .margin(8)
         .margin_right(40)
         .x_label_area_size(42)
         .y_label_area_size(64)
-        .build_cartesian_2d(
-            0.0..classes.len().max(1) as f64,
-            (FLOOR..highest).log_scale(),
-        )?;
+        .build_cartesian_2d(axis.clone(), counts.clone())?;
     chart
         .configure_mesh()
         .disable_x_mesh()
-        .x_labels(12)
-        .y_labels(6)
-        .x_label_formatter(&|class| label(*class as usize))
-        .y_label_formatter(&|count| format!("{count:.0}"))
+        .x_labels(axis.marks.len())
+        .y_labels(counts.marks.len())
+        .x_label_formatter(&|place| (axis.label)(*place))
+        .y_label_formatter(&|count| (counts.label)(*count))
         .x_desc(title)
         .y_desc("entries")
         .draw()?;
@@ -123,8 +180,8 @@ fn draw(
             .filter(|(_, class)| class[series] > 0);
         let bar = |(at, class): (usize, &Class)| {
             let corners = [
-                (at as f64 + margin, FLOOR),
-                ((at + 1) as f64 - margin, class[series] as f64),
+                (at as f64 + margin, counts.floor),
+                ((at + 1) as f64 - margin, (class[series] as f64).log10()),
             ];
             Rectangle::new(corners, colour.filled())
         };
@@ -143,19 +200,13 @@ fn draw(
     Ok(())
 }
 
-fn size_label(class: usize) -> String {
-    crate::units::show_bytes(class_start(class))
-}
-
-/// The beginning of a class of ages, in the largest unit that it holds once.
-fn age_label(class: usize) -> String {
-    const UNITS: [(u64, &str); 4] = [(31_557_600, "y"), (86_400, "d"), (3600, "h"), (60, "min")];
-    let seconds = class_start(class);
-    let unit = UNITS.iter().find(|(length, _)| seconds >= *length);
-    unit.map_or_else(
-        || format!("{seconds} s"),
-        |(length, name)| format!("{} {name}", seconds / length),
-    )
+/// Formats an age: in years from one year on.
+fn age_label(seconds: f64) -> String {
+    match seconds {
+        ..1.0 => "0 s".into(),
+        ..YEAR => time_label(seconds),
+        _ => format!("{:.0} y", seconds / YEAR),
+    }
 }
 
 #[cfg(test)]
@@ -176,12 +227,28 @@ mod tests {
         ];
         for (number, class) in cases {
             assert_eq!(class_of(number), class, "{number}");
-            assert!(class_start(class) <= number);
         }
-        assert_eq!(size_label(11), "1.00 KiB");
+        assert_eq!([32.0, 1024.0].map(place_of), [6.0, 11.0]);
+    }
+
+    #[test]
+    fn marks_stand_at_round_values() {
+        let labels = |axis: Axis| {
+            let labels = axis.marks.iter().map(|mark| (axis.label)(*mark));
+            labels.collect::<Vec<_>>()
+        };
+        let sizes = axis_of_classes(22, &SIZES, |at| bytes_label(value_at(at)));
+        assert_eq!(labels(sizes), ["0 B", "32 B", "1 KiB", "32 KiB", "1 MiB"]);
+        let ages = axis_of_classes(31, &AGES, |at| age_label(value_at(at)));
         assert_eq!(
-            [0, 1, 7, 13, 18, 26].map(age_label),
-            ["0 s", "1 s", "1 min", "1 h", "1 d", "1 y"]
+            labels(ages),
+            [
+                "0 s", "1 s", "1 min", "1 h", "1 d", "30 d", "1 y", "5 y", "20 y"
+            ]
+        );
+        assert_eq!(
+            labels(axis_of_counts(900)),
+            ["1", "10", "100", "1,000", "10,000"]
         );
     }
 
@@ -196,12 +263,13 @@ mod tests {
             classes(entries.into_iter()),
             [[0, 0, 0], [2, 0, 1], [0, 0, 0], [1, 1, 0]]
         );
+        let axis = axis_of_classes(4, &SIZES, bytes_label);
         assert!(
-            plot(&classes(entries.into_iter()), "size", &size_label)
+            plot(&classes(entries.into_iter()), "size", &axis)
                 .matches("<rect")
                 .count()
                 >= 4
         );
-        assert!(plot(&[], "size", &size_label).starts_with("<svg"));
+        assert!(plot(&[], "size", &axis).starts_with("<svg"));
     }
 }

@@ -1,5 +1,5 @@
-//! Vertical axes of the plots: marks at round values of their unit, so that a reader can compare
-//! two plots without a calculation.
+//! Axes of the plots of reports and audits: marks at round values of their unit, so that a reader
+//! can compare two plots without a calculation.
 
 use crate::units::{show_bytes, show_count};
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
@@ -24,7 +24,7 @@ const LOG_MARKS: [f64; 10] = [
     0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36_000.0, 360_000.0,
 ];
 
-/// One vertical axis.
+/// One axis.
 #[derive(Debug, Clone)]
 pub struct Axis {
     /// The lowest value.
@@ -41,9 +41,7 @@ impl Axis {
     /// Returns an axis of bytes up to `highest`, with marks at binary multiples.
     pub fn bytes(highest: f64) -> Axis {
         let unit = 1024f64.powf((highest.max(1.0).ln() / 1024f64.ln()).floor());
-        Axis::linear(highest, decimal_step(highest / unit) * unit, |bytes| {
-            show_bytes(bytes as u64)
-        })
+        Axis::linear(highest, decimal_step(highest / unit) * unit, bytes_label)
     }
 
     /// Returns an axis of whole numbers up to `highest`.
@@ -107,8 +105,13 @@ impl Ranged for Axis {
     }
 }
 
+/// Formats bytes without digits that are zero: `1 MiB`, `1.50 MiB`.
+pub fn bytes_label(bytes: f64) -> String {
+    show_bytes(bytes as u64).replace(".00 ", " ")
+}
+
 /// Formats a time in its two largest units: `1 h 30 min`; below a second, in milliseconds.
-fn time_label(seconds: f64) -> String {
+pub fn time_label(seconds: f64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
     let milliseconds = (seconds.max(0.0) * 1000.0).round() as u64;
     let whole = milliseconds / 1000;
@@ -161,24 +164,12 @@ mod tests {
             (
                 Axis::bytes(3.0 * 1024.0 * 1024.0 * 1024.0),
                 vec![
-                    "0 B",
-                    "512.00 MiB",
-                    "1.00 GiB",
-                    "1.50 GiB",
-                    "2.00 GiB",
-                    "2.50 GiB",
-                    "3.00 GiB",
+                    "0 B", "512 MiB", "1 GiB", "1.50 GiB", "2 GiB", "2.50 GiB", "3 GiB",
                 ],
             ),
             (
                 Axis::bytes(800_000_000.0),
-                vec![
-                    "0 B",
-                    "200.00 MiB",
-                    "400.00 MiB",
-                    "600.00 MiB",
-                    "800.00 MiB",
-                ],
+                vec!["0 B", "200 MiB", "400 MiB", "600 MiB", "800 MiB"],
             ),
         ];
         for (axis, wanted) in cases {
