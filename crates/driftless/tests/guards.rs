@@ -957,7 +957,7 @@ fn what_only_the_replica_has_is_counted_and_kept() {
         assert_eq!(run(&arguments), count, "{arguments:?}");
     }
     let told = on_trees("sync", &src, &dst).run().expect(0).stdout_text();
-    assert!(told.contains("; 4 only on the replica, kept; "), "{told}");
+    assert!(told.contains("; 4 extra on the replica, kept; "), "{told}");
     assert!(
         ["old", "sub/old/1", "more.o"]
             .iter()

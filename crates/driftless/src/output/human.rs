@@ -116,7 +116,7 @@ pub fn summary_line(task: Task, summary: &Summary, earlier: &Earlier) -> String 
         Task::Verify => (
             "equal",
             "different",
-            "only on the replica",
+            "extra on the replica",
             "differ in the spelling of their names",
         ),
     };
@@ -138,7 +138,7 @@ pub fn summary_line(task: Task, summary: &Summary, earlier: &Earlier) -> String 
     }
     if c.only_on_replica > 0 {
         line.push_str(&format!(
-            "; {} only on the replica, kept",
+            "; {} extra on the replica, kept",
             show_count(c.only_on_replica)
         ));
     }
@@ -224,7 +224,7 @@ fn remarks(c: &Counts, earlier: &Earlier) -> String {
     }
     if c.changed_before > 0 {
         remarks.push_str(&format!(
-            "; {} changed before, and looked at once more",
+            "; {} changed before, and compared again",
             show_counted(c.changed_before, "was", "were")
         ));
     }
@@ -244,7 +244,7 @@ fn remarks(c: &Counts, earlier: &Earlier) -> String {
     if c.mismatched > 0 {
         let times = show_counted(c.mismatched, "time", "times");
         remarks.push_str(&format!(
-            "; {times} what was read back was not what had been written"
+            "; {times} the replica returned other content than was written"
         ));
     }
     remarks

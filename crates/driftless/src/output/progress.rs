@@ -103,7 +103,7 @@ impl Standing {
         if is_due || signals::was_asked() {
             *self.told.lock() = Instant::now();
             let share = share
-                .map(|share| format!("{:.0} % of the walk, ", share * 100.0))
+                .map(|share| format!("{:.0} % done, ", share * 100.0))
                 .unwrap_or_default();
             self.aside(|| eprintln!("driftless: {share}{}", parts.join(", ")));
         }
@@ -212,7 +212,7 @@ pub fn parts(
 ) -> Vec<String> {
     let counts = &progress.counts;
     let seconds = progress.elapsed.as_secs_f64().max(0.001);
-    let left = seconds_left.map_or("time left not known yet".into(), |left| {
+    let left = seconds_left.map_or("time left unknown".into(), |left| {
         format!("about {} left", shown(left))
     });
     let per_second = |count: u64| (count as f64 / seconds) as u64;
@@ -222,7 +222,7 @@ pub fn parts(
         format!("{} {done}", show_bytes(bytes)),
         format!("{}/s", show_bytes(per_second(bytes))),
         format!("{} entries/s", show_count(per_second(counts.seen))),
-        show_counted(progress.jobs as u64, "job", "jobs"),
+        show_counted(progress.jobs as u64, "thread", "threads"),
     ]
 }
 
