@@ -870,6 +870,7 @@ fn the_report_is_one_page_that_any_name_can_stand_on() {
         );
     }
     assert_eq!(html.matches("<svg").count(), 2);
+    assert!(html.contains("<th>filters</th><td>none</td>"), "{html}");
     assert!(
         html.matches("<rect").count() > 4 && !html.contains("<script") && !html.contains("src="),
         "{html}"

@@ -573,6 +573,10 @@ fn the_report_tells_what_a_mirror_did_also_when_it_does_not_run() {
         "{html}"
     );
     assert!(html.matches("<svg").count() >= 4, "{html}");
+    assert!(
+        html.contains("<br/>Filters: none</p>") && html.contains("<p>Command: "),
+        "{html}"
+    );
     let _again = mirror.report().arg("--html").arg(&page).run().expect(0);
     let long_ago = mirror
         .report()

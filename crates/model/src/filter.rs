@@ -163,6 +163,21 @@ pub struct Filter {
     pub size_max: Option<u64>,
 }
 
+impl fmt::Display for Filter {
+    /// Writes the rules in their order and the limits of the size, or "none".
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rules = self.rules.iter().cloned().map(String::from);
+        let mut parts: Vec<String> = rules.map(|rule| escape(rule.as_bytes())).collect();
+        for (name, bytes) in [("min size", self.size_min), ("max size", self.size_max)] {
+            parts.extend(bytes.map(|bytes| format!("{name} {bytes} B")));
+        }
+        match parts[..] {
+            [] => out.write_str("none"),
+            _ => out.write_str(&parts.join(", ")),
+        }
+    }
+}
+
 impl Filter {
     /// Whether any rule needs a path to decide.
     pub fn has_rules(&self) -> bool {

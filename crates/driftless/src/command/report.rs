@@ -83,7 +83,7 @@ pub fn made(
     });
     let all: Vec<Facts> = all.collect::<Result<_, _>>()?;
     let lines: Vec<String> = match form {
-        ReportForm::Html => return Ok(page::page(&all)),
+        ReportForm::Html => return Ok(page::page(&all, &job.policy.filter)),
         ReportForm::Json => all.iter().map(told::json).collect(),
         ReportForm::Text => all.iter().flat_map(told::text).collect(),
     };

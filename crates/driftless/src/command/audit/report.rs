@@ -51,6 +51,7 @@ fn parameters(html: &mut String, args: &AuditArgs, options: &AuditOptions, audit
     let rows = [
         ("host", host_name()),
         ("command", command_line(std::env::args_os())),
+        ("filters", options.run.policy.filter.to_string()),
         ("source", quote(&args.source)),
         ("replica", quote(&args.replica)),
         ("began", utc(options.started)),

@@ -6,17 +6,17 @@ use super::facts::Facts;
 use super::plots;
 use super::told::{HOURS, RUNS, hour, problem, run, summary, title};
 use crate::output::html::{STYLE, escaped};
-use crate::output::human::host_name;
+use crate::output::human::{command_line, host_name};
 use crate::units::show_count;
 use driftless_engine::now;
-use driftless_model::{escape_text, moment};
+use driftless_model::{Filter, escape_text, moment};
 use std::fmt::Write;
 
 /// Runs and problems in a table.
 const ROWS_MAX: usize = 1000;
 
-/// The page about the replicas of a job.
-pub fn page(all: &[Facts]) -> String {
+/// Returns the page about the replicas of a job with these filters.
+pub fn page(all: &[Facts], filter: &Filter) -> String {
     let name = all.first().map_or("", |facts| &*facts.job.about.name);
     let name = escaped(&format!("Mirror {}", escape_text(name)));
     let mut html = format!(
@@ -26,9 +26,11 @@ pub fn page(all: &[Facts]) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let _ = write!(
         html,
-        "<p>Made by driftless {version} on {} at {}; times are universal.</p>\n</body>\n</html>\n",
+        "<p>Made by driftless {version} on {} at {}; times are universal.</p>\n<p>Command: {}<br/>Filters: {}</p>\n</body>\n</html>\n",
         escaped(&host_name()),
-        moment(now().sec)
+        moment(now().sec),
+        shown(&command_line(std::env::args_os())),
+        escaped(&filter.to_string())
     );
     html
 }
