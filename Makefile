@@ -7,6 +7,7 @@
 # make install: builds, and copies the program, the shim, units, manual pages and completions below PREFIX, in DESTDIR.
 # make install-files: the same with what is built, from the folder FROM.
 # make packages: a tarball, a deb and an rpm of the static program, and their checksums, in target/packages.
+# make book: a site with search of all pages, in target/book/site; builds mdbook the first time, which takes some minutes.
 # make lint: formatting and clippy, warnings denied, and the subjects of commits. make bench: side by side with peers, about 85 minutes.
 # make fuzz: each fuzz target for FUZZ_SECONDS, three at a time; needs a C++ compiler.
 
@@ -24,7 +25,7 @@ SR3_VERSION = 3.3.1
 FUZZ_SECONDS = 60
 CAMPAIGN_SEEDS = 5
 
-.PHONY: build install install-files static shim packages check test test-packages test-broker campaign fuzz lint bench docs
+.PHONY: build install install-files static shim packages check test test-packages test-broker campaign fuzz lint bench docs book
 
 build:
 	cargo build --release
@@ -156,3 +157,12 @@ bench:
 docs:
 	cargo run -q -p driftless -- generate reference > docs/cli.md
 	cargo run -q -p driftless -- generate other-tools > docs/other-tools.md
+
+MDBOOK_VERSION = 0.5.4
+MDBOOK = $(or $(CARGO_TARGET_DIR),target)/mdbook-$(MDBOOK_VERSION)
+
+$(MDBOOK)/bin/mdbook:
+	cargo install --locked --root $(MDBOOK) --version $(MDBOOK_VERSION) --no-default-features --features search mdbook
+
+book: $(MDBOOK)/bin/mdbook
+	packaging/book $(or $(CARGO_TARGET_DIR),target)/book $(MDBOOK)/bin/mdbook

@@ -373,6 +373,23 @@ fn links_between_pages_lead_somewhere() {
     }
 }
 
+#[test]
+fn the_book_has_every_page_once() {
+    let stage = Shell::new();
+    let output = stage.bash(&format!("{}/packaging/book book", project().display()));
+    assert!(output.status.success(), "{output:?}");
+    let source = stage.folder.path().join("book/src");
+    let summary = fs::read_to_string(source.join("SUMMARY.md")).expect("the contents");
+    let links = summary.split("](").skip(1);
+    let mut named: Vec<&str> = links.filter_map(|rest| rest.split(')').next()).collect();
+    let mut real = pages();
+    named.sort_unstable();
+    real.sort_unstable();
+    assert_eq!(named, real);
+    let copied = |page: &&String| source.join(page).is_file();
+    assert_eq!(real.iter().filter(copied).count(), real.len());
+}
+
 /// Everything below `root`, directories with a slash at the end.
 fn tree(root: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
