@@ -803,7 +803,7 @@ fn a_password_comes_from_a_closed_file_only() {
 
 /// The words of a command in the documentation that begins with these.
 fn documented(command: &str) -> Vec<String> {
-    let line = include_str!("../../../docs/movers.md")
+    let line = include_str!("../../../docs/many-hosts.md")
         .lines()
         .find(|line| line.starts_with(command))
         .expect("it is documented");
