@@ -10,6 +10,8 @@ use std::io::{self, Write};
 
 /// The table: tool, word, what happens here, the equivalent, a note.
 const TABLE: &str = include_str!("../tests/foreign.tsv");
+/// The refusal of a third tree, which rsync takes.
+const THIRD_TREE: &str = "only SRC and DST are taken; for several SRC, name the directory above them, and their paths with --files-from";
 /// The command that takes words of rsync.
 const COMMAND: &str = "sync";
 
@@ -152,15 +154,23 @@ fn without_help(letters: &str, parser: &Command) -> Option<String> {
     (kept.len() > 1).then_some(kept)
 }
 
-/// Returns what to write for an option of another program, one line for each program. Returns
-/// `None` if the table does not have the option.
+/// Returns what to write for an option of another program, one line for each program, or for a
+/// third tree. Returns `None` if the table does not have the option.
 pub fn refusal(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
     let option = argument.split(['=', ' ']).next().unwrap_or(argument);
-    if error.kind() != ErrorKind::UnknownArgument || !option.starts_with('-') {
+    if error.kind() != ErrorKind::UnknownArgument {
         return None;
+    }
+    if !option.starts_with('-') {
+        let is_of_trees = std::env::args_os().nth(1).is_some_and(|command| {
+            ["sync", "verify", "audit"]
+                .iter()
+                .any(|name| command == *name)
+        });
+        return is_of_trees.then(|| format!("\"{argument}\": {THIRD_TREE}"));
     }
     let advice = |row: Row| {
         let is_it = row.options().any(|(name, _)| name == option);

@@ -398,6 +398,12 @@ fn command_lines_of_rsync_work() {
     );
     let run = driftless().args(["verify", "-aHAX"]).arg(&src).arg(&src);
     check_refused(scratch.path(), run, "rsync's -a: leave it out");
+    let run = driftless().arg("sync").args([&src, &src, &dst]);
+    check_refused(
+        scratch.path(),
+        run,
+        "for several SRC, name the directory above",
+    );
     let run = driftless()
         .args(["sync", "--bwlimit=1000"])
         .arg(&src)
