@@ -58,7 +58,7 @@ impl Manager {
 pub fn begin(served: impl Served, stop: Arc<AtomicBool>) -> Option<JoinHandle<()>> {
     let address = std::env::var_os("NOTIFY_SOCKET")?;
     let manager = Manager::at(&address)
-        .inspect_err(|error| tracing::warn!("the service manager cannot be told: {error}"))
+        .inspect_err(|error| tracing::warn!("cannot notify the service manager: {error}"))
         .ok()?;
     manager.tell("READY=1");
     let watchdog = watchdog();

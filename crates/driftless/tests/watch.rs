@@ -334,7 +334,7 @@ fn one_agent_has_a_name_at_a_time() {
     for arguments in [&[][..], &["--end"]] {
         let told = agent.command().args(arguments).run().expect(11);
         assert!(
-            told.stderr_text().contains("another agent has it"),
+            told.stderr_text().contains("in use by another agent"),
             "{}",
             told.describe()
         );

@@ -586,7 +586,7 @@ impl Hands {
             End::Complete => None,
             End::Stopped => Some(Ended::Stopped),
             End::Lost => Some(Ended::Away(
-                "the replica's disk did not keep what was written".into(),
+                "data written to the replica was lost; check its disk and mount".into(),
             )),
             End::CutOff(why) => Some(Ended::Away(why.clone())),
             // All else was done; the deletes are a problem of what was asked for.

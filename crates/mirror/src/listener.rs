@@ -65,10 +65,10 @@ impl Listener {
     fn tell_deaf(&self, deaf: Option<&Deaf>) {
         match deaf {
             Some(deaf) if deaf.is_final => {
-                tracing::error!("{deaf}: from here on only walks find what changes");
+                tracing::error!("{deaf}: from here on only comparisons find changes");
             }
-            Some(deaf) => tracing::error!("{deaf}: it is tried again"),
-            None => tracing::info!("{}: changes are heard of again", self.detector.name()),
+            Some(deaf) => tracing::error!("{deaf}: trying again"),
+            None => tracing::info!("{}: changes are received again", self.detector.name()),
         }
         let what_now = |deaf: &Deaf| match deaf.is_final {
             true => format!("{deaf}; start the mirror again"),
@@ -107,7 +107,7 @@ impl Listener {
         }
         // First, so that what is done when all was compared is not taken to be done before.
         if let Some(why) = heard.missed {
-            tracing::warn!("{why}: what has changed is looked for");
+            tracing::warn!("{why}: looking for changed entries");
             self.inboxes.send(|| Message::Missed);
         }
         let is_heard = self.inboxes.send(|| Message::Heard {

@@ -208,7 +208,7 @@ impl Snapshots {
             None => all(),
             // Whatever is wrong with the older one: a comparison of all does without it.
             Some(older) => self.source.diff(older, &name).unwrap_or_else(|error| {
-                tracing::warn!("{error}: all is compared with snapshot {name}");
+                tracing::warn!("{error}: comparing everything with snapshot {name}");
                 all()
             }),
         };
@@ -230,7 +230,9 @@ impl Snapshots {
         let is = self.source.identity(older).ok().flatten();
         let is_itself = is.as_deref() == Some(was);
         if !is_itself {
-            tracing::warn!("snapshot {older} is not what it was when it was made: all is compared");
+            tracing::warn!(
+                "snapshot {older} was replaced by another one of its name: comparing everything"
+            );
         }
         is_itself
     }
@@ -249,13 +251,13 @@ impl Snapshots {
             is_new && Some(other.as_str()) != older && self.is_own(other)
         };
         if !names.contains_key(name) {
-            tracing::warn!("the replica lacks its snapshot {name}: all is compared");
+            tracing::warn!("the replica lacks its snapshot {name}: comparing everything");
             return false;
         }
         let later = names.keys().find(is_later);
         if let Some(later) = later {
             tracing::warn!(
-                "the replica has snapshot {later}, of which this state knows nothing: all is compared"
+                "the replica has snapshot {later}, which this state does not know: comparing everything"
             );
         }
         later.is_none()
@@ -358,7 +360,7 @@ impl Snapshots {
 fn is_replaced(replica: Option<ReplicaHere>) -> bool {
     let why_other = replica.and_then(|replica| replica.why_other());
     if let Some(why) = why_other {
-        tracing::warn!("{why}: all is compared");
+        tracing::warn!("{why}: comparing everything");
     }
     why_other.is_some()
 }

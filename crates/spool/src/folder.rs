@@ -26,7 +26,7 @@ const QUEUE_LIMIT: &str = "/proc/sys/net/unix/max_dgram_qlen";
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
     /// Another agent has the file that shims map.
-    #[error("{}: another agent has it: programs know one", quote(.0))]
+    #[error("{}: in use by another agent; stop it, or set a different \"shim.map\"", quote(.0))]
     Taken(PathBuf),
     /// Another agent reads the folder of the spool.
     #[error(

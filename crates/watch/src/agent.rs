@@ -383,7 +383,9 @@ impl Agent {
             Ok(()) => self.unsaved = None,
             Err(error) => {
                 if self.unsaved.is_none() {
-                    tracing::error!("{error}: what is told is handed on, and not kept");
+                    tracing::error!(
+                        "cannot write the journal: {error}; events are still delivered, but a crash would lose them"
+                    );
                 }
                 self.unsaved = Some(Instant::now());
             }

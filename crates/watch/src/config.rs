@@ -145,7 +145,7 @@ fn trees(from: &mut Document) -> Vec<PathBuf> {
         if !from.has(KEY) {
             from.wrong(
                 KEY,
-                "it is missing: the trees whose changes are heard of, such as trees = [\"/projects\"]",
+                "it is missing: the trees to watch, such as trees = [\"/projects\"]",
             );
         }
         return Vec::new();
@@ -214,7 +214,7 @@ mod tests {
         for (text, line) in [
             (
                 "",
-                "1:1: trees: it is missing: the trees whose changes are heard of, such as trees = [\"/projects\"]",
+                "1:1: trees: it is missing: the trees to watch, such as trees = [\"/projects\"]",
             ),
             (
                 "tres = [\"/a\"]\ntrees = [\"/a\"]",

@@ -55,7 +55,7 @@ pub fn hear_shims(mut shims: Shims, trees: usize, waker: &Waker, outlet: &mut Ou
             continue;
         }
         if let Err(error) = wait(&shims, waker, is_failing, last) {
-            tracing::error!("shims: cannot wait for what they say: {error}");
+            tracing::error!("shims: cannot wait for messages: {error}");
             std::thread::sleep(DEAF_PAUSE);
         }
     }
@@ -83,7 +83,7 @@ fn wait(
 
 fn heard_of(told: Result<Told, Errno>, trees: usize) -> Heard {
     let deaf = told.as_ref().err().map(|error| {
-        tracing::error!("shims: cannot read what they say: {error}");
+        tracing::error!("shims: cannot read messages: {error}");
         error.to_string()
     });
     let told = told.unwrap_or_else(|_| Told {
@@ -147,7 +147,7 @@ impl Watched {
 
     /// Says that the kernel is not heard any more.
     fn end(&self, deaf: &Deaf, outlet: &Outlet) {
-        tracing::error!("{deaf}: what the kernel would tell is not heard any more");
+        tracing::error!("{deaf}: events of the kernel are not received any more");
         let heard = Heard {
             missed: vec![self.tree],
             deaf: Some(("fanotify".into(), Some(deaf.to_string()))),
@@ -187,7 +187,7 @@ pub fn hear_posts(mut posts: Posts, tree: usize, outlet: &mut Outlet) {
         let told = match posts.hear() {
             Ok(told) => told,
             Err(deaf) => {
-                tracing::error!("{deaf}: what is posted is not heard any more");
+                tracing::error!("{deaf}: posts are not received any more");
                 let heard = Heard {
                     missed: vec![tree],
                     deaf: Some(("posts".into(), Some(deaf.to_string()))),

@@ -242,7 +242,7 @@ impl Announcer {
 
     fn note_away(&mut self, why: String) {
         if !std::mem::replace(&mut self.is_away, true) {
-            tracing::error!("cannot announce: {why}: what is told is kept, and tried again");
+            tracing::error!("cannot announce: {why}: changes are kept, and tried again");
         }
         self.book.count_published(|status| status.away = Some(why));
     }

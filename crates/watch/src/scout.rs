@@ -80,7 +80,7 @@ fn found_at(path: &Path, book: &Arc<Book>) -> Found {
     if job.starts_with(AGENT) || !book.know(path, &job, &source) {
         return Found::Unconcerned;
     }
-    tracing::info!("{job}: its mirror is told what changes");
+    tracing::info!("{job}: changes are reported to its mirror");
     let (path, known) = (path.to_owned(), book.clone());
     let hand = move || hand::hand_on(&path, &known);
     if let Err(error) = Builder::new().name("hand".into()).spawn(hand) {

@@ -100,7 +100,7 @@ fn check(args: &JobArgs) -> Result<Exit, Failure> {
     programs::check(&job)?;
     operators::check(&job)?;
     let hears = match (job.is_live(), job.snapshots().is_some()) {
-        (true, _) => "changes are heard of as they happen",
+        (true, _) => "changes are reported as they happen",
         (_, true) => "changes are found by comparing snapshots",
         (false, false) => "changes are found by comparing",
     };

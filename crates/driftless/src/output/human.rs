@@ -179,7 +179,7 @@ pub fn print_end(summary: &Summary) {
             "driftless: the connection was lost: {why}; what was finished is kept, run again to go on"
         ),
         End::Lost => eprintln!(
-            "driftless: the replica's disk did not keep what was written; check it, then run again"
+            "driftless: data written to the replica was lost; check its disk and mount, then run again"
         ),
         End::Refused(why) | End::NoPlan(why) => eprintln!("driftless: {why}; all else was done"),
     }

@@ -48,7 +48,7 @@ pub enum RunError {
     #[error("\"{0}\": is no directory, and only directories are kept open")]
     NotTrees(String),
     /// What was written is not there any more.
-    #[error("\"{0}\": the replica's disk did not keep what was written; check it")]
+    #[error("\"{0}\": data written to the replica was lost; check its disk and mount")]
     DiskLied(String),
     /// The host of a tree cannot be reached, or was lost before everything was known to be durable.
     #[error("{0}")]

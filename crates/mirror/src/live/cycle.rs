@@ -247,7 +247,7 @@ impl Live {
             cycle.is_read = true;
         }
         if cycle.snapshot.is_some() && self.memory.rules()? != Some(self.job.rules()) {
-            tracing::warn!("the job takes, keeps or leaves out other things: all is compared");
+            tracing::warn!("the rules of the job have changed: comparing everything");
             cycle.compare_all();
         }
         self.cycle = Some(cycle);

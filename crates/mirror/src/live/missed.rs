@@ -68,7 +68,7 @@ impl Live {
     /// to be taken in still.
     pub(super) fn close_gap(&mut self, now: Duration, outcome: Outcome) -> Option<Outcome> {
         if outcome.end == Ended::Wide {
-            tracing::warn!("times do not say what has changed: all is compared");
+            tracing::warn!("change times cannot tell what changed: comparing everything");
             self.widen(now, outcome.taken);
             return None;
         }

@@ -100,7 +100,7 @@ impl Live {
     pub(super) fn look_at_mounts(&mut self, now: Duration) {
         let changed = changed_in(&mut self.mounts.replica, &self.job.replicas[0]);
         if !changed.is_empty() {
-            tracing::warn!("what is mounted below the replica has changed: all is compared");
+            tracing::warn!("a mount below the replica has changed: comparing everything");
             self.walk_in_doubt(now);
         }
         for path in changed {
@@ -113,7 +113,7 @@ impl Live {
         }
         for path in changed_in(&mut self.mounts.source, &self.job.source) {
             let place = shown(&path);
-            tracing::warn!("what is mounted in the source at {place} has changed: it is compared");
+            tracing::warn!("the mount in the source at {place} has changed: comparing it");
             let below = Dirty::new(Scope::Subtree, self.in_doubt_since(now), now);
             self.dirty.add_again(path.clone(), below);
             self.doubt_members_at(now, path);

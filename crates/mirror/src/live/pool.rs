@@ -524,7 +524,7 @@ impl Live {
                 self.take_word(now, *word);
             }
         }
-        tracing::warn!("members of the pool have not ended what they were at");
+        tracing::warn!("members of the pool have not finished their work");
         false
     }
 }

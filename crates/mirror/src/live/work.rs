@@ -244,7 +244,7 @@ impl Live {
         }
         self.come_back(now);
         if let Some(why) = self.hands.last_replica.take_other() {
-            tracing::warn!("{why}: all is compared");
+            tracing::warn!("{why}: comparing everything");
             self.walk_in_doubt(now);
             // What has failed all the time may not fail there.
             self.dirty.retry_now(now, None);

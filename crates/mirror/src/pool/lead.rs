@@ -170,7 +170,7 @@ impl Lead {
             if !is_there {
                 self.has_untold = true;
                 let (host, process) = (&seat.word.host, seat.word.process);
-                tracing::warn!("pool: {host} (process {process}) is not heard of any more");
+                tracing::warn!("pool: {host} (process {process}) does not answer any more");
             }
             is_there
         });

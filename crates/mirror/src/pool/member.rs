@@ -157,7 +157,9 @@ impl Member {
             return Some(why.clone());
         }
         let Some(lead) = self.lead_within(now, LEAD_HOLDS) else {
-            return Some("no mirror is heard that leads the pool (driftless mirror run)".into());
+            return Some(
+                "no leader found; start \"driftless mirror run\" for this job on one host".into(),
+            );
         };
         if lead.rest > 0 {
             return Some(format!(
@@ -318,7 +320,7 @@ mod tests {
     fn it_works_for_a_lead_that_it_hears_with_the_same_rules() {
         let mut member = member();
         let waits = |member: &Member, second| member.why_waiting(at(second));
-        assert!(waits(&member, 0).is_some_and(|why| why.contains("no mirror")));
+        assert!(waits(&member, 0).is_some_and(|why| why.contains("no leader")));
         member.hear(at(1), word(9, 0));
         assert!(waits(&member, 1).is_some_and(|why| why.contains("not taken it in")));
         let other = LeadWord {

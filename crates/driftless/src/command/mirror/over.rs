@@ -73,7 +73,7 @@ pub fn fail_over(args: &FailoverArgs) -> Result<Exit, Failure> {
     let has_heard = hear(&job.name)?;
     if !has_heard {
         say::complaint(&format!(
-            "{}: its mirror does not hear of all changes; what it has not heard of is not counted below (driftless mirror status)",
+            "{}: its mirror misses changes, which are not counted below (driftless mirror status)",
             job.name
         ));
     }

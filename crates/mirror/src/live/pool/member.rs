@@ -152,7 +152,7 @@ impl Live {
             crier.give_up();
         }
         tracing::warn!(
-            "what it has changed cannot be announced: its lead says that all may differ"
+            "its changes cannot be announced: the leader reports that everything may differ"
         );
         self.say(now);
     }
