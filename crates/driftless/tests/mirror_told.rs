@@ -709,7 +709,7 @@ fn a_mirror_that_only_compares_says_that_it_waits_for_the_next_comparison() {
     mirror.barrier();
     let status = mirror.command("status").run().expect(0).stdout_text();
     assert!(
-        status.contains("waiting for the next comparison"),
+        status.contains("waiting for the next full scan"),
         "{status}"
     );
     assert_eq!(mirror.status()["hears"], false);

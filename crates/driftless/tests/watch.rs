@@ -133,7 +133,7 @@ fn a_killed_agent_has_lost_nothing_of_what_it_was_told() {
         .arg("--timeout=8s")
         .run()
         .expect(6);
-    let words = "waiting: changes are not heard of, and only comparisons find them: agent \"node\"";
+    let words = "waiting: changes are not received, and only full scans find them: agent \"node\"";
     assert!(late.stderr_text().contains(words), "{}", late.describe());
     agent.start();
     // What was in the socket when it was killed is not known.

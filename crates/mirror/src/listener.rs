@@ -65,7 +65,7 @@ impl Listener {
     fn tell_deaf(&self, deaf: Option<&Deaf>) {
         match deaf {
             Some(deaf) if deaf.is_final => {
-                tracing::error!("{deaf}: from here on only comparisons find changes");
+                tracing::error!("{deaf}: from here on only full scans find changes");
             }
             Some(deaf) => tracing::error!("{deaf}: trying again"),
             None => tracing::info!("{}: changes are received again", self.detector.name()),

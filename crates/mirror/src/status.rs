@@ -309,7 +309,7 @@ impl Status {
     pub fn comparison(&self) -> String {
         let name = match self.is_first_copy() {
             true => "first copy",
-            false => "comparing all",
+            false => "full scan",
         };
         self.comparing.map_or_else(
             || name.to_owned(),

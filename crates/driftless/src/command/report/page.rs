@@ -59,7 +59,7 @@ fn replica(html: &mut String, facts: &Facts) {
     }
     table(html, "By hour", &HOURS, facts.hours.iter().map(hour));
     let runs = facts.runs.iter().take(ROWS_MAX);
-    table(html, "Comparisons and cycles", &RUNS, runs.map(run));
+    table(html, "Full scans and cycles", &RUNS, runs.map(run));
     let problems = facts.problems.iter().take(ROWS_MAX);
     let problems = problems.map(|row| vec![problem(row)]);
     table(html, "What is wrong now", &["path"], problems);

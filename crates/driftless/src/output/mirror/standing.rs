@@ -100,11 +100,11 @@ fn doing(status: &Status) -> String {
         (Some(_), ..) => "waiting: the trees are out of reach".to_owned(),
         (_, true, _) => "paused".to_owned(),
         _ if status.is_quiet && tells => {
-            format!("quiet hours: hearing of {what}, copying nothing")
+            format!("quiet hours: receiving {what}, copying nothing")
         }
         _ if status.is_quiet => "quiet hours: copying nothing".to_owned(),
         (_, _, true) if !tells => status.comparison(),
-        _ if !tells => "waiting for the next comparison".to_owned(),
+        _ if !tells => "waiting for the next full scan".to_owned(),
         (_, _, true) => format!("{}, and following {what}", status.comparison()),
         _ if status.helps => match &status.waiting {
             Some(why) => format!("a member of a pool, waiting: {why}"),
@@ -138,7 +138,10 @@ fn behind(status: &Status) -> String {
         (None, Some(ended)) if status.problems > 0 => {
             let few = ("path that has a problem", "paths that have problems");
             let problems = show_counted(status.problems, few.0, few.1);
-            format!("; all was compared by {}, but for {problems}", at(ended))
+            format!(
+                "; the last full scan ended at {}, but for {problems}",
+                at(ended)
+            )
         }
         _ => "; it has not been equal yet".to_owned(),
     };
@@ -208,7 +211,7 @@ fn walks(status: &Status) -> String {
         at(ended),
         show_count(walk.changed),
         show_count(walk.missed),
-        show_counted(walk.count, "comparison", "comparisons")
+        show_counted(walk.count, "full scan", "full scans")
     )
 }
 
@@ -313,7 +316,7 @@ fn out_of_reach(why: &str) -> String {
 fn deaf(status: &Status) -> Option<String> {
     let why = status.deaf.as_ref()?;
     Some(format!(
-        "changes are not heard of, and only comparisons find them: {why}"
+        "changes are not received, and only full scans find them: {why}"
     ))
 }
 
