@@ -640,7 +640,10 @@ fn a_ring_is_refused_before_anything_is_touched() {
         let refused = mirror.command_of("run", &job).run();
         let why = refused.stderr_text();
         assert_eq!(refused.code(), 13, "{why}");
-        assert!(why.contains("in a ring") && why.contains(mirrors), "{why}");
+        assert!(
+            why.contains("form a loop") && why.contains(mirrors),
+            "{why}"
+        );
     }
     assert!(one.join("new").exists() && !one.join(".driftless-mark").exists());
     let marked = attrs::get_xattr(&one, MARK.as_bytes());
@@ -667,7 +670,7 @@ fn a_ring_that_is_closed_behind_a_mirror_stops_it_until_it_is_open() {
     let is_away = || {
         mirror.status()["away"]
             .as_str()
-            .is_some_and(|why| why.contains("in a ring"))
+            .is_some_and(|why| why.contains("form a loop"))
     };
     put(&one.join("first"), "1");
     wait_until("it is noticed", LIMIT, || {

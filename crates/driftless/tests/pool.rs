@@ -467,7 +467,7 @@ fn a_ring_that_is_closed_behind_a_pool_stops_all_of_it() {
     names.iter().for_each(|name| put(name));
     let is_away = || {
         let away = lead.status()["away"].as_str().map(str::to_owned);
-        away.is_some_and(|why| why.contains("in a ring"))
+        away.is_some_and(|why| why.contains("form a loop"))
     };
     wait_until("it is noticed", is_away, || lead.status().to_string());
     assert!(names.iter().all(|name| !lead.replica.join(name).exists()));

@@ -552,7 +552,7 @@ fn the_status_has_the_fields_of_its_page_whether_the_agent_runs_or_not() {
         .run()
         .expect(0)
         .stdout_text();
-    assert!(told.starts_with("node: does not run\n"), "{told}");
+    assert!(told.starts_with("node: not running\n"), "{told}");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use driftless_model::{RelPath, escape};
 /// What is said, and what is said of a job.
 const WORDS: [(&str, &str); 14] = [
     (
-        "(--delete-unlike makes it equal all the same)",
-        "(delete_unlike = true in the job makes it equal all the same)",
+        "(--delete-unlike deletes nevertheless)",
+        "(delete_unlike = true in the job deletes nevertheless)",
     ),
     (": no such replica", ": nothing is at the replica's path"),
     (" (--require); ", " (required in the job); "),

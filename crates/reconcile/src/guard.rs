@@ -16,7 +16,7 @@ pub enum Refusal {
     /// No name at the top of the replica is one of the source's: the wrong directory looks like
     /// that.
     #[error(
-        "\"{replica}\" is not empty, and nothing at its top has a name that the source has: it looks like another tree; nothing was touched (--delete-unlike makes it equal all the same)"
+        "\"{replica}\" is not empty, and nothing at its top has a name that the source has: it looks like another tree; nothing was touched (--delete-unlike deletes nevertheless)"
     )]
     Unlike {
         /// The replica.

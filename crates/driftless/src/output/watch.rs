@@ -72,11 +72,11 @@ fn json_of(status: &Status, depth: Option<Depth>) -> serde_json::Value {
 fn first(status: &Status) -> String {
     match status.process {
         Some(process) => format!(
-            "{}: at work (process {process}), hears {}",
+            "{}: running (process {process}), receives changes from {}",
             status.name,
             status.detect.join(" and ")
         ),
-        None => format!("{}: does not run", status.name),
+        None => format!("{}: not running", status.name),
     }
 }
 
@@ -94,7 +94,7 @@ fn oldest(moment_of: Option<u64>) -> String {
 }
 
 fn of_gaps(gaps: &GapStatus) -> String {
-    let count = show_counted(gaps.count, "gap", "gaps");
+    let count = show_counted(gaps.count, "event loss", "event losses");
     let held = match gaps.is_held {
         true => ", held back for up to a minute",
         false => "",
@@ -108,7 +108,7 @@ fn of_gaps(gaps: &GapStatus) -> String {
             )
         }
         (Some(first), _) => format!("{count} at {}{held}", moment(first)),
-        _ => "no gaps".into(),
+        _ => "no event losses".into(),
     }
 }
 
@@ -145,13 +145,13 @@ fn of_spool(depth: Option<Depth>) -> String {
             let files = show_counted(files, "file", "files");
             format!("{files}, {}", show_bytes(bytes))
         }
-        None => "cannot be looked at".into(),
+        None => "cannot be read".into(),
     }
 }
 
 fn of_counts(counts: &Counts) -> Vec<String> {
     let mut lines = vec![format!(
-        "  heard   {}, {} without sense, {} too many; {} of the kernel; {}",
+        "  input   {}, {} malformed, {} over the limit; {} of the kernel; {}",
         show_counted(counts.messages, "message", "messages"),
         show_count(counts.unread),
         show_count(counts.dropped),
@@ -175,7 +175,7 @@ fn of_counts(counts: &Counts) -> Vec<String> {
         lines.push(format!("  without {more} more programs"));
     }
     for (who, why) in &counts.deaf {
-        lines.push(format!("  deaf    {who}: {why}"));
+        lines.push(format!("  failed  {who}: {why}"));
     }
     if let Some(why) = &counts.unsaved {
         lines.push(format!("  unsaved {why}"));

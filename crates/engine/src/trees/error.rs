@@ -31,7 +31,7 @@ pub enum RunError {
     },
     /// The replica leads to its own source.
     #[error(
-        "\"{path}\": mirrors would go round in a ring: the source \"{source_path}\" is itself filled from this replica, through {}; \
+        "\"{path}\": mirrors would form a loop: the source \"{source_path}\" is itself filled from this replica, through {}; \
         what people change on one of these trees, the others would undo. If the source is not filled by a mirror any more, \
         driftless mirror failover of the job that filled it says so",
         mirrors_words(*mirrors)

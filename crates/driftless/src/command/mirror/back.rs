@@ -439,7 +439,7 @@ fn words_back(job: &Job, error: &RunError) -> String {
             "the replica cannot be read ({cause}) and the source is not empty; nothing was deleted"
         ),
         RunError::Refused(Refusal::Unlike { .. }) => format!(
-            "the source {} is not empty, and nothing at its top has a name that the replica has: it looks like another tree; nothing was touched (delete_unlike = true in the job makes it equal all the same)",
+            "the source {} is not empty, and nothing at its top has a name that the replica has: it looks like another tree; nothing was touched (delete_unlike = true in the job deletes nevertheless)",
             job.source
         ),
         RunError::Refused(Refusal::Lacking { side, path, cause }) => {
