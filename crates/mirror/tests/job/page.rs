@@ -190,7 +190,7 @@ fn the_page_names_every_detector_with_its_sort() {
 #[test]
 fn examples_of_the_page_are_jobs() {
     let examples = blocks("toml");
-    assert_eq!(examples.len(), 4);
+    assert_eq!(examples.len(), 5);
     let jobs: Vec<Job> = examples
         .iter()
         .map(|text| read(text).unwrap_or_else(|errors| panic!("{errors}")))
