@@ -191,6 +191,25 @@ fn first_copy_shows_its_progress() {
 }
 
 #[test]
+fn beginning_of_first_copy_is_logged_once() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let source = scratch.dir("src");
+    fs::write(source.join("file"), b"content").expect("a file");
+    let parent = scratch.path().join("not mounted yet");
+    let mut mirror = Mirror::between(&source, &parent.join("replica"), FOLLOWING);
+    let began = Instant::now();
+    while mirror.status()["away"].is_null() {
+        assert!(began.elapsed() < LIMIT, "{}", mirror.status());
+    }
+    fs::create_dir(&parent).expect("a directory");
+    let _done = mirror.command("retry").run().expect(0);
+    mirror.barrier();
+    mirror.terminate();
+    let log = mirror.ended().stderr_text();
+    assert_eq!(log.matches("the first copy begins").count(), 1, "{log}");
+}
+
+#[test]
 fn problems_of_a_mirror_are_in_its_log() {
     let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
     let source = scratch.dir("src");

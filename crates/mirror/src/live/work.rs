@@ -142,11 +142,12 @@ impl Live {
                 }
                 if taken.is_walk() {
                     self.memory.begin_run(RunKind::Walk, now);
-                    self.walked.begun = now;
-                    self.begin_to_walk_mounts();
-                    if self.is_first_copy() {
+                    // A retry is no second beginning.
+                    if self.is_first_copy() && self.walked.begun.is_zero() {
                         tracing::info!("the first copy begins");
                     }
+                    self.walked.begun = now;
+                    self.begin_to_walk_mounts();
                 }
                 let unheard_since = match taken.is_walk() {
                     true => self.gaps.take_missed(),
