@@ -171,7 +171,7 @@ pub struct TrashNow {
     pub bytes: u64,
 }
 
-/// The lag of the newest changes.
+/// The lag of the changes of the last clock hour with changes, and of the hour before.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LagNow {
     /// Changes that were measured since the beginning.
@@ -182,7 +182,7 @@ pub struct LagNow {
     /// How many of them took no longer than each of [`LAG_BOUNDS`].
     #[serde(default)]
     pub within: Vec<u64>,
-    /// Half of those of the last hour took no longer; all times are rounded up.
+    /// Half of the changes of these two hours took no longer; all times are rounded up.
     pub p50: Duration,
     /// 95 of 100.
     pub p95: Duration,

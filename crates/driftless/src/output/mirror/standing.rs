@@ -173,7 +173,10 @@ fn lag(status: &Status) -> String {
     ];
     let parts = parts.map(|(share, time)| format!("{share} {}", seconds(time)));
     let count = show_counted(lag.files, "change", "changes");
-    format!("{}, of the newest {count}", parts.join(", "))
+    format!(
+        "{}, in the last clock hour with changes and the hour before; {count} since the start",
+        parts.join(", ")
+    )
 }
 
 fn done(status: &Status) -> String {
@@ -423,7 +426,7 @@ mod tests {
             "driftless mirror run projects",
             "out of reach: no such host",
             "driftless mirror problems projects",
-            "of the newest 1 change",
+            "; 1 change since the start",
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }
