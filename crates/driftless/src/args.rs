@@ -30,7 +30,7 @@ pub use guard::GuardArgs;
 pub use keep::KeepArgs;
 pub use mirror::{
     FailbackArgs, FailoverArgs, FailoverTo, ImportSr3Args, JobArgs, MirrorArgs, MirrorCommand,
-    TrashCommand,
+    RestoreArgs, TrashCommand,
 };
 pub use mover::{MoverArgs, MoversArgs, QueueArgs};
 pub use output::{LogArgs, LogFormat, OutputArgs};

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, chown, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -179,6 +179,83 @@ fn a_deleted_tree_is_listed_and_comes_back_as_it_was() {
         "{}",
         missing.describe()
     );
+}
+
+#[test]
+fn directory_deleted_file_by_file_comes_back() {
+    const FILES: usize = 20;
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let source = source_in(&scratch);
+    let plans = source.join("plans");
+    let june = plans.join("june");
+    fs::create_dir_all(&june).expect("directories");
+    let paths_in = |dir: &Path| -> Vec<PathBuf> {
+        (0..FILES)
+            .map(|number| dir.join(number.to_string()))
+            .collect()
+    };
+    let files: Vec<PathBuf> = [paths_in(&plans), paths_in(&june)].concat();
+    for file in &files {
+        fs::write(file, file.as_os_str().as_bytes()).expect("written");
+    }
+    fs::set_permissions(&june, fs::Permissions::from_mode(0o750)).expect("set");
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    // As `rm -r` does where the mirror is quicker.
+    for some in files.chunks(FILES / 2) {
+        some.iter()
+            .for_each(|file| fs::remove_file(file).expect("removed"));
+        mirror.barrier();
+    }
+    fs::remove_dir(&june).expect("removed");
+    mirror.barrier();
+    let time = fs::metadata(&plans)
+        .expect("there")
+        .modified()
+        .expect("a time");
+    fs::remove_dir(&plans).expect("removed");
+    mirror.barrier();
+    assert_eq!(paths(&mirror).len(), files.len() + 2);
+    let told = ask(&mirror, ["restore", "plans"]).expect(0).stdout_text();
+    assert!(told.starts_with("42 entries copied to \"plans\""), "{told}");
+    assert!(told.contains("from 42 pieces of "), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    for file in &files {
+        assert_eq!(
+            fs::read(file).expect("restored"),
+            file.as_os_str().as_bytes()
+        );
+    }
+    let mode = fs::metadata(&june).expect("restored").mode();
+    assert_eq!(mode & 0o7777, 0o750);
+    let restored = fs::metadata(&plans).expect("restored").modified();
+    assert_eq!(restored.expect("a time"), time);
+    let again = ask(&mirror, ["restore", "plans"]).expect(1).stderr_text();
+    assert!(again.contains("is there, and stays"), "{again}");
+
+    // Into a directory that exists goes the newest of each path.
+    fs::write(&files[0], "newer").expect("written");
+    mirror.barrier();
+    fs::remove_file(&files[0]).expect("removed");
+    mirror.barrier();
+    let told = ask(&mirror, ["restore", "plans", "--json"]).expect(0);
+    let told: Value = serde_json::from_str(&told.stdout_text()).expect("JSON");
+    let counts = ["entries", "pieces", "dates", "stays", "older", "made"].map(|name| &told[name]);
+    assert_eq!(
+        counts,
+        [1, 1, 1, 39, 1, 0].map(Value::from).each_ref(),
+        "{told}"
+    );
+    assert_eq!(fs::read(&files[0]).expect("restored"), b"newer");
+    let date = told["first_date"].as_str().expect("a date");
+    let elsewhere = scratch.dir("elsewhere");
+    let to = elsewhere.to_str().expect("text");
+    let since = ["restore", "plans", "--since", date, "--to", to];
+    let _done = ask(&mirror, since).expect(0);
+    let newer = elsewhere.join("plans/0");
+    assert_eq!(fs::read(newer).expect("restored"), b"newer");
+    assert_eq!(fs::read_dir(&elsewhere).expect("listed").count(), 1);
+    check_equal(&mirror, "with what came back");
 }
 
 #[test]
@@ -658,19 +735,22 @@ fn nothing_is_restored_beneath_a_mount_point() {
         fs::write(data.join(file), file).expect("written");
         fs::write(inner.join(file), file).expect("written");
     }
-    fs::create_dir(data.join("big")).expect("a directory");
+    fs::create_dir_all(data.join("up/big")).expect("directories");
     let mounted = Mounted::bind(&data, &source);
-    let disk = Mounted::bind(&inner, &source.join("big"));
+    let disk = Mounted::bind(&inner, &source.join("up/big"));
     let mut mirror = Mirror::of(&source, KEYS);
     mirror.barrier();
     fs::remove_file(source.join("gone")).expect("removed");
     mirror.barrier();
     mirror.stop();
     drop(disk);
-    let refused = ask(&mirror, ["restore", "big/gone"])
-        .expect(13)
-        .stderr_text();
-    assert!(refused.contains("mounted at big is not there"), "{refused}");
+    for path in ["up/big/gone", "up"] {
+        let refused = ask(&mirror, ["restore", path]).expect(13).stderr_text();
+        assert!(
+            refused.contains("mounted at up/big is not there"),
+            "{refused}"
+        );
+    }
     drop(mounted);
     let refused = ask(&mirror, ["restore", "gone"]).expect(13).stderr_text();
     assert!(refused.contains("is its file system mounted"), "{refused}");

@@ -2,8 +2,8 @@
 //! when a call fails, and that nothing is ever lost.
 
 use driftless_engine::{
-    Bin, Date, Limits, MachineClock, Monitor, Options, Progress, RestoreError, Sizes, Trees,
-    Wanted, restore,
+    Bin, Date, DeletionDates, Limits, MachineClock, Monitor, Options, Progress, RestoreError,
+    Restored, Sizes, Trees, Wanted, restore,
 };
 use driftless_model::{Policy, Problem, Receipt, RelPath, Selection, errno};
 use driftless_tree::fake::{Call, FakeTree};
@@ -79,16 +79,43 @@ impl Pair {
         gone
     }
 
-    fn restore(&self, path: &str, date: Option<Date>) -> Result<u64, RestoreError> {
+    /// Deletes a path, and has the replica follow.
+    fn delete(&self, path: &str) {
+        self.source.discard(path);
+        assert_eq!(self.run().1, Vec::<String>::new(), "{path}");
+    }
+
+    fn restore(&self, path: &str) -> Result<u64, RestoreError> {
+        self.restore_of(path, DeletionDates::All)
+            .map(|restored| restored.entries)
+    }
+
+    fn restore_of(&self, path: &str, dates: DeletionDates) -> Result<Restored, RestoreError> {
         let path = RelPath::parse(path.as_bytes()).expect("a path");
         let wanted = Wanted {
             to: path.clone(),
             path,
-            date,
+            dates,
         };
         let options = of(&self.replica, &self.source);
         let stop = AtomicBool::new(false);
-        restore(&options, &wanted, &Told::default(), &stop).map(|counts| counts.changed)
+        restore(&options, &wanted, &Told::default(), &stop)
+    }
+
+    /// The dates at which a path went, in order.
+    fn dates_of(&self, path: &str) -> Vec<Date> {
+        let mut dates = Vec::new();
+        let bin = Bin::of(&of(&self.source, &self.replica)).expect("a replica");
+        bin.for_each(&mut |one| dates.extend((one.path.to_string() == path).then_some(one.date)))
+            .expect("it can be listed");
+        dates.sort();
+        dates
+    }
+
+    /// Content of a file of the source.
+    fn content(&self, path: &str) -> Option<String> {
+        let content = self.source.content(path)?;
+        Some(String::from_utf8(content).expect("text"))
     }
 
     /// Whether some file of the replica has this content, wherever it is.
@@ -121,18 +148,15 @@ fn what_is_deleted_counts_as_such_and_comes_back() {
     assert_eq!(pair.run(), (6, vec![]));
     assert_eq!(pair.gone(), told(&[("a", 5), ("five", 1)]));
     assert_eq!(pair.run(), (0, vec![]), "the trash is none of the tree");
-    assert_eq!(pair.restore("a/b", None).ok(), None, "a is not there");
-    assert_eq!(pair.restore("a", None).ok(), Some(5));
+    assert_eq!(pair.restore("a/b").ok(), None, "a is not there");
+    assert_eq!(pair.restore("a").ok(), Some(5));
     assert_eq!(
         pair.source.content("a/b/three").as_deref(),
         Some(&b"a/b/three"[..])
     );
+    assert!(matches!(pair.restore("a"), Err(RestoreError::Taken(_))));
     assert!(matches!(
-        pair.restore("a", None),
-        Err(RestoreError::Taken(_))
-    ));
-    assert!(matches!(
-        pair.restore("never", None),
+        pair.restore("never"),
         Err(RestoreError::NotThere(..))
     ));
     assert!(
@@ -164,6 +188,112 @@ fn the_same_name_is_kept_each_time() {
             .iter()
             .all(|content| pair.has(content))
     );
+}
+
+#[test]
+fn pieces_of_a_directory_come_back_together() {
+    let pair = Pair::new();
+    pair.source.set_mode("a", 0o750);
+    pair.source.set_mode("a/b", 0o711);
+    assert_eq!(pair.run(), (0, vec![]));
+    for path in ["a/one", "a/b/three", "a/b", "a/two"] {
+        pair.delete(path);
+    }
+    let time = pair.replica.meta("a").expect("it is there").mtime;
+    pair.delete("a");
+    let restored = pair.restore_of("a", DeletionDates::All).expect("restored");
+    assert_eq!((restored.entries, restored.pieces), (5, 5));
+    assert_eq!((restored.stays, restored.older, restored.made), (0, 0, 0));
+    assert!(restored.span.is_some_and(|(first, last)| first < last));
+    assert!(restored.dates >= 2, "{restored:?}");
+    for path in ["a/one", "a/two", "a/b/three"] {
+        assert_eq!(pair.content(path).as_deref(), Some(path));
+    }
+    let [above, below] = ["a", "a/b"].map(|path| pair.source.meta(path).expect("restored"));
+    assert_eq!((above.mode, below.mode), (0o750, 0o711));
+    assert_eq!(above.mtime, time);
+    assert!(matches!(pair.restore("a"), Err(RestoreError::Taken(_))));
+    assert_eq!(pair.run(), (0, vec![]));
+}
+
+#[test]
+fn pieces_go_into_directories_that_exist() {
+    let pair = Pair::new();
+    for path in ["a/one", "a/two", "a/b"] {
+        pair.delete(path);
+    }
+    pair.source.put("a/two", b"new");
+    pair.source.set_mode("a", 0o700);
+    assert_eq!(pair.run(), (0, vec![]));
+    let restored = pair.restore_of("a", DeletionDates::All).expect("restored");
+    assert_eq!((restored.entries, restored.pieces), (3, 2));
+    assert_eq!((restored.stays, restored.older, restored.made), (1, 0, 0));
+    assert_eq!(pair.content("a/two").as_deref(), Some("new"));
+    assert_eq!(pair.content("a/b/three").as_deref(), Some("a/b/three"));
+    assert_eq!(pair.source.meta("a").expect("there").mode, 0o700);
+}
+
+#[test]
+fn dates_limit_what_comes_back() {
+    let pair = Pair::new();
+    for content in ["first", "second", "third"] {
+        pair.source.put("c/four", content.as_bytes());
+        pair.source.advance(Duration::from_secs(5));
+        assert_eq!(pair.run(), (0, vec![]));
+        pair.delete("c/four");
+    }
+    let dates = pair.dates_of("c/four");
+    assert_eq!(dates.len(), 3);
+    let contents = ["first", "second", "third"];
+    for (date, content) in dates.iter().zip(contents) {
+        let restored = pair.restore_of("c/four", DeletionDates::Only(*date));
+        let restored = restored.expect("restored");
+        assert_eq!((restored.span, restored.older), (Some((*date, *date)), 0));
+        assert_eq!(pair.content("c/four").as_deref(), Some(content));
+        pair.source.discard("c/four");
+    }
+    for (newer, date) in dates.iter().rev().enumerate() {
+        let restored = pair.restore_of("c", DeletionDates::Since(*date));
+        let restored = restored.expect("restored");
+        assert_eq!((restored.entries, restored.older), (1, newer as u64));
+        assert_eq!(pair.content("c/four").as_deref(), Some("third"));
+        pair.source.discard("c/four");
+    }
+}
+
+#[test]
+fn older_piece_gives_a_directory_its_attributes() {
+    let pair = Pair::new();
+    pair.source.set_mode("a", 0o750);
+    assert_eq!(pair.run(), (0, vec![]));
+    let time = pair.replica.meta("a").expect("it is there").mtime;
+    pair.delete("a");
+    pair.source.put("a/new", b"new");
+    assert_eq!(pair.run(), (0, vec![]));
+    pair.delete("a/new");
+    pair.source.discard("a");
+    let restored = pair.restore_of("a", DeletionDates::All).expect("restored");
+    assert_eq!((restored.entries, restored.pieces), (6, 2));
+    assert_eq!((restored.dates, restored.older, restored.made), (2, 0, 0));
+    let above = pair.source.meta("a").expect("restored");
+    assert_eq!((above.mode, above.mtime), (0o750, time));
+    for (path, content) in [("a/new", "new"), ("a/b/three", "a/b/three")] {
+        assert_eq!(pair.content(path).as_deref(), Some(content));
+    }
+}
+
+#[test]
+fn directories_that_the_trash_lacks_are_closed() {
+    let pair = Pair::new();
+    pair.delete("a/b/three");
+    pair.source.rename("a", "moved");
+    assert_eq!(pair.run().1, Vec::<String>::new());
+    let date = pair.dates_of("a/b/three")[0];
+    let restored = pair.restore_of("a", DeletionDates::Only(date));
+    let restored = restored.expect("restored");
+    assert_eq!((restored.entries, restored.made), (1, 2));
+    assert_eq!(pair.content("a/b/three").as_deref(), Some("a/b/three"));
+    assert_eq!(pair.source.meta("a/b").expect("made").mode & 0o077, 0);
 }
 
 #[test]

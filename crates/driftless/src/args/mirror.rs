@@ -230,6 +230,30 @@ pub enum MirrorCommand {
     },
 }
 
+/// Deleted entries that come back, and their destination.
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// Path to restore with everything below it, relative to the root
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+    /// Restore only what was deleted at this date, as "list" prints it
+    ///
+    /// Such as 2026-11-24T193000Z. It selects an earlier deletion of the path.
+    #[arg(long, value_name = "DATE", value_parser = crate::units::trash_date, conflicts_with = "since")]
+    pub from: Option<driftless_engine::Date>,
+    /// Restore only what was deleted at this date or later
+    ///
+    /// Leaves what was deleted below PATH at an earlier time.
+    #[arg(long, value_name = "DATE", value_parser = crate::units::trash_date)]
+    pub since: Option<driftless_engine::Date>,
+    /// Copy the path into this directory instead
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub enum TrashCommand {
     /// List deleted entries, the oldest first: date, type and path
@@ -241,22 +265,11 @@ pub enum TrashCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Copy a deleted entry back into the source
+    /// Copy deleted entries of a path back into the source
     ///
-    /// Entries that exist stay. The mirror copies the restored entry to the replica.
-    Restore {
-        /// Path of the entry, relative to the root
-        #[arg(value_name = "PATH")]
-        path: PathBuf,
-        /// Date of the deletion, as "list" prints it
-        ///
-        /// Such as 2026-11-24T193000Z. By default, the newest.
-        #[arg(long, value_name = "DATE", value_parser = crate::units::trash_date)]
-        from: Option<driftless_engine::Date>,
-        /// Copy it into this directory instead
-        #[arg(long, value_name = "DIR")]
-        to: Option<PathBuf>,
-    },
+    /// Restores everything that was deleted at PATH or below it, of each path the newest. Entries
+    /// that exist stay. The mirror copies the restored entries to the replica.
+    Restore(RestoreArgs),
     /// Remove deleted entries that exceed the [trash] of the job
     Purge {
         /// Remove entries that were deleted longer ago than TIME

@@ -1,10 +1,11 @@
 //! What `mirror trash` prints.
 
 use crate::output::mirror::{complaint, line};
-use crate::units::{show_bytes, show_entries};
+use crate::units::{show_bytes, show_counted, show_entries};
 use base64::prelude::{BASE64_STANDARD, Engine};
-use driftless_engine::{Counts, Gone, Purged};
+use driftless_engine::{Gone, Purged, Restored};
 use driftless_model::{RelPath, escape, quote};
+use serde_json::Value;
 use std::path::Path;
 
 /// Prints an entry that is in the trash of a replica.
@@ -36,14 +37,75 @@ pub fn gone(replica: &str, gone: &Gone, json: bool) {
     line(&value.to_string());
 }
 
-/// Prints what was brought back.
-pub fn restored(to: &RelPath, place: &Path, counts: &Counts) {
-    let entries = show_entries(counts.changed);
-    line(&format!(
-        "{entries} copied to \"{}\" in {}",
+/// Prints what was brought back to a path below a place, from the trash of a tree.
+pub fn restored(tree: &str, (to, place): (&RelPath, &Path), restored: &Restored, json: bool) {
+    if json {
+        line(&restored_json(tree, (to, place), restored).to_string());
+    } else {
+        restored_lines((to, place), restored)
+            .iter()
+            .for_each(|text| line(text));
+    }
+}
+
+fn restored_json(tree: &str, (to, place): (&RelPath, &Path), restored: &Restored) -> Value {
+    let text = escape(to.as_bytes());
+    let (first, last) = restored.span.unzip();
+    let mut value = serde_json::json!({
+        "replica": tree,
+        "path": text,
+        "place": place.to_string_lossy(),
+        "entries": restored.entries,
+        "pieces": restored.pieces,
+        "dates": restored.dates,
+        "first_date": first.map(|date| date.to_string()),
+        "last_date": last.map(|date| date.to_string()),
+        "stays": restored.stays,
+        "older": restored.older,
+        "made": restored.made,
+    });
+    if text.as_bytes() != to.as_bytes() {
+        value["path_base64"] = BASE64_STANDARD.encode(to.as_bytes()).into();
+    }
+    value
+}
+
+fn restored_lines((to, place): (&RelPath, &Path), restored: &Restored) -> Vec<String> {
+    let dates = match restored.span {
+        Some((first, last)) if first != last => {
+            let dates = show_counted(restored.dates, "date", "dates");
+            format!(" of {dates}, {first} to {last}")
+        }
+        Some((date, _)) => format!(" of {date}"),
+        None => String::new(),
+    };
+    let mut lines = vec![format!(
+        "{} copied to \"{}\" in {}, from {}{dates}",
+        show_entries(restored.entries),
         escape(to.as_bytes()),
-        quote(place)
-    ));
+        quote(place),
+        show_counted(restored.pieces, "piece", "pieces"),
+    )];
+    let mut tell = |count: u64, text: &str| {
+        if count > 0 {
+            lines.push(format!("{} {text}", show_entries(count)));
+        }
+    };
+    tell(
+        restored.stays,
+        "not copied: the name exists there, and stays",
+    );
+    tell(
+        restored.older,
+        "not copied: a newer one of the path was; --from DATE restores it",
+    );
+    if restored.made > 0 {
+        lines.push(format!(
+            "{} not in the trash: made anew, closed to other users",
+            show_counted(restored.made, "directory", "directories")
+        ));
+    }
+    lines
 }
 
 /// Prints what is gone for good.
@@ -57,4 +119,48 @@ pub fn purged(purged: &Purged) {
         show_entries(purged.left.entries),
         show_bytes(purged.left.bytes)
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driftless_engine::Date;
+
+    #[test]
+    fn restored_pieces_are_counted_with_their_dates() {
+        let date = |text: &str| Date::parse(text.as_bytes()).expect("a date");
+        let (first, last) = (date("2026-11-24T193000Z"), date("2026-11-24T193012.345Z"));
+        let path = RelPath::parse(b"plans").expect("a path");
+        let at = (&path, Path::new("data"));
+        let mut restored = Restored {
+            entries: 605,
+            pieces: 1,
+            dates: 1,
+            span: Some((first, first)),
+            ..Restored::default()
+        };
+        let told = restored_lines(at, &restored);
+        let one = "605 entries copied to \"plans\" in \"data\", from 1 piece of 2026-11-24T193000Z";
+        assert_eq!(told, [one]);
+        (restored.pieces, restored.dates, restored.span) = (604, 2, Some((first, last)));
+        (restored.stays, restored.older, restored.made) = (1, 2, 1);
+        let told = restored_lines(at, &restored);
+        assert!(
+            told[0].ends_with(
+                "from 604 pieces of 2 dates, 2026-11-24T193000Z to 2026-11-24T193012.345Z"
+            ),
+            "{told:?}"
+        );
+        let begins = ["605 ", "1 entry not ", "2 entries not ", "1 directory not "];
+        assert_eq!(told.len(), begins.len());
+        for (line, begin) in told.iter().zip(begins) {
+            assert!(line.starts_with(begin), "{line}");
+        }
+        let value = restored_json("/copy", at, &restored);
+        assert_eq!(value["last_date"], "2026-11-24T193012.345Z");
+        assert_eq!(
+            (&value["entries"], &value["stays"]),
+            (&605.into(), &1.into())
+        );
+    }
 }

@@ -85,6 +85,14 @@ impl Ground {
         }
     }
 
+    /// Returns the ground of a part of the trees: what was found out about their roots holds there.
+    pub fn between(&self, roots: (DirRef, Option<DirMutRef>)) -> Ground {
+        Ground {
+            roots,
+            ..self.clone()
+        }
+    }
+
     /// Whether it is about these roots.
     pub fn is_of(&self, (source, replica): &(DirRef, Option<DirMutRef>)) -> bool {
         let id = |root: &Option<DirMutRef>| root.as_ref().map(|root| root.first_meta().id());

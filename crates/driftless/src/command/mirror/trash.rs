@@ -4,14 +4,15 @@
 use super::alone::{connected, replica_alone};
 use super::over::not_done;
 use super::{Failure, detectors, keep_equal, missing, operators};
-use crate::args::{JobArgs, TrashCommand};
+use crate::args::{JobArgs, RestoreArgs, TrashCommand};
 use crate::command::job;
 use crate::exit::Exit;
 use crate::output::{mirror as say, trash as show};
 use crate::{own, signals};
 use driftless_detect::snapshot::Provider;
 use driftless_engine::{
-    Bin, Date, Limits, Monitor, Options, Progress, RestoreError, Sizes, Wanted, look_alone, restore,
+    Bin, DeletionDates, Limits, Monitor, Options, Progress, RestoreError, Sizes, Wanted,
+    look_alone, restore,
 };
 use driftless_mirror::ask::{Answer, Ask};
 use driftless_mirror::control;
@@ -39,11 +40,11 @@ pub fn run(args: &JobArgs, command: Option<&TrashCommand>) -> Result<Exit, Failu
     let job = job::read(&args.job)?;
     match command.unwrap_or(&LIST) {
         TrashCommand::List { .. } => {}
-        TrashCommand::Restore { .. } => operators::refuse(&job, "trash restore")?,
+        TrashCommand::Restore(_) => operators::refuse(&job, "trash restore")?,
         TrashCommand::Purge { .. } => operators::refuse(&job, "trash purge")?,
     }
     let signals = signals::watch();
-    if let Some(TrashCommand::Restore { path, to: None, .. }) = command {
+    if let Some(TrashCommand::Restore(RestoreArgs { path, to: None, .. })) = command {
         refuse_inactive(&job, path)?;
     }
     let mut last = Ok(Exit::Equal);
@@ -59,14 +60,12 @@ pub fn run(args: &JobArgs, command: Option<&TrashCommand>) -> Result<Exit, Failu
         };
         let done = match command.unwrap_or(&LIST) {
             TrashCommand::List { path, json } => about.list(path.as_deref(), *json),
-            TrashCommand::Restore { path, from, to } => {
-                match about.restore(path, *from, to.as_deref()) {
-                    Ok(Ok(())) => return Ok(Exit::Equal),
-                    Ok(Err(not_there)) => Err((Exit::CouldNotRun, not_there)),
-                    Err(failure) if is_source => Err(failure),
-                    Err(failure) => return Err(failure),
-                }
-            }
+            TrashCommand::Restore(args) => match about.restore(args) {
+                Ok(Ok(())) => return Ok(Exit::Equal),
+                Ok(Err(not_there)) => Err((Exit::CouldNotRun, not_there)),
+                Err(failure) if is_source => Err(failure),
+                Err(failure) => return Err(failure),
+            },
             TrashCommand::Purge { older } => about.purge(*older),
         };
         last = worse(last, done);
@@ -90,6 +89,14 @@ fn refuse_inactive(job: &Job, path: &Path) -> Result<(), Failure> {
         quote(&folder)
     );
     Err((Exit::Refused, why))
+}
+
+fn dates_of(args: &RestoreArgs) -> DeletionDates {
+    match (args.from, args.since) {
+        (Some(date), _) => DeletionDates::Only(date),
+        (None, Some(date)) => DeletionDates::Since(date),
+        (None, None) => DeletionDates::All,
+    }
 }
 
 /// What counts of two replicas: that something is wrong with one.
@@ -125,21 +132,17 @@ impl About<'_> {
         Ok(Exit::Equal)
     }
 
-    /// Brings an entry back; why not, where this replica does not have it.
-    fn restore(
-        &self,
-        path: &Path,
-        date: Option<Date>,
-        to: Option<&Path>,
-    ) -> Result<Result<(), String>, Failure> {
+    /// Brings back what was deleted at a path and below it; why not, where this replica does not
+    /// have it.
+    fn restore(&self, args: &RestoreArgs) -> Result<Result<(), String>, Failure> {
         own::give_up_umask();
-        let path = self.below(path)?;
+        let (path, to) = (self.below(&args.path)?, args.to.as_deref());
         let name = path.split_last().map(|(_, name)| name);
         let name = RelPath::from_names(name.iter().map(|name| &name[..]));
         let wanted = Wanted {
             to: if to.is_some() { name } else { path.clone() },
             path,
-            date,
+            dates: dates_of(args),
         };
         let place = to.unwrap_or(Path::new(&self.job.source));
         let mut options = self.options(self.tree, place);
@@ -149,7 +152,7 @@ impl About<'_> {
             self.refuse_beneath(&wanted.to)?;
         }
         match restore(&options, &wanted, &Told, &self.signals.stop) {
-            Ok(counts) => show::restored(&wanted.to, place, &counts),
+            Ok(restored) => show::restored(self.tree, (&wanted.to, place), &restored, args.json),
             Err(error @ RestoreError::NotThere(..)) => {
                 return Ok(Err(format!("{}: {error}", self.tree)));
             }
@@ -174,12 +177,12 @@ impl About<'_> {
         }
     }
 
-    /// Refuses a path below which the mirror met a file system that is not mounted now.
+    /// Refuses a path at, above or below which the mirror met a file system that is not mounted now.
     fn refuse_beneath(&self, path: &RelPath) -> Result<(), Failure> {
         let reach = keep_equal::reach(self.job, &self.signals);
         let mut options = keep_equal::options_now(self.job, &reach)?;
         let known = Arc::make_mut(&mut options.known_mounts);
-        known.retain(|place| path.is_within(place));
+        known.retain(|place| path.is_near(place));
         let _connections = connected(self.job, &mut options, &reach)?;
         match missing::gone(&options).first().map(shown) {
             None => Ok(()),

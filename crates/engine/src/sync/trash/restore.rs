@@ -1,34 +1,97 @@
-//! Bringing back what is in the trash: it is copied, with all that the engine keeps, to where
-//! nobody sees it, and gets its name when all of it is there. What has that name stays.
+//! Restores a path from the trash: everything that was deleted at it or below it, of each path the
+//! newest. All of it is copied, with everything that the engine keeps, into a directory that no
+//! listing shows. It gets its names when all of it is there. An entry that has such a name stays.
+
+mod choice;
+mod gather;
+mod merge;
 
 use super::bin::{dates, folder};
 use super::date::Date;
-use super::{leads, lend_and_take, make, open};
+use super::{leads, make, open};
 use crate::monitor::Monitor;
 use crate::options::Options;
-use crate::sync::ending::{End, make_durable, sum_up};
 use crate::sync::ground::Ground;
-use crate::sync::run::Run;
-use crate::sync::stages::walk;
-use crate::sync::visit::{Sides, Visit};
-use crate::tally::{Counts, WHOLE_WALK};
 use crate::trees::error::RunError;
-use driftless_model::{Fault, RelPath, Scope, Selection, Side, TRASH, Work, Xattrs, escape};
+use driftless_model::{Fault, Kind, RelPath, Side, TRASH, escape};
 use driftless_pool::descriptors;
-use driftless_tree::{DirMutRef, DirRef, Done, HandlePool, Place, descend, descend_mut, temp_name};
-use std::ffi::{CStr, CString};
+use driftless_tree::{DirMutRef, DirRef, Done, HandlePool, Place, Spared, descend_mut, temp_name};
+use gather::{PieceGathering, RestoreRoots};
+use merge::merge;
+use std::ffi::CString;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+/// Dates of the trash from which a path is restored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeletionDates {
+    /// Every date.
+    All,
+    /// A single date.
+    Only(Date),
+    /// A date and every later one.
+    Since(Date),
+}
+
+impl DeletionDates {
+    /// Returns whether entries of a date are restored.
+    pub fn contain(self, date: Date) -> bool {
+        match self {
+            DeletionDates::All => true,
+            DeletionDates::Only(only) => date == only,
+            DeletionDates::Since(since) => date >= since,
+        }
+    }
+}
+
+impl fmt::Display for DeletionDates {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeletionDates::All => Ok(()),
+            DeletionDates::Only(date) => write!(out, " of {date}"),
+            DeletionDates::Since(date) => write!(out, " of {date} or later"),
+        }
+    }
+}
 
 /// What is to be brought back.
 #[derive(Debug, Clone)]
 pub struct Wanted {
     /// The path that it had.
     pub path: RelPath,
-    /// When it went; at last, if this does not say.
-    pub date: Option<Date>,
+    /// Dates from which it is brought back.
+    pub dates: DeletionDates,
     /// Its new path below the root that it is copied to.
     pub to: RelPath,
+}
+
+/// Counts of a restored path.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Entries that came back.
+    pub entries: u64,
+    /// Pieces of the trash that they came from: entries that were deleted as one.
+    pub pieces: u64,
+    /// Dates of these pieces.
+    pub dates: u64,
+    /// First and last of these dates.
+    pub span: Option<(Date, Date)>,
+    /// Entries of the trash that did not come back because the tree has entries at their names.
+    pub stays: u64,
+    /// Entries of the trash that did not come back because newer ones of their paths did.
+    pub older: u64,
+    /// Directories that were made for entries, because neither the trash nor the tree has them.
+    pub made: u64,
+}
+
+impl Restored {
+    /// Counts a date, which no date before it is older than.
+    fn add_date(&mut self, date: Date) {
+        self.dates += 1;
+        let last = self.span.map_or(date, |(_, last)| last);
+        self.span = Some((date, last));
+    }
 }
 
 /// Why nothing was brought back.
@@ -38,11 +101,8 @@ pub enum RestoreError {
     #[error(transparent)]
     Tree(#[from] RunError),
     /// It is not in the trash.
-    #[error("\"{}\": is not in the trash{}", escape(.0.as_bytes()), at(.1.as_ref()))]
-    NotThere(RelPath, Option<Date>),
-    /// Only what was below it is.
-    #[error("\"{}\": was not deleted itself; what was deleted below it is listed by \"trash list\"", escape(.0.as_bytes()))]
-    OnlyBelow(RelPath),
+    #[error("\"{}\": is not in the trash{}", escape(.0.as_bytes()), .1)]
+    NotThere(RelPath, DeletionDates),
     /// Something has its name.
     #[error("\"{}\": is there, and stays; name another directory with --to", escape(.0.as_bytes()))]
     Taken(RelPath),
@@ -62,49 +122,64 @@ pub enum RestoreError {
     Incomplete(RelPath),
 }
 
-fn at(date: Option<&Date>) -> String {
-    date.map(|date| format!(" of {date}")).unwrap_or_default()
-}
-
-/// Copies an entry from the trash of the tree that `options` read to a new name below the root that
-/// they change. It stays in the trash.
+/// Copies all that the trash of the tree that `options` read has at a path and below it, of each
+/// path the newest, to a new name below the root that they change. All of it stays in the trash.
 ///
 /// # Errors
-/// It is not there, its new name is taken, or not all of it can be copied; then nothing is left of
-/// it at its new name.
+/// The trash has nothing of the path, its new name is taken, or not all of it can be copied.
+/// Nothing is left of it at its new name then, unless a directory there took a part before a rename
+/// failed.
 pub fn restore(
     options: &Options,
     wanted: &Wanted,
     monitor: &dyn Monitor,
     stop: &AtomicBool,
-) -> Result<Counts, RestoreError> {
+) -> Result<Restored, RestoreError> {
     let (directories, threads_max) = descriptors();
     let pool = HandlePool::new(directories);
-    let (from, name) = found(&root_of(options, &pool)?, wanted)?;
+    let trashed = root_of(options, &pool)?;
+    let dates = found(&trashed, wanted)?;
     let root = match options.replica.locate_mut(&pool).map_err(RunError::from)? {
         Place::Dir(root) => root,
         _ => return Err(RunError::NoReplica(options.replica.to_string()).into()),
     };
-    let failed = |fault| failed(&wanted.to, fault);
-    let (above, new) = new_place(&root, wanted)?;
-    let (trash, room) = open_room(&root).map_err(failed)?;
-    let staging = trash.make_dir(&room).map_err(failed)?;
-    let copying = Copying {
+    let of_new_path = |fault| failed(&wanted.to, fault);
+    let (above, path) = new_place(&root, wanted)?;
+    let (trash, room) = open_room(&root).map_err(of_new_path)?;
+    let staging = trash.make_dir(&room).map_err(of_new_path)?;
+    let roots = RestoreRoots {
+        trashed: &trashed,
+        staging: &staging,
+        above: &above,
+    };
+    let mut gathering = PieceGathering {
         options,
+        wanted,
         threads_max,
         monitor,
         stop,
+        ground: Ground::of(options, (trashed.clone(), Some(staging.clone()))),
+        restored: Restored::default(),
     };
-    let copied = copying.copy((&from, &name), &staging);
-    let copied = copied.map_err(RestoreError::from).and_then(|counts| {
-        let counts = counts.ok_or_else(|| RestoreError::Incomplete(wanted.path.clone()))?;
-        staging.make_writable();
-        publish((&staging, &name), (&above, &new)).map_err(|fault| told(wanted, fault))?;
-        Ok(counts)
-    });
-    let _what_is_left_of_it_was_told = trash.remove_tree(&room, driftless_tree::Spared::NOTHING);
+    let gathered = gathering.gather(&dates, roots);
+    let mut restored = gathering.restored;
+    let done = gathered
+        .and_then(|()| require_any(&restored, wanted))
+        .and_then(|()| staging.sync_all().map_err(of_new_path))
+        .and_then(|()| merge(&staging, (&above, &path), &mut restored))
+        .and_then(|()| require_any(&restored, wanted));
+    let _what_is_left_of_it_was_told = trash.remove_tree(&room, Spared::NOTHING);
     let _the_trash_of_a_replica_is_not_empty = root.remove_dir(TRASH);
-    copied
+    done.map(|()| restored)
+}
+
+/// Fails if no entry comes back.
+fn require_any(restored: &Restored, wanted: &Wanted) -> Result<(), RestoreError> {
+    match restored {
+        Restored { entries: 1.., .. } => Ok(()),
+        Restored { stays: 1.., .. } => Err(RestoreError::Taken(wanted.to.clone())),
+        _ => Err(not_there(wanted)),
+    }
 }
 
 fn root_of(options: &Options, pool: &Arc<HandlePool>) -> Result<DirRef, RunError> {
@@ -114,31 +189,52 @@ fn root_of(options: &Options, pool: &Arc<HandlePool>) -> Result<DirRef, RunError
     }
 }
 
-/// The directory in the trash that has what is wanted, and its name there.
-fn found(root: &DirRef, wanted: &Wanted) -> Result<(DirRef, CString), RestoreError> {
-    let (above, name) = split(&wanted.path)
-        .ok_or_else(|| RestoreError::NotThere(wanted.path.clone(), wanted.date))?;
-    let mut only_below = false;
-    let dates = dates(root).map_err(|fault| failed(&wanted.path, fault))?;
-    let newest = dates.into_iter().rev();
-    for date in newest.filter(|date| wanted.date.is_none_or(|wanted| wanted == *date)) {
-        let place = folder(root, date).and_then(|folder| descend(&folder, &above));
-        let look = place.and_then(|dir| dir.look(&name).map(|meta| (dir, meta)));
-        match look {
-            Ok((dir, meta)) if leads(&meta, dir.user().0) => only_below = true,
-            Ok((dir, _)) => return Ok((dir, name)),
+/// Returns the dates from which the path is restored, the newest first.
+fn found(root: &DirRef, wanted: &Wanted) -> Result<Vec<Date>, RestoreError> {
+    let of_path = |fault| failed(&wanted.path, fault);
+    let (_, name) = split(&wanted.path).ok_or_else(|| not_there(wanted))?;
+    let all = dates(root).map_err(of_path)?.into_iter().rev();
+    let mut found = Vec::new();
+    for date in all.filter(|date| wanted.dates.contain(*date)) {
+        let Some((dir, _)) = place(root, date, &wanted.path).map_err(of_path)? else {
+            continue;
+        };
+        match dir.look(&name) {
+            Ok(_) => found.push(date),
             Err(fault) if fault.is_absent() => {}
-            Err(fault) => return Err(failed(&wanted.path, fault)),
+            Err(fault) => return Err(of_path(fault)),
         }
     }
-    Err(match only_below {
-        true => RestoreError::OnlyBelow(wanted.path.clone()),
-        false => RestoreError::NotThere(wanted.path.clone(), wanted.date),
-    })
+    match found.is_empty() {
+        true => Err(not_there(wanted)),
+        false => Ok(found),
+    }
 }
 
-/// The directory for the new entry, and its name, which nothing has.
-fn new_place(root: &DirMutRef, wanted: &Wanted) -> Result<(DirMutRef, CString), RestoreError> {
+/// Opens the directory of a date that had the entry at `path`, and tells whether it is part of a
+/// piece; `None` if the date has none.
+fn place(root: &DirRef, date: Date, path: &RelPath) -> Done<Option<(DirRef, bool)>> {
+    let Some((above, _)) = split(path) else {
+        return Ok(None);
+    };
+    match open_above(root, date, &above) {
+        Err(fault) if fault.is_absent() => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
+fn open_above(root: &DirRef, date: Date, above: &RelPath) -> Done<(DirRef, bool)> {
+    let (mut dir, mut is_inside) = (folder(root, date)?, false);
+    for name in above.names() {
+        dir = dir.enter(&CString::new(name).expect("names hold no NUL"))?;
+        is_inside |= !leads(dir.first_meta(), dir.user().0);
+    }
+    Ok((dir, is_inside))
+}
+
+/// Opens the directory in which the path gets its new name, and returns its path. Only a directory
+/// may have that name.
+fn new_place(root: &DirMutRef, wanted: &Wanted) -> Result<(DirMutRef, RelPath), RestoreError> {
     let taken = || RestoreError::Taken(wanted.to.clone());
     let (above, name) = split(&wanted.to).ok_or_else(taken)?;
     let dir = descend_mut(root, &above).map_err(|fault| match fault.is_absent() {
@@ -146,8 +242,9 @@ fn new_place(root: &DirMutRef, wanted: &Wanted) -> Result<(DirMutRef, CString), 
         false => failed(&above, fault),
     })?;
     match dir.look(&name) {
+        Ok(meta) if meta.kind == Kind::Dir => Ok((dir, above)),
         Ok(_) => Err(taken()),
-        Err(fault) if fault.is_missing() => Ok((dir, name)),
+        Err(fault) if fault.is_missing() => Ok((dir, above)),
         Err(fault) => Err(failed(&wanted.to, fault)),
     }
 }
@@ -161,60 +258,8 @@ fn open_room(root: &DirMutRef) -> Done<(DirMutRef, CString)> {
     Ok((trash, temp_name()))
 }
 
-/// How something is copied.
-struct Copying<'a> {
-    options: &'a Options,
-    threads_max: usize,
-    monitor: &'a dyn Monitor,
-    stop: &'a AtomicBool,
-}
-
-impl Copying<'_> {
-    /// Copies an entry into a directory that is ours alone, durably; `None` if not all of it could be.
-    fn copy(
-        &self,
-        (from, name): (&DirRef, &CStr),
-        staging: &DirMutRef,
-    ) -> Result<Option<Counts>, RunError> {
-        let ground = Ground::of(self.options, (from.clone(), Some(staging.clone())));
-        let mut run = Run::new(self.options, self.monitor, self.stop, ground);
-        let selection = Selection::of(&[Work {
-            path: RelPath::from_names([name.to_bytes()]),
-            scope: Scope::Subtree,
-        }]);
-        let sides = Sides {
-            source: from.clone(),
-            replica: Some(staging.clone()),
-            before: Some((*staging.first_meta(), Xattrs::default())),
-        };
-        let mut visit = Visit::root(sides, Arc::new(selection), WHOLE_WALK);
-        // It stays what it is, and counts for nothing.
-        visit.borrowed = true;
-        walk(&mut run, visit, self.threads_max)?;
-        run.report_split_groups();
-        make_durable(&run);
-        let summary = sum_up(&run, End::Complete);
-        let is_whole = summary.end == End::Complete
-            && summary.counts.failed == 0
-            && summary.counts.skipped() == 0
-            && staging.look(name).is_ok();
-        Ok(is_whole.then_some(summary.counts))
-    }
-}
-
-/// Gives what was copied its new name, durably.
-fn publish((staging, name): (&DirMutRef, &CStr), (above, new): (&DirMutRef, &CStr)) -> Done {
-    // It is called there as it was.
-    debug_assert_eq!(name, new, "restore keeps the name");
-    lend_and_take(above, staging, name)?;
-    above.sync_all()
-}
-
-fn told(wanted: &Wanted, fault: Fault) -> RestoreError {
-    match fault.errno {
-        driftless_model::errno::EEXIST => RestoreError::Taken(wanted.to.clone()),
-        _ => failed(&wanted.to, fault),
-    }
+fn not_there(wanted: &Wanted) -> RestoreError {
+    RestoreError::NotThere(wanted.path.clone(), wanted.dates)
 }
 
 fn failed(path: &RelPath, fault: Fault) -> RestoreError {
