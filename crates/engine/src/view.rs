@@ -7,17 +7,18 @@
 //! entry of the replica and of the directories above it are compared, unless its file system may
 //! show another number on each host.
 
-use driftless_model::{Keep, Kind, Meta, RelPath, Side, Stamp, Xattrs};
-use driftless_tree::{DirRef, Done, Names, has_common_inodes};
+mod reader;
+
+pub use reader::{Further, Views};
+
+use driftless_model::{Keep, Kind, Meta, Side, Stamp};
+use driftless_tree::Names;
 use serde::{Deserialize, Serialize};
-use std::ffi::{CStr, CString};
 use std::ops::RangeInclusive;
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Largest directory whose names are compared.
 pub const NAMES_MAX: usize = 10_000;
-/// Names that are read at once.
-const NAMES_AT_ONCE: usize = 1024;
 
 /// Number of the names in a directory, and the sum of their hashes.
 pub type NameDigest = (u64, u64);
@@ -42,15 +43,6 @@ pub struct View {
     pub born: Option<Stamp>,
     /// Names of a directory that was listed.
     pub names: Option<NameDigest>,
-}
-
-/// Further attributes of an entry that a view is to have, at further calls.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Further {
-    /// Names of a directory.
-    pub names: bool,
-    /// Time of birth.
-    pub birth: bool,
 }
 
 impl View {
@@ -195,156 +187,6 @@ fn times(stamp: Stamp) -> String {
     format!("{}.{:09}", stamp.sec, stamp.nsec)
 }
 
-/// Reader of views of one tree. Handles are opened anew; entries of one directory that are read one
-/// after the other share its handle.
-pub struct Views {
-    root: DirRef,
-    /// Properties that the run keeps.
-    keep: Keep,
-    /// Path of a single file, which a replica may have under another name than its source.
-    single: Option<RelPath>,
-    last: Option<(RelPath, Above)>,
-}
-
-/// Open directory, and the hash of its inode number and of those above it.
-#[derive(Clone)]
-struct Above {
-    dir: DirRef,
-    way: u64,
-}
-
-impl Views {
-    /// Reads views below `root`, with the extended attributes that `keep` wants.
-    pub fn of(root: &DirRef, keep: &Keep) -> Views {
-        Views {
-            root: root.clone(),
-            keep: *keep,
-            single: None,
-            last: None,
-        }
-    }
-
-    /// Has the view of any entry read under this name, if there is one: that of a single file.
-    #[must_use]
-    pub fn under_name(self, name: Option<&CStr>) -> Views {
-        Views {
-            single: name.map(|name| RelPath::root().join(name.to_bytes())),
-            ..self
-        }
-    }
-
-    /// Reads the view of the entry at `path`, with `further` attributes.
-    ///
-    /// # Errors
-    /// The entry, or a directory above it, cannot be read.
-    pub fn read(&mut self, path: &RelPath, further: Further) -> Done<View> {
-        let single = self.single.clone().filter(|_| !path.is_root());
-        let Some((above, name)) = single.as_ref().unwrap_or(path).split_last() else {
-            let listed = further.names.then_some(&self.root);
-            let view = view_of(&self.root.meta()?, listed)?;
-            let xattrs = self.root.xattrs(&self.keep).ok();
-            return Ok(View {
-                xattrs: xattrs.as_ref().and_then(hash_of_xattrs),
-                ..view
-            });
-        };
-        let above = self.dir(&above)?;
-        let name = CString::new(name).unwrap_or_default();
-        let meta = above.dir.look(&name)?;
-        let listed = if further.names && meta.kind == Kind::Dir {
-            Some(above.dir.enter(&name)?)
-        } else {
-            None
-        };
-        let born = further.birth.then(|| above.dir.made_at_of(&name)).flatten();
-        let xattrs = above.dir.xattrs_of(&name, &self.keep).ok();
-        Ok(View {
-            way: above.way,
-            xattrs: xattrs.as_ref().and_then(hash_of_xattrs),
-            born: born.filter(is_exact),
-            ..view_of(&meta, listed.as_ref())?
-        })
-    }
-
-    /// Returns whether the coordinator, whose replica this reads, has another inode at `path` than
-    /// a mover with the view `theirs`; `own` is what was read of it. Returns `false` where hosts
-    /// may see different numbers of one inode.
-    pub fn is_other(&mut self, path: &RelPath, theirs: &View, own: &View) -> bool {
-        if !theirs.is_of_other_inode(own) {
-            return false;
-        }
-        let (is_dir, above) = (own.kind == Kind::Dir, path.split_last());
-        let found = match above {
-            Some((above, _)) if !is_dir => self.dir(&above),
-            _ => self.dir(path),
-        };
-        let Ok(Above { dir, .. }) = found else {
-            return false;
-        };
-        // A look shows what an automounter has not mounted yet, and an open directory shows what it
-        // has.
-        let is_mounted_now = theirs.way == own.way
-            && is_dir
-            && !theirs.differs_from(dir.first_meta().ino, dir.made_at().filter(is_exact));
-        !is_mounted_now && dir.as_local().is_some_and(has_common_inodes)
-    }
-
-    /// Returns whether the directory at `path` of the coordinator, whose source this reads, is
-    /// another one than what a mover with the view `theirs` has mounted there.
-    pub fn lacks_mount(&mut self, path: &RelPath, theirs: &View) -> bool {
-        let Ok(Above { dir, .. }) = self.dir(path) else {
-            return false;
-        };
-        // Where a server exports a subvolume by itself, its clients see a mount of the same inode.
-        dir.is_mount_root() == Some(false)
-            && theirs.ino != dir.first_meta().ino
-            && dir.as_local().is_some_and(has_common_inodes)
-    }
-
-    fn dir(&mut self, path: &RelPath) -> Done<Above> {
-        if let Some((_, dir)) = self.last.as_ref().filter(|(last, _)| last == path) {
-            return Ok(dir.clone());
-        }
-        let root = Above {
-            dir: self.root.clone(),
-            way: 0,
-        };
-        let enter = |above: Above, name: &[u8]| {
-            let dir = above.dir.enter(&CString::new(name).unwrap_or_default())?;
-            let numbers = [above.way, dir.first_meta().ino].map(u64::to_le_bytes);
-            let way = xxh3_64(numbers.as_flattened());
-            Ok(Above { dir, way })
-        };
-        let dir = path.names().try_fold(root, enter)?;
-        self.last = Some((path.clone(), dir.clone()));
-        Ok(dir)
-    }
-}
-
-/// Returns whether a time of birth is no whole second, which may be that of many inodes.
-fn is_exact(born: &Stamp) -> bool {
-    born.nsec != 0
-}
-
-/// Returns a hash of extended attributes, or `None` if some of them could not be read.
-fn hash_of_xattrs(xattrs: &Xattrs) -> Option<u64> {
-    let mut hash = Xxh3::new();
-    for (name, value) in xattrs.iter() {
-        for part in [name, value] {
-            hash.update(&(part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
-    }
-    xattrs.is_whole().then(|| hash.digest())
-}
-
-fn view_of(meta: &Meta, listed: Option<&DirRef>) -> Done<View> {
-    Ok(View {
-        names: listed.map_or(Ok(None), names_of)?,
-        ..View::of(meta)
-    })
-}
-
 /// Names of a directory as its last listing showed them.
 #[derive(Debug, Default)]
 pub struct ListedNames {
@@ -373,22 +215,6 @@ fn add_names((mut count, mut sum): NameDigest, names: &Names) -> NameDigest {
         (count, sum) = (count + 1, sum.wrapping_add(hash));
     }
     (count, sum)
-}
-
-/// Returns the digest of the names in a directory, or `None` if there are too many.
-fn names_of(dir: &DirRef) -> Done<Option<NameDigest>> {
-    let (mut listing, mut digest) = (dir.list()?, (0_u64, 0_u64));
-    loop {
-        let mut names = Names::default();
-        let goes_on = listing.fill(&mut names, NAMES_AT_ONCE)?;
-        digest = add_names(digest, &names);
-        if digest.0 > NAMES_MAX as u64 {
-            return Ok(None);
-        }
-        if !goes_on {
-            return Ok(Some(digest));
-        }
-    }
 }
 
 #[cfg(test)]
