@@ -8,8 +8,10 @@
 //! show another number on each host.
 
 mod reader;
+mod threads;
 
 pub use reader::{Further, Views};
+pub use threads::ViewThreads;
 
 use driftless_model::{Keep, Kind, Meta, Side, Stamp};
 use driftless_tree::Names;

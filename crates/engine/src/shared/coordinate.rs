@@ -477,18 +477,23 @@ impl Coordinator<'_> {
     }
 
     fn tell(&self) {
+        self.monitor.progress(&self.progress());
+    }
+
+    /// Returns how far the run is, with the number of movers at work.
+    fn progress(&self) -> Progress {
         let counts = self.counted();
         let jobs = self
             .movers
             .values()
             .filter(|heard| self.since(**heard) < AWAY)
             .count();
-        self.monitor.progress(&Progress {
+        Progress {
             counts,
             elapsed: self.since(self.started),
             large: LargeFiles::default(),
             jobs,
-        });
+        }
     }
 }
 

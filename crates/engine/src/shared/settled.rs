@@ -2,7 +2,7 @@
 //! them, so that the coordinator can compare it with its own: a mover that sees another tree makes
 //! everything equal there, and no other host sees any of it.
 
-use crate::view::{Further, NAMES_MAX, NameDigest, View, Views};
+use crate::view::{Further, NAMES_MAX, NameDigest, View, ViewThreads, Views};
 use driftless_lock::Mutex;
 use driftless_model::{Keep, RelPath};
 use driftless_tree::DirRef;
@@ -87,62 +87,54 @@ impl SettledSample {
         &self,
         (source, replica): (&DirRef, Option<&DirRef>),
         (keep, renamed): (&Keep, Option<&CStr>),
+        threads: &ViewThreads<'_>,
     ) -> Vec<Settled> {
+        let is_far =
+            source.as_local().is_none() || replica.is_some_and(|dir| dir.as_local().is_none());
+        let (paths, read) = (self.take_paths(is_far), Mutex::new(Vec::new()));
+        let (told, settled) = (&paths, &read);
+        threads.read_each(paths.len(), &|| {
+            let mut of_source = Views::of(source, keep);
+            let mut of_replica =
+                replica.map(|replica| Views::of(replica, keep).under_name(renamed));
+            move |number: usize| {
+                let one = told[number].read(&mut of_source, of_replica.as_mut());
+                settled.lock().push((number, one));
+            }
+        });
+        let mut settled = read.into_inner();
+        settled.sort_unstable_by_key(|(number, _)| *number);
+        settled.into_iter().map(|(_, settled)| settled).collect()
+    }
+
+    /// Takes the entries of the sample in the order of their paths, so that neighbours share
+    /// handles.
+    fn take_paths(&self, is_far: bool) -> Vec<ToldEntry> {
         let all = |count: usize| count;
         let (dirs, entries) = (self.dirs.take(all), self.entries.take(told));
         let mut paths = told_names(dirs);
-        paths.extend(
-            entries
-                .into_iter()
-                .map(|(path, ())| (path, ToldBesides::default())),
-        );
-        if source.as_local().is_none() || replica.is_some_and(|dir| dir.as_local().is_none()) {
+        paths.extend(entries.into_iter().map(|(path, ())| ToldEntry::of(path)));
+        if is_far {
             fastrand::shuffle(&mut paths);
             paths.truncate(FAR_MAX);
         } else {
             let mounts = std::mem::take(&mut *self.mounts.lock());
-            let asked = |is_mounted| ToldBesides {
+            let mounted = |(path, is_mounted)| ToldEntry {
                 birth: true,
                 is_mounted,
-                names: None,
+                ..ToldEntry::of(path)
             };
-            paths.extend(
-                mounts
-                    .into_iter()
-                    .map(|(path, source)| (path, asked(source))),
-            );
+            paths.extend(mounts.into_iter().map(mounted));
         }
-        // Neighbours share a handle.
-        paths.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let (mut source, mut replica) = (
-            Views::of(source, keep),
-            replica.map(|replica| Views::of(replica, keep).under_name(renamed)),
-        );
-        let mut view = |(path, asked): (RelPath, ToldBesides)| {
-            let further = Further {
-                birth: asked.birth,
-                ..Further::default()
-            };
-            let seen = source.read(&path, Further::default()).ok();
-            Settled {
-                source: seen.map(|mut view| {
-                    view.names = asked.names;
-                    view
-                }),
-                replica: replica
-                    .as_mut()
-                    .and_then(|replica| replica.read(&path, further).ok()),
-                is_mounted: asked.is_mounted,
-                path,
-            }
-        };
-        paths.into_iter().map(&mut view).collect()
+        paths.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+        paths
     }
 }
 
-/// Attributes of an entry of the sample that are told besides those of its views.
-#[derive(Debug, Clone, Copy, Default)]
-struct ToldBesides {
+/// Entry of the sample, and attributes that are told besides those of its views.
+#[derive(Debug)]
+struct ToldEntry {
+    path: RelPath,
     /// Names that the listing of the source's directory showed.
     names: Option<NameDigest>,
     /// Whether the time of birth of the replica's entry is told.
@@ -151,21 +143,50 @@ struct ToldBesides {
     is_mounted: bool,
 }
 
+impl ToldEntry {
+    /// Tells the views of an entry alone.
+    fn of(path: RelPath) -> ToldEntry {
+        ToldEntry {
+            path,
+            names: None,
+            birth: false,
+            is_mounted: false,
+        }
+    }
+
+    /// Reads the views of the entry.
+    fn read(&self, source: &mut Views, replica: Option<&mut Views>) -> Settled {
+        let further = Further {
+            birth: self.birth,
+            ..Further::default()
+        };
+        let seen = source.read(&self.path, Further::default()).ok();
+        Settled {
+            source: seen.map(|mut view| {
+                view.names = self.names;
+                view
+            }),
+            replica: replica.and_then(|replica| replica.read(&self.path, further).ok()),
+            is_mounted: self.is_mounted,
+            path: self.path.clone(),
+        }
+    }
+}
+
 /// Has the names of the first directories told, as far as there are not too many.
-fn told_names(dirs: Vec<(RelPath, Option<NameDigest>)>) -> Vec<(RelPath, ToldBesides)> {
+fn told_names(dirs: Vec<(RelPath, Option<NameDigest>)>) -> Vec<ToldEntry> {
     let (mut listed, mut left) = (0, NAMES_MAX as u64);
-    let mut asked = |(path, names): (RelPath, Option<NameDigest>)| {
+    let mut with_names = |(path, names): (RelPath, Option<NameDigest>)| {
         let names = names.filter(|(count, _)| listed < LISTED_MAX && *count <= left);
         if let Some((count, _)) = names {
             (listed, left) = (listed + 1, left - count);
         }
-        let asked = ToldBesides {
+        ToldEntry {
             names,
-            ..ToldBesides::default()
-        };
-        (path, asked)
+            ..ToldEntry::of(path)
+        }
     };
-    dirs.into_iter().map(&mut asked).collect()
+    dirs.into_iter().map(&mut with_names).collect()
 }
 
 /// Returns how many entries of a batch with so many are told.
@@ -225,8 +246,13 @@ impl<T> Reservoir<T> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "folders of these tests")]
 mod tests {
     use super::*;
+    use crate::options::Throttle;
+    use driftless_model::Side;
+    use driftless_tree::{Endpoint, HandlePool, Place};
+    use std::path::Path;
 
     fn path(number: usize) -> RelPath {
         RelPath::parse(number.to_string().as_bytes()).expect("a path")
@@ -248,12 +274,46 @@ mod tests {
         }
     }
 
+    fn open(folder: &Path) -> DirRef {
+        let endpoint = Endpoint::from(folder.to_owned());
+        match endpoint.locate(Side::Source, &HandlePool::new(64)) {
+            Ok(Place::Dir(dir)) => dir,
+            _ => panic!("the folder is a directory"),
+        }
+    }
+
+    #[test]
+    fn threads_tell_the_sample_in_its_order() {
+        let folder = || tempfile::tempdir().expect("a folder");
+        let (source, replica) = (folder(), folder());
+        let sample = SettledSample::default();
+        for number in 0..ENTRIES_MAX {
+            for folder in [&source, &replica] {
+                let dir = folder.path().join(number.to_string());
+                std::fs::create_dir(&dir).expect("a directory");
+                std::fs::write(dir.join("file"), number.to_string()).expect("a file");
+            }
+            sample.add_dir(|| path(number), None);
+            sample.add(|| path(number).join(b"file"));
+        }
+        let told = sample.take(
+            (&open(source.path()), Some(&open(replica.path()))),
+            (&Keep::default(), None),
+            &ViewThreads::of(&Throttle::default(), 16, &|| {}),
+        );
+        let is_seen = |told: &Settled| told.source.is_some() && told.replica.is_some();
+        assert!(told.iter().all(is_seen));
+        let paths: Vec<&RelPath> = told.iter().map(|told| &told.path).collect();
+        assert_eq!(paths.len(), 2 * ENTRIES_MAX);
+        assert!(paths.is_sorted());
+    }
+
     #[test]
     fn names_are_told_as_far_as_there_are_few() {
         let dir = |count| (path(0), Some((count, 1)));
         let told = |dirs: Vec<(RelPath, Option<NameDigest>)>| {
-            let names = told_names(dirs).into_iter().map(|(_, asked)| asked.names);
-            names.map(|names| names.is_some()).collect::<Vec<bool>>()
+            let told = told_names(dirs).into_iter();
+            told.map(|told| told.names.is_some()).collect::<Vec<bool>>()
         };
         assert_eq!(
             told(vec![

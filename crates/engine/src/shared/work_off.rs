@@ -17,6 +17,7 @@ use crate::trees::error::RunError;
 use crate::trees::mounts::files_mounted;
 use crate::trees::replica::Replica;
 use crate::trees::roots::{Roots, find};
+use crate::view::ViewThreads;
 use driftless_model::{Scope, Selection, Side, Work, escape};
 use driftless_pool::{descriptors, drive};
 use driftless_tree::{DirMutRef, DirRef, HandlePool};
@@ -173,6 +174,7 @@ fn carry_out(
     outcome.settled = gathered.settled.take(
         (&source, replica.as_ref()),
         (&options.policy.keep, renamed.as_deref()),
+        &ViewThreads::of(&options.throttle, threads_max, &|| {}),
     );
     Ok((outcome, summary.end))
 }

@@ -12,10 +12,12 @@
 //! all else is equal.
 
 use super::Coordinator;
+use crate::monitor::Progress;
 use crate::shared::exchange::PartOfOutcome;
 use crate::shared::settled::Settled;
 use crate::trees::error::RunError;
-use crate::view::{Further, Views};
+use crate::view::{Further, ViewThreads, Views};
+use driftless_lock::Mutex;
 use driftless_model::{Keep, RelPath, Side, escape};
 use driftless_reconcile::EVER;
 use driftless_tree::{DirRef, shows_changes_at_once};
@@ -147,22 +149,33 @@ impl Coordinator<'_> {
     /// Returns the first entry of an open batch that the mover sees otherwise than the coordinator.
     fn first_difference(&self, part: &PartOfOutcome) -> Option<Difference> {
         let (source, replica) = (&self.roots.0, self.roots.1.as_ref()?);
-        let replica = replica.clone() as DirRef;
+        let replica = &(replica.clone() as DirRef);
         let keep = &self.options.policy.keep;
         let renamed = self.single.as_ref().map(|(_, renamed)| &**renamed);
-        let mut own = Own {
-            source: Views::of(source, keep),
-            replica: Views::of(&replica, keep).under_name(renamed),
-            keep: *keep,
-            during: self.began.saturating_add(1)
-                ..=self
-                    .clock
-                    .seconds()
-                    .cast_signed()
-                    .saturating_add(CLOCK_AHEAD),
+        let last = self.clock.seconds().cast_signed();
+        let during = self.began.saturating_add(1)..=last.saturating_add(CLOCK_AHEAD);
+        let (all, found) = (part.read()?.settled, Mutex::new(None));
+        let (told, first) = (&all[..], &found);
+        let (monitor, changes) = (self.monitor, &self.changes);
+        let (progress, looked) = (self.progress(), Instant::now());
+        let tell = || {
+            monitor.progress(&Progress {
+                elapsed: progress.elapsed + looked.elapsed(),
+                ..progress
+            });
+            changes.look_after();
         };
-        let told = part.read()?.settled;
-        told.iter().find_map(|told| own.difference(told))
+        let threads = ViewThreads::of(&self.options.throttle, self.threads_max, &tell);
+        threads.read_each(told.len(), &|| {
+            let mut own = Own {
+                source: Views::of(source, keep),
+                replica: Views::of(replica, keep).under_name(renamed),
+                keep: *keep,
+                during: during.clone(),
+            };
+            move |number: usize| own.compare(told, number, first)
+        });
+        found.into_inner().map(|(_, difference)| difference)
     }
 
     /// A mover's word is not what is seen here.
@@ -204,6 +217,9 @@ impl Coordinator<'_> {
     }
 }
 
+/// First difference that any thread has found, and its number.
+type FirstDifference = Mutex<Option<(usize, Difference)>>;
+
 /// Views of the coordinator.
 struct Own {
     source: Views,
@@ -214,6 +230,23 @@ struct Own {
 }
 
 impl Own {
+    /// Compares the view of a mover that has this number, unless one before it is known to differ.
+    fn compare(&mut self, told: &[Settled], number: usize, first: &FirstDifference) {
+        let is_later = |first: &Option<(usize, Difference)>| {
+            first.as_ref().is_some_and(|(before, _)| *before < number)
+        };
+        if is_later(&first.lock()) {
+            return;
+        }
+        let difference = self.difference(&told[number]);
+        let mut first = first.lock();
+        if let Some(difference) = difference
+            && !is_later(&first)
+        {
+            *first = Some((number, difference));
+        }
+    }
+
     /// Compares the view of a mover. An entry of the source that changed during the run may differ,
     /// and one that cannot be read may be there.
     fn difference(&mut self, told: &Settled) -> Option<Difference> {
