@@ -11,13 +11,13 @@ use driftless_engine::{
 };
 use driftless_model::{Meta, Policy, Problem, Receipt};
 use driftless_state::Record;
-use driftless_tree::fake::FakeTree;
+use driftless_tree::fake::{Call, FakeTree};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// Milliseconds after which a run that has not come to its end never does.
@@ -28,6 +28,12 @@ const EVENTS_MAX: u64 = 1000;
 const THREADS: usize = 8;
 /// Bytes of a part of an outcome: so few that each part says one thing.
 const PART_BYTES: usize = 1;
+/// Directories that movers leave to the coordinator.
+const OPEN_DIRS: u64 = 400;
+/// Path of the directory that holds them.
+const ABOVE_OPEN: &str = "a/b/c/d/e/f/g";
+/// Time for which a thread waits for another one.
+const MEETING: Duration = Duration::from_secs(30);
 
 /// Keeps what is told.
 #[derive(Default)]
@@ -58,6 +64,45 @@ impl Monitor for Told {
     }
     fn progress(&self, _progress: &Progress) {}
 }
+
+/// Place where the first thread waits until a second one comes.
+#[derive(Default)]
+struct Meeting {
+    state: Mutex<Present>,
+    changed: Condvar,
+}
+
+/// Threads at a meeting.
+#[derive(Default)]
+struct Present {
+    threads: usize,
+    have_met: bool,
+    /// A thread has waited in vain, and no other one waits.
+    is_over: bool,
+}
+
+impl Meeting {
+    fn attend(&self) {
+        let mut present = self.state.lock().expect("no panic");
+        present.threads += 1;
+        present.have_met |= present.threads > 1;
+        self.changed.notify_all();
+        let waits = |present: &mut Present| !present.have_met && !present.is_over;
+        let (mut present, _) = self
+            .changed
+            .wait_timeout_while(present, MEETING, waits)
+            .expect("no panic");
+        present.threads -= 1;
+        present.is_over = true;
+    }
+
+    fn has_taken_place(&self) -> bool {
+        self.state.lock().expect("no panic").have_met
+    }
+}
+
+/// Change of the source and the replica, or count of their calls.
+type TreesAct = Box<dyn FnOnce(&FakeTree, &FakeTree)>;
 
 /// Time that passes when the test says so.
 struct TestClock {
@@ -183,6 +228,8 @@ struct World {
     said: u64,
     tickets: u64,
     told: Told,
+    /// Carried out when all batches are settled.
+    before_end: Option<TreesAct>,
 }
 
 /// What a crash is: nobody catches it but whoever started the coordinator.
@@ -246,6 +293,7 @@ impl World {
             said: 0,
             tickets: 0,
             told: Told::default(),
+            before_end: None,
         }
     }
 
@@ -615,6 +663,9 @@ impl Exchange for Connection<'_> {
     }
 
     fn at_work(&mut self) -> usize {
+        if let Some(act) = self.world.before_end.take() {
+            act(&self.world.source, &self.world.replica);
+        }
         self.world.words.len()
     }
 
@@ -713,6 +764,43 @@ fn names_that_one_listing_lacks_are_copied() {
     world.source.hide("dir/two", 1);
     let summary = world.run();
     world.check(&summary);
+}
+
+#[test]
+fn several_threads_finish_directories_below_open_parents() {
+    let mut world = World::new(Accident::Nothing);
+    (world.source, world.replica) = (FakeTree::new("here"), FakeTree::new("there"));
+    (world.options.source, world.options.replica) =
+        (world.source.endpoint(), world.replica.endpoint());
+    let dirs = || (0..OPEN_DIRS).map(|number| format!("{ABOVE_OPEN}/dir-{number}"));
+    for dir in dirs() {
+        // Movers leave names of one file to the coordinator, and so the directory.
+        world.source.put(&format!("{dir}/file"), b"of two names");
+        let second = format!("{dir}/second");
+        world.source.put_link(&second, &format!("{dir}/file"));
+    }
+    let meeting = Arc::new(Meeting::default());
+    let (before, at_work) = (Arc::new(AtomicU64::new(0)), meeting.clone());
+    let entered = |source: &FakeTree, replica: &FakeTree| {
+        source.calls(Call::Enter) + replica.calls(Call::Enter)
+    };
+    let counted = before.clone();
+    world.before_end = Some(Box::new(move |source: &FakeTree, replica: &FakeTree| {
+        counted.store(entered(source, replica), Relaxed);
+        for dir in dirs() {
+            let meeting = at_work.clone();
+            replica.surprise(Call::Set, &dir, move |_| meeting.attend());
+        }
+    }));
+    let summary = world.run();
+    world.check(&summary);
+    assert!(meeting.has_taken_place(), "one thread was at work");
+    // On both sides, once to link names, and once to finish the directory.
+    let entered = entered(&world.source, &world.replica) - before.load(Relaxed);
+    assert!(
+        entered < 5 * OPEN_DIRS,
+        "{entered} directories were entered"
+    );
 }
 
 #[test]
