@@ -12,8 +12,6 @@ use driftless_remote::Reach;
 use driftless_session::{
     Before, Connections, Earlier, Passed, Witness, connect, lost_words, made_words, repeat,
 };
-use rustix::fs::{Access, access};
-use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -124,7 +122,7 @@ impl Executor {
             if let Some(why) = brief.other_machine([&options.source, &options.replica]) {
                 return Err(Failure::Here(why));
             }
-            if options.applies() && is_read_only(&options) {
+            if options.applies() && options.replica.is_read_only_here() {
                 let why = "this mover cannot write to the replica: its file system is read-only on the mover's host; mount it read-write there";
                 return Err(Failure::Misfit(why.into()));
             }
@@ -137,13 +135,6 @@ impl Executor {
         }
         Ok(self.open.as_mut().expect("it was opened above"))
     }
-}
-
-/// Returns whether the replica is one of this host that takes no changes.
-fn is_read_only(options: &Options) -> bool {
-    let replica = &options.replica;
-    let may_write = || access(replica.plain_path(), Access::WRITE_OK);
-    replica.host.is_none() && may_write() == Err(Errno::ROFS)
 }
 
 impl Open {

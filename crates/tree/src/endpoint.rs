@@ -2,7 +2,7 @@
 
 use crate::{Completion, DirMutRef, HandlePool, Place, RootError, locate, locate_mut};
 use driftless_model::{Side, escape};
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Access, Mode, OFlags, access, open};
 use rustix::io::Errno;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::fmt;
@@ -103,6 +103,12 @@ impl Endpoint {
             why: format!("{}: {}", host.name(), loss.why),
             ..loss
         })
+    }
+
+    /// Returns whether it is on this machine, on a file system that is mounted read-only (`EROFS`,
+    /// access(2)). Returns `false` for a path of another machine, and if access fails otherwise.
+    pub fn is_read_only_here(&self) -> bool {
+        self.host.is_none() && access(&self.path, Access::WRITE_OK) == Err(Errno::ROFS)
     }
 
     /// Which running machine it is on.

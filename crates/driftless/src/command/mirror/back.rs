@@ -28,8 +28,7 @@ use driftless_reconcile::Refusal;
 use driftless_remote::Reach;
 use driftless_session::Connections;
 use driftless_state::mirror::{EqualUntil, MirrorState, Role, Saved};
-use rustix::fs::{Access, access};
-use rustix::io::Errno;
+use driftless_tree::Endpoint;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -282,8 +281,8 @@ impl Failback<'_> {
 
     /// Refuses a source of this host to which nothing can be written; a rehearsal says so.
     fn refuse_read_only(&self) -> Result<(), Failure> {
-        let path = own_path(self.job, &self.job.source)?;
-        if !path.is_some_and(|path| access(&path, Access::WRITE_OK) == Err(Errno::ROFS)) {
+        let source = own_path(self.job, &self.job.source)?.map(Endpoint::from);
+        if !source.is_some_and(|source| source.is_read_only_here()) {
             return Ok(());
         }
         let text = format!(
