@@ -53,7 +53,7 @@ pub use lock::{Holder, Lock, Reach};
 pub use magic::may_be_shared;
 pub use mark::{MarkText, prepare_marks};
 pub use mounts::{
-    MountPoint, copies_up, has_common_inodes, has_names_as_given, lacks_to_ask_server,
+    MountPoint, MountTable, copies_up, has_common_inodes, has_names_as_given, lacks_to_ask_server,
     mounts_below, shares_blocks, shown_below, shown_twice, shows_changes_at_once,
 };
 pub use names::{NameHashes, NameStream, Names};

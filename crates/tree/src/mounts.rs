@@ -14,6 +14,7 @@ use crate::magic::{
 use driftless_model::{Act, RelPath, unescape_mountinfo};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags, open, readlink};
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
@@ -160,15 +161,28 @@ pub struct MountPoint {
     pub device: Vec<u8>,
 }
 
-/// The places below `root` on which something is mounted, as far as `/proc/self/mountinfo`
-/// (proc_pid_mountinfo(5)) can be read.
+/// Mounts of this process as the kernel lists them at the first question
+/// (`/proc/self/mountinfo`, proc_pid_mountinfo(5)); later questions read nothing.
+#[derive(Debug, Default)]
+pub struct MountTable(OnceCell<Option<Vec<u8>>>);
+
+impl MountTable {
+    /// Returns the places below `root` on which something is mounted, as far as the list can be
+    /// read.
+    pub fn below(&self, root: &Path) -> Vec<MountPoint> {
+        let listed = || Some((real_path(root)?, self.0.get_or_init(mount_list).as_ref()?));
+        listed().map_or_else(Vec::new, |(root, list)| {
+            list.split(|byte| *byte == b'\n')
+                .filter_map(|line| mount_point(line, &root))
+                .collect()
+        })
+    }
+}
+
+/// Returns the places below `root` on which something is mounted now, as far as the list of mounts
+/// can be read.
 pub fn mounts_below(root: &Path) -> Vec<MountPoint> {
-    let listed = || Some((real_path(root)?, mount_list()?));
-    listed().map_or_else(Vec::new, |(root, list)| {
-        list.split(|byte| *byte == b'\n')
-            .filter_map(|line| mount_point(line, &root))
-            .collect()
-    })
+    MountTable::default().below(root)
 }
 
 /// Returns whether a mount at, around or below a path shows other owners than its file system has

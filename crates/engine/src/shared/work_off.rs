@@ -20,7 +20,7 @@ use crate::trees::roots::{Roots, find};
 use crate::view::ViewThreads;
 use driftless_model::{Scope, Selection, Side, Work, escape};
 use driftless_pool::{descriptors, drive};
-use driftless_tree::{DirMutRef, DirRef, HandlePool};
+use driftless_tree::{DirMutRef, DirRef, HandlePool, MountTable};
 use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -186,8 +186,9 @@ fn note_mounted_files(
     gathered: &Gathered<'_>,
     (source, replica): (&DirRef, Option<&DirRef>),
 ) {
+    let mounts = MountTable::default();
     let note = |root, tree, is_source| {
-        let paths = files_mounted(options, (root, tree)).into_iter();
+        let paths = files_mounted(options, &mounts, (root, tree)).into_iter();
         paths.for_each(|path| gathered.settled.add_mount(path, is_source));
     };
     note(&options.source, source, true);

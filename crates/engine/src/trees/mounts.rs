@@ -12,7 +12,7 @@ use crate::trees::overlap::leaves_out;
 use driftless_lock::Mutex;
 use driftless_model::{Kind, RelPath, Side};
 use driftless_tree::{
-    DirRef, Endpoint, HandlePool, Place, descend, has_common_inodes, mounts_below,
+    DirRef, Endpoint, HandlePool, MountTable, Place, descend, has_common_inodes, mounts_below,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -119,19 +119,23 @@ fn is_file(tree: &DirRef, path: &RelPath) -> bool {
 
 /// Returns the paths of a tree at which a file is mounted on this host, as far as a run comes to
 /// them.
-pub fn files_mounted(options: &Options, (root, tree): (&Endpoint, &DirRef)) -> Vec<RelPath> {
-    let mut paths = places_met(options, root);
+pub fn files_mounted(
+    options: &Options,
+    mounts: &MountTable,
+    (root, tree): (&Endpoint, &DirRef),
+) -> Vec<RelPath> {
+    let mut paths = places_met(options, mounts, root);
     paths.retain(|path| is_file(tree, path));
     paths
 }
 
 /// Returns the places of a tree on which something is mounted for good on this host, as far as a run
 /// comes to them.
-fn places_met(options: &Options, root: &Endpoint) -> Vec<RelPath> {
+fn places_met(options: &Options, mounts: &MountTable, root: &Endpoint) -> Vec<RelPath> {
     if root.host.is_some() {
         return Vec::new();
     }
-    let found = mounts_below(&root.plain_path()).into_iter();
+    let found = mounts.below(&root.plain_path()).into_iter();
     let paths = found.filter(|at| !at.is_autofs).map(|at| at.path);
     let is_met = |path: &RelPath| !leaves_out(options, &path.names().collect::<Vec<_>>());
     paths.filter(is_met).collect()
@@ -144,7 +148,7 @@ pub fn mounted_in_replica(
     (source, replica): (&DirRef, &DirRef),
 ) -> Vec<(RelPath, u64)> {
     let is_there = |path: &RelPath| descend(source, path).is_ok() || is_file(source, path);
-    places_met(options, &options.replica)
+    places_met(options, &MountTable::default(), &options.replica)
         .into_iter()
         .filter(is_there)
         .filter_map(|path| common_inode(replica, &path).map(|number| (path, number)))
