@@ -8,7 +8,7 @@
 mod common;
 
 use common::mounted::Mounted;
-use common::movers::{Job, LIMIT, end_mover, sync_on_hosts};
+use common::movers::{Job, LIMIT, check_output_has, end_mover, in_own_mounts, sync_on_hosts};
 use common::programs::script;
 use common::{USER, check_equal, driftless, files_below, put, stage, sync, wait_until};
 use driftless_engine::Sample;
@@ -87,6 +87,12 @@ impl Trees {
             &format!("#!/bin/bash\ncommand=\"${{@: -1}}\"\ncd {folder}\necho $$ >shell\n{wraps}\n"),
         );
         path.display().to_string()
+    }
+
+    /// A command in the place of ssh for a mover of a blind host: it sees the trees as they are
+    /// after `mounts`, which are shell commands.
+    fn blind_ssh(&self, mounts: &str) -> String {
+        self.ssh(&in_own_mounts(mounts))
     }
 
     fn pid(&self, file: &str) -> Pid {
@@ -418,18 +424,16 @@ fn sees_other(roots: &[&str]) -> Outcome {
     let [source, replica] = ["source", "replica"].map(|name| trees.scratch.path().join(name));
     let _mounted = [&source, &replica].map(|root| Mounted::tmpfs(root));
     fill(&source, 3);
-    let mounts: String = roots
+    let mounts: Vec<String> = roots
         .iter()
         .map(|root| {
             format!(
-                "mount -t tmpfs none {}; ",
+                "mount -t tmpfs none {}",
                 trees.scratch.path().join(root).display()
             )
         })
         .collect();
-    let ssh = trees.ssh(&format!(
-        "exec unshare --mount sh -c \"{mounts} exec $command\""
-    ));
+    let ssh = trees.blind_ssh(&mounts.join("; "));
     let outcome = sync_on_hosts("blind", &ssh, &source, &replica)
         .run()
         .expect(0);
@@ -442,13 +446,8 @@ fn sees_other(roots: &[&str]) -> Outcome {
 fn a_mover_in_whose_place_other_file_systems_are_mounted_is_not_believed() {
     for roots in [&["source", "replica"][..], &["replica"], &["source"]] {
         let outcome = sees_other(roots);
-        let said = outcome.stdout_text() + &outcome.stderr_text();
-        assert!(
-            said.contains("this is not the directory that the coordinator sees"),
-            "{roots:?}\n{}",
-            outcome.describe()
-        );
-        assert!(said.contains("blind"), "who it is\n{}", outcome.describe());
+        let words = "this is not the directory that the coordinator sees";
+        check_output_has(&outcome, &[words, "blind"]);
     }
 }
 
@@ -474,9 +473,7 @@ fn a_mover_that_has_something_else_mounted_below_the_source_touches_nothing_ther
         other.display(),
         disk.display()
     );
-    let ssh = trees.ssh(&format!(
-        "exec unshare --mount sh -c \"{mounts}; exec $command\""
-    ));
+    let ssh = trees.blind_ssh(&mounts);
     for _ in 0..2 {
         let outcome = sync_on_hosts("blind", &ssh, one, &trees.replica)
             .arg("--delete")
@@ -530,10 +527,7 @@ fn blind_below(trees: &Trees, wraps: &str) -> String {
     fs::create_dir_all(&below).expect("make");
     let hidden = trees.scratch.dir("hidden");
     let mount = format!("mount --bind {} {}", hidden.display(), below.display());
-    trees.ssh(&wraps.replace(
-        "BLIND",
-        &format!("exec unshare --mount sh -c \"{mount}; exec $command\""),
-    ))
+    trees.ssh(&wraps.replace("BLIND", &in_own_mounts(&mount)))
 }
 
 /// The roots are those that the coordinator sees; what lies in one of the replica's directories is
@@ -545,13 +539,13 @@ fn a_mover_that_makes_entries_where_nobody_sees_them_is_not_believed() {
     let outcome = sync_on_hosts("blind", &ssh, &trees.one, &trees.replica)
         .run()
         .expect(0);
-    let said = outcome.stdout_text() + &outcome.stderr_text();
-    for words in [
-        "blind: it sees \"dir-0\" of the replica with inode",
-        "all movers are gone; this host goes on alone",
-    ] {
-        assert!(said.contains(words), "{words}\n{}", outcome.describe());
-    }
+    check_output_has(
+        &outcome,
+        &[
+            "blind: it sees \"dir-0\" of the replica with inode",
+            "all movers are gone; this host goes on alone",
+        ],
+    );
     check_equal(&trees.one, &trees.replica, &outcome.describe());
 }
 
@@ -599,11 +593,9 @@ fn mover_with_own_mount_is_not_believed() {
         .arg("--checksum")
         .run()
         .expect(0);
-    let said = outcome.stdout_text() + &outcome.stderr_text();
-    assert!(
-        said.contains("blind: it sees \"dir-0\" of the replica with inode"),
-        "{}",
-        outcome.describe()
+    check_output_has(
+        &outcome,
+        &["blind: it sees \"dir-0\" of the replica with inode"],
     );
     check_equal(&trees.one, &trees.replica, &outcome.describe());
 }
@@ -624,19 +616,12 @@ fn mount_of_mover_alone_blocks_no_later_run() {
     for options in [&["--delete"][..], &["--delete", "--one-file-system"]] {
         let trees = Trees::new();
         let mount = format!("mount -t tmpfs none {}", trees.one.join("dir-1").display());
-        let ssh = trees.ssh(&format!(
-            "exec unshare --mount sh -c \"{mount}; exec $command\""
-        ));
+        let ssh = trees.blind_ssh(&mount);
         let state = trees.scratch.path().join("state");
         let noted = |run: Driftless| run.args(options).env("XDG_STATE_HOME", &state);
         let shared = sync_on_hosts("blind", &ssh, &trees.one, &trees.replica);
         let outcome = noted(shared).run().expect(0);
-        let said = outcome.stdout_text() + &outcome.stderr_text();
-        assert!(
-            said.contains("blind: it sees \"dir-1\" of the source with "),
-            "{}",
-            outcome.describe()
-        );
+        check_output_has(&outcome, &["blind: it sees \"dir-1\" of the source with "]);
         check_equal(&trees.one, &trees.replica, &outcome.describe());
         let alone = noted(sync(&trees.one, &trees.replica)).run().expect(0);
         assert_eq!(alone.count("changed"), 0, "{}", alone.describe());
@@ -657,17 +642,13 @@ fn mover_that_sees_no_acls_is_not_believed() {
         bare.path().display(),
         trees.one.display()
     );
-    let ssh = trees.ssh(&format!(
-        "exec unshare --mount sh -c \"{mount}; exec $command\""
-    ));
+    let ssh = trees.blind_ssh(&mount);
     let outcome = sync_on_hosts("blind", &ssh, &trees.one, &trees.replica)
         .run()
         .expect(0);
-    let said = outcome.stdout_text() + &outcome.stderr_text();
-    assert!(
-        said.contains("with other extended attributes or another ACL than the coordinator"),
-        "{}",
-        outcome.describe()
+    check_output_has(
+        &outcome,
+        &["with other extended attributes or another ACL than the coordinator"],
     );
     check_equal(&trees.one, &trees.replica, &outcome.describe());
 }
@@ -686,18 +667,11 @@ fn file_mounted_for_a_mover_alone_excludes_it() {
         wrong.display(),
         many.join("f7").display()
     );
-    let ssh = trees.ssh(&format!(
-        "exec unshare --mount sh -c \"{mount}; exec $command\""
-    ));
+    let ssh = trees.blind_ssh(&mount);
     let outcome = sync_on_hosts("blind", &ssh, &trees.one, &trees.replica)
         .run()
         .expect(0);
-    let said = outcome.stdout_text() + &outcome.stderr_text();
-    assert!(
-        said.contains("blind: it sees \"many/f7\" of the source with"),
-        "{}",
-        outcome.describe()
-    );
+    check_output_has(&outcome, &["blind: it sees \"many/f7\" of the source with"]);
     check_equal(&trees.one, &trees.replica, &outcome.describe());
 }
 
@@ -706,18 +680,13 @@ fn mover_writes_nothing_beneath_replica_mount() {
     let trees = Trees::new();
     let disk = trees.replica.join("dir-0");
     let mounted = Mounted::tmpfs(&disk);
-    let blind = trees.ssh(&format!(
-        "exec unshare --mount sh -c \"umount {}; exec $command\"",
-        disk.display()
-    ));
+    let blind = trees.blind_ssh(&format!("umount {}", disk.display()));
     let outcome = sync_on_hosts("blind", &blind, &trees.one, &trees.replica)
         .run()
         .expect(0);
-    let said = outcome.stdout_text() + &outcome.stderr_text();
-    assert!(
-        said.contains("\"dir-0\" is not what is mounted there on the coordinator's host"),
-        "{}",
-        outcome.describe()
+    check_output_has(
+        &outcome,
+        &["\"dir-0\" is not what is mounted there on the coordinator's host"],
     );
     check_equal(&trees.one, &trees.replica, &outcome.describe());
     drop(mounted);
@@ -730,10 +699,7 @@ fn mover_copies_nothing_from_beneath_a_mount() {
     let disk = trees.one.join("dir-0/disk");
     put(&disk.join("beneath"), "hidden");
     let _disk = Mounted::tmpfs(&disk);
-    let umount = format!("umount {}", disk.display());
-    let blind = trees.ssh(&format!(
-        "exec unshare --mount sh -c \"{umount}; exec $command\""
-    ));
+    let blind = trees.blind_ssh(&format!("umount {}", disk.display()));
     let run = |ssh: &str| sync_on_hosts("host", ssh, &trees.one, &trees.replica).arg("-x");
     let outcome = run(&blind).run().expect(3);
     let told = outcome.events_named("problem");
@@ -815,20 +781,12 @@ impl Cloned {
 fn a_mover_that_sees_a_clone_is_not_believed() {
     let trees = Trees::new();
     let cloned = Cloned::of(&trees);
-    let ssh = trees.ssh(&format!(
-        "exec unshare --mount sh -c \"{}; exec $command\"",
-        cloned.mount()
-    ));
+    let ssh = trees.blind_ssh(&cloned.mount());
     let outcome = sync_on_hosts("clone", &ssh, &cloned.source, &trees.replica)
         .arg("--delete")
         .run()
         .expect(0);
-    let said = outcome.stdout_text() + &outcome.stderr_text();
-    assert!(
-        said.contains("clone: it sees \"a") && said.contains("and the coordinator"),
-        "{}",
-        outcome.describe()
-    );
+    check_output_has(&outcome, &["clone: it sees \"a", "and the coordinator"]);
     check_equal(&cloned.source, &trees.replica, &outcome.describe());
 }
 
@@ -837,10 +795,7 @@ fn a_mover_that_sees_a_clone_removes_no_directory() {
     let trees = Trees::new();
     let cloned = Cloned::of(&trees);
     let _ = sync(&cloned.source, &trees.replica).run().expect(0);
-    let ssh = trees.ssh(&format!(
-        "exec unshare --mount sh -c \"{}; exec $command\"",
-        cloned.mount()
-    ));
+    let ssh = trees.blind_ssh(&cloned.mount());
     let outcome = sync_on_hosts("clone", &ssh, &cloned.source, &trees.replica)
         .arg("--delete")
         .run()
@@ -858,20 +813,12 @@ fn a_mover_that_sees_a_clone_removes_no_directory() {
 fn single_file_of_a_clone_is_copied_again() {
     let trees = Trees::new();
     let cloned = Cloned::of(&trees);
-    let ssh = trees.ssh(&format!(
-        "exec unshare --mount sh -c \"{}; exec $command\"",
-        cloned.mount()
-    ));
+    let ssh = trees.blind_ssh(&cloned.mount());
     let replica = trees.scratch.path().join("single");
     let outcome = sync_on_hosts("clone", &ssh, &cloned.source.join("a/f1"), &replica)
         .run()
         .expect(0);
-    let said = outcome.stdout_text() + &outcome.stderr_text();
-    assert!(
-        said.contains("clone: it sees \"") && said.contains("of the source with ctime"),
-        "{}",
-        outcome.describe()
-    );
+    check_output_has(&outcome, &["clone: it sees \"", "of the source with ctime"]);
     let found = fs::read(&replica).expect("read");
     assert_eq!(found, b"right", "{}", outcome.describe());
 }
@@ -889,17 +836,14 @@ fn mover_that_reaches_another_machine_copies_nothing() {
     );
     let ssh = trees.ssh(&format!(
         "case \"$*\" in *blind*) export ON=blind; exec $command;; esac\n\
-         [ \"$ON\" = blind ] || exec $command\n\
-         exec unshare --mount sh -c \"{elsewhere}; exec $command\""
+         [ \"$ON\" = blind ] || exec $command\n{}",
+        in_own_mounts(&elsewhere)
     ));
     let source = format!("far:{}", trees.one.display());
     let outcome = sync_on_hosts("blind", &ssh, Path::new(&source), &trees.replica)
         .run()
         .expect(0);
-    let said = outcome.stdout_text() + &outcome.stderr_text();
-    for words in ["leads to another machine", "so this host does"] {
-        assert!(said.contains(words), "{words}\n{}", outcome.describe());
-    }
+    check_output_has(&outcome, &["leads to another machine", "so this host does"]);
     check_equal(&trees.one, &trees.replica, &outcome.describe());
 }
 
@@ -911,20 +855,15 @@ fn clone_in_use_is_not_believed() {
     let later =
         "touch begun; until [ $(date +%s) -gt $(($(stat -c %Y begun) + 1)) ]; do sleep 0.1; done";
     let ssh = trees.ssh(&format!(
-        "{later}; chown -R 0 {}; exec unshare --mount sh -c \"{}; exec $command\"",
+        "{later}; chown -R 0 {}; {}",
         cloned.clone.join("a").display(),
-        cloned.mount()
+        in_own_mounts(&cloned.mount())
     ));
     let outcome = sync_on_hosts("clone", &ssh, &cloned.source, &trees.replica)
         .arg("--delete")
         .run()
         .expect(0);
-    let said = outcome.stdout_text() + &outcome.stderr_text();
-    assert!(
-        said.contains("clone: it sees \"a") && said.contains("and the coordinator"),
-        "{}",
-        outcome.describe()
-    );
+    check_output_has(&outcome, &["clone: it sees \"a", "and the coordinator"]);
     check_equal(&cloned.source, &trees.replica, &outcome.describe());
 }
 
@@ -935,10 +874,9 @@ fn what_was_copied_from_a_clone_is_copied_again() {
     let cloned = Cloned::of(&trees);
     let first = trees.replica.join("a/f1");
     let ssh = trees.ssh(&format!(
-        "if [ \"$2\" = near ]; then until [ -e {} ]; do sleep 0.05; done; exec $command; fi\n\
-         exec unshare --mount sh -c \"{}; exec $command\"",
+        "if [ \"$2\" = near ]; then until [ -e {} ]; do sleep 0.05; done; exec $command; fi\n{}",
         first.display(),
-        cloned.mount()
+        in_own_mounts(&cloned.mount())
     ));
     let outcome = sync_on_hosts("clone,near", &ssh, &cloned.source, &trees.replica)
         .arg("--delete")
@@ -1032,19 +970,15 @@ fn a_mover_that_cannot_give_owners_as_its_coordinator_can_gets_no_work() {
         .run()
         .expect(0);
     check_equal(&trees.one, &trees.replica, &outcome.describe());
-    let said = outcome.stdout_text() + &outcome.stderr_text();
-    for words in [
-        "plain: ",
-        &format!("runs as user {USER}"),
-        "run movers as the coordinator's user",
-        "goes on without it",
-    ] {
-        assert!(
-            said.contains(words),
-            "\"{words}\" is missing\n{}",
-            outcome.describe()
-        );
-    }
+    check_output_has(
+        &outcome,
+        &[
+            "plain: ",
+            &format!("runs as user {USER}"),
+            "run movers as the coordinator's user",
+            "goes on without it",
+        ],
+    );
 }
 
 #[test]
@@ -1073,10 +1007,7 @@ fn a_mover_in_a_user_namespace_gets_no_work() {
     let outcome = sync_on_hosts("inner", &ssh, &trees.one, &trees.replica)
         .run()
         .expect(0);
-    let said = outcome.stdout_text() + &outcome.stderr_text();
-    for words in ["in another user namespace", "goes on alone"] {
-        assert!(said.contains(words), "{words}\n{}", outcome.describe());
-    }
+    check_output_has(&outcome, &["in another user namespace", "goes on alone"]);
     check_equal(&trees.one, &trees.replica, &outcome.describe());
 }
 
@@ -1085,17 +1016,16 @@ fn mover_with_a_read_only_replica_is_idle() {
     let trees = Trees::new();
     fs::create_dir_all(&trees.replica).expect("a replica");
     let replica = trees.replica.display();
-    let closed = format!(
-        "mount --bind {replica} {replica}; mount -o remount,bind,ro {replica}; exec $command"
-    );
-    let ssh = trees.ssh(&format!("exec unshare --mount sh -c \"{closed}\""));
+    let ssh = trees.blind_ssh(&format!(
+        "mount --bind {replica} {replica}; mount -o remount,bind,ro {replica}"
+    ));
     let outcome = sync_on_hosts("closed", &ssh, &trees.one, &trees.replica)
         .run()
         .expect(0);
-    let said = outcome.stdout_text() + &outcome.stderr_text();
-    for words in ["read-only on the mover's host", "goes on alone"] {
-        assert!(said.contains(words), "{words}\n{}", outcome.describe());
-    }
+    check_output_has(
+        &outcome,
+        &["read-only on the mover's host", "goes on alone"],
+    );
     check_equal(&trees.one, &trees.replica, &outcome.describe());
 }
 

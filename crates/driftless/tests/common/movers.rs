@@ -2,7 +2,7 @@
 
 use super::far::agent;
 use super::{driftless, sync};
-use driftless_testkit::{Driftless, Host, Rabbit, Running};
+use driftless_testkit::{Driftless, Host, Outcome, Rabbit, Running};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -71,6 +71,23 @@ pub fn sync_on_hosts(hosts: &str, ssh: &str, src: &Path, dst: &Path) -> Driftles
     sync(src, dst)
         .args(["--hosts", hosts, "--ssh", ssh, "--agent-path", agent()])
         .limit(LIMIT)
+}
+
+/// Returns a line of shell that runs `$command` in a mount namespace of its own, after the shell
+/// commands `mounts`.
+pub fn in_own_mounts(mounts: &str) -> String {
+    format!("exec unshare --mount sh -c \"{mounts}; exec $command\"")
+}
+
+/// Checks that a run has printed all of these words.
+pub fn check_output_has(outcome: &Outcome, words: &[&str]) {
+    let said = outcome.stdout_text() + &outcome.stderr_text();
+    let missing: Vec<_> = words.iter().filter(|word| !said.contains(**word)).collect();
+    assert!(
+        missing.is_empty(),
+        "{missing:?} is missing\n{}",
+        outcome.describe()
+    );
 }
 
 /// Asks a mover to end, and waits for it.
