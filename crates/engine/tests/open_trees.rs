@@ -1,10 +1,14 @@
 //! Trees that are opened once and made equal often, between trees in memory.
 
 use driftless_engine::{
-    End, MachineClock, Monitor, Options, Progress, Renamed, RunError, Summary, Trees,
+    End, MachineClock, Monitor, Options, Progress, Renamed, RunError, Summary, Trees, now,
 };
 use driftless_model::{Policy, Problem, Receipt, RelPath, Scope, Selection, Work, errno};
 use driftless_tree::fake::{ANY, Call, FakeTree};
+use driftless_tree::{stable_temp_name, temp_name};
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -467,6 +471,47 @@ fn a_single_file_is_not_kept_open() {
         Trees::open(&options, &Told::default(), &MachineClock),
         Err(RunError::NotTrees(_))
     ));
+}
+
+/// Entries that others made a moment ago may be in work, and so may those of another thread.
+#[test]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the unfinished entries are the test's own"
+)]
+fn own_unfinished_entry_of_earlier_trees_goes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [source, replica] = ["source", "replica"].map(|name| folder.path().join(name));
+    for tree in [&source, &replica] {
+        std::fs::create_dir(tree).expect("a directory");
+    }
+    let put = |name: &CStr| {
+        let path = replica.join(OsStr::from_bytes(name.to_bytes()));
+        std::fs::write(&path, "half").expect("a file");
+        path
+    };
+    let (own, of_another) = (put(&temp_name()), put(&stable_temp_name(c"file")));
+    let options = Options {
+        source: source.into(),
+        replica: replica.clone().into(),
+        is_among_others: Arc::new(AtomicBool::new(true)),
+        ..Options::default()
+    };
+    let trees = Trees::open(&options, &Told::default(), &MachineClock).expect("they can be opened");
+    let (opened, name) = (now(), temp_name());
+    // The clock of a file system goes on in steps.
+    let in_work = loop {
+        let path = put(&name);
+        let made = std::fs::metadata(&path).expect("it is there");
+        if (made.ctime(), made.ctime_nsec()) > (opened.sec, opened.nsec.into()) {
+            break path;
+        }
+    };
+    let (all, stop) = (Arc::new(Selection::all()), AtomicBool::new(false));
+    let done = trees.reconcile(&all, &mirror(), &Told::default(), &stop);
+    assert_eq!(done.expect("it goes on").end, End::Complete);
+    let is_there = [own, of_another, in_work].map(|path| path.exists());
+    assert_eq!(is_there, [false, true, true]);
 }
 
 /// Has the source rename an entry, and then the replica.

@@ -3,10 +3,12 @@
 //! `.driftless-tmp-` and 32 hexadecimal digits. The form is fixed, so that the next run knows what
 //! an interrupted one left. Locks have names of their own (`lock/names.rs`).
 
+use crate::random_id;
 use driftless_model::{
     LOCK, LOCK_SIGN, UNFINISHED as PREFIX, has_unfinished_form, is_reserved_name,
 };
 use std::ffi::{CStr, CString};
+use std::sync::OnceLock;
 
 const BETWEEN: &[u8] = b".driftless-respelt-";
 
@@ -35,9 +37,26 @@ pub fn is_root_name(name: &CStr) -> bool {
     is_temp_name(name) && ROOT_NAMES.contains(&name)
 }
 
-/// A new random name.
+/// Returns a new random name. Its first half is the same in all names of this process.
 pub fn temp_name() -> CString {
-    from_number(fastrand::u128(..))
+    let half = u128::from(number_of_process()) << 64;
+    from_number(half | u128::from(fastrand::u64(..)))
+}
+
+/// Whether this process gave an unfinished entry its name, by [`temp_name`].
+pub fn is_own_temp_name(name: &CStr) -> bool {
+    let half = format!(
+        "{}{:016x}",
+        String::from_utf8_lossy(PREFIX),
+        number_of_process()
+    );
+    is_temp_name(name) && name.to_bytes().starts_with(half.as_bytes())
+}
+
+/// Returns a number that this process draws once.
+fn number_of_process() -> u64 {
+    static NUMBER: OnceLock<u64> = OnceLock::new();
+    *NUMBER.get_or_init(|| (random_id() >> 64) as u64)
 }
 
 /// The name under which the unfinished copy of `name` is found again by the next run: the FNV-1a
@@ -98,6 +117,7 @@ mod tests {
         assert!(is_temp_name(&temp_name()) && is_temp_name(&stable_temp_name(c"a")));
         assert_ne!(stable_temp_name(c"a"), stable_temp_name(c"b"));
         assert_ne!(temp_name(), temp_name());
+        assert!(is_own_temp_name(&temp_name()) && !is_own_temp_name(&stable_temp_name(c"a")));
         assert_ne!(own_temp_name(c"a", 1), own_temp_name(c"a", 2));
         assert!(is_temp_name(&own_temp_name(c"a", 1)));
         let between = between_name(c"a");

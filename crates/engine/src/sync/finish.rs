@@ -8,7 +8,8 @@ use crate::sync::worker::Worker;
 use crate::tally::{Reason, add};
 use driftless_model::{Action, Class, Entry, Fault, Meta, PERMISSIONS, What, Xattrs};
 use driftless_reconcile::{differences, values};
-use driftless_tree::{Attributes, DirMutRef, Done, Known, Stood};
+use driftless_tree::{Attributes, DirMutRef, Done, Known, Stood, is_own_temp_name};
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -243,8 +244,7 @@ impl Worker<'_> {
         };
         let spares_young = self.run.options.meets_others();
         for name in leftovers {
-            // Others may be at work on it.
-            if spares_young && replica.look(&name).is_ok_and(|meta| is_young(&meta)) {
+            if spares_young && self.may_be_in_work(replica, &name) {
                 continue;
             }
             visit.touch();
@@ -252,9 +252,20 @@ impl Worker<'_> {
             self.run.report_stuck(&visit.path(), removed.stuck);
         }
     }
+
+    /// Whether another process, or another thread of this one, may be at work on an unfinished
+    /// entry.
+    fn may_be_in_work(&self, replica: &DirMutRef, name: &CStr) -> bool {
+        // A member that loses its lease may not even remove what it has begun. Nothing is in work
+        // when it opens the trees again.
+        let is_own = is_own_temp_name(name);
+        let is_left = |meta: &Meta| is_own && meta.ctime < self.run.ground.opened;
+        let meta = replica.look(name);
+        meta.is_ok_and(|meta| is_young(&meta) && !is_left(&meta))
+    }
 }
 
-/// Whether an unfinished entry was changed so short a time ago that somebody may be at work on it.
+/// Whether an unfinished entry was changed so short a time ago that a process may be at work on it.
 fn is_young(meta: &Meta) -> bool {
     meta.ctime.max(meta.mtime).sec > now().sec - LEFT_SECONDS
 }

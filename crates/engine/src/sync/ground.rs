@@ -1,5 +1,6 @@
 //! What holds for all runs between the same two roots, and is found out once.
 
+use crate::clock::now;
 use crate::options::Options;
 use crate::sync::trash::Trash;
 use crate::sync::twice::doubles;
@@ -7,7 +8,7 @@ use crate::trees::folding::Folding;
 use crate::trees::shown::shown_otherwise;
 use crate::trees::steps::Steps;
 use driftless_lock::Mutex;
-use driftless_model::{Cache, RelPath};
+use driftless_model::{Cache, RelPath, Stamp};
 use driftless_pool::Pace;
 use driftless_tree::{Copier, DirMutRef, DirRef, Done, Ladder, Rights, Unmapped, copies_up};
 use std::collections::{BTreeSet, HashMap};
@@ -26,6 +27,8 @@ const FOLDINGS_MAX: usize = 1 << 16;
 pub struct Ground {
     /// The root directories; no replica where a dry run has not made it.
     pub roots: (DirRef, Option<DirMutRef>),
+    /// When the first of these runs could begin.
+    pub opened: Stamp,
     /// What the file systems can do.
     pub ladder: Arc<Ladder>,
     /// Directories of the replica that a run would come to twice.
@@ -54,6 +57,7 @@ impl Ground {
     /// Finds out about the roots of `options`.
     pub fn of(options: &Options, roots: (DirRef, Option<DirMutRef>)) -> Ground {
         Ground {
+            opened: now(),
             doubles: Arc::new(doubles(options, (&roots.0, roots.1.as_ref()))),
             rights: roots.1.as_ref().map(|replica| replica.rights()),
             paces: Arc::new((

@@ -214,6 +214,7 @@ impl Live {
             pool.alone = pool.alone.saturating_sub(1);
         }
         pool.is_proven |= is_done && pool.lent.is_some();
+        let is_member = pool.is_member();
         if !has_company {
             return;
         }
@@ -222,8 +223,12 @@ impl Live {
             for (path, dirty) in &mut outcome.taken.paths {
                 dirty.is_doubtful = true;
                 if let Some(dir) = path.above().next() {
-                    let circumstance = Circumstance::default();
-                    self.dirty.add(now, Change::entry(dir), circumstance);
+                    // A member without its lease could not remove what it had begun to make there.
+                    let change = match is_member {
+                        true => Change::names(dir),
+                        false => Change::entry(dir),
+                    };
+                    self.dirty.add(now, change, Circumstance::default());
                 }
             }
         }
