@@ -290,10 +290,11 @@ fn signature(arg: &Arg) -> String {
         .map(|c| format!("-{c}, "))
         .unwrap_or_default();
     let long = arg.get_long().map(|l| format!("--{l}")).unwrap_or_default();
-    let value = if takes {
-        format!(" {value}")
-    } else {
-        String::new()
+    let value = match takes {
+        // Its value is optional, too.
+        true if arg.is_require_equals_set() => format!("[={value}]"),
+        true => format!(" {value}"),
+        false => String::new(),
     };
     format!("{short}{long}{value}")
 }
@@ -379,6 +380,14 @@ mod tests {
                 let words = format!("{name} {}: {text}", signature(arg));
                 assert!(!text.is_empty() && text.len() <= HELP_MAX, "{words}");
             }
+        }
+    }
+
+    #[test]
+    fn optional_value_stands_in_brackets() {
+        let reference = text(|out| reference(&listed(), out));
+        for option in ["`--deploy[=FILE]`", "`--verify[=LEVEL]`", "`--log FILE`"] {
+            assert!(reference.contains(option), "{option}");
         }
     }
 
