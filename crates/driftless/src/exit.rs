@@ -67,7 +67,7 @@ impl Exit {
     fn meaning(self) -> &'static str {
         match self {
             Exit::Equal => {
-                "everything of the source is on the replica, and durable; with --delete, and for verify, they are equal"
+                "everything of the source is on the replica, and durable; with --delete, and for verify, they are equal; without root, owners and groups that cannot be set are only counted"
             }
             Exit::CouldNotRun => "could not run, or had to end",
             Exit::Usage => "wrong usage",
