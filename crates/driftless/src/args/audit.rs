@@ -83,7 +83,7 @@ pub struct AuditArgs {
     /// Write an HTML page with the sample, differences and plots
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub report: Option<PathBuf>,
-    /// Append differences and problems to FILE
+    /// Append differences and errors to FILE, with the time
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub log: Option<PathBuf>,
     /// Print differences and problems only

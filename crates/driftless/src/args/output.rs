@@ -18,7 +18,7 @@ pub struct OutputArgs {
     /// flags, ACLs other than POSIX ACLs, and more precise times.
     #[arg(long, help_heading = "Output")]
     pub strict: bool,
-    /// Append start, changes, problems and end to FILE, with the time
+    /// Append start, changes, errors and end to FILE, with the time
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub log: Option<PathBuf>,
     /// Print problems only; verify prints differences as well
