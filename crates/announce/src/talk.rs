@@ -135,7 +135,7 @@ impl Talk {
         mute(Some(why.clone()));
         let logged = self.logged.as_deref().map(without_numbers);
         if logged.is_none_or(|logged| logged != without_numbers(&why)) {
-            tracing::warn!("no pool: {why}");
+            tracing::warn!("cannot reach the other mirrors of the job: {why}");
             self.logged = Some(why);
         }
     }

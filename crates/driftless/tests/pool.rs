@@ -255,7 +255,7 @@ fn members_come_and_go_and_the_last_state_of_each_entry_wins() {
     );
     wait_for_members(&lead, &[&second]);
     let told = second.status();
-    assert!(told.contains("a member of a pool, at work"), "{told}");
+    assert!(told.contains("a follower, at work"), "{told}");
 }
 
 /// Where the broker of a URL is.
@@ -324,7 +324,7 @@ fn who_may_not_be_a_member_is_told_why() {
     drop(telling);
     let barrier = others.command("barrier").run().expect(1);
     let why = barrier.stderr_text();
-    assert!(why.contains("this is a member of a pool"), "{why}");
+    assert!(why.contains("this is a follower"), "{why}");
     for (keys, why) in [
         (
             format!("max_delete = 5\n{}", stage.keys(&url)),
@@ -375,7 +375,7 @@ fn member_that_sees_no_acls_gets_no_work() {
         let pool = lead.status()["pool"].as_array().cloned();
         let wrong = |one: &serde_json::Value| one["wrong"].as_str().map(str::to_owned);
         let mut told = pool.iter().flatten().filter_map(wrong);
-        told.any(|why| why.contains("is not what the mirror sees that leads the pool"))
+        told.any(|why| why.contains("is not what the leader sees"))
     };
     let how = || format!("{}\n{}", lead.status(), blind.status());
     wait_until("the lead tells of it", is_told, how);

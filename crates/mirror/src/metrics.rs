@@ -60,12 +60,12 @@ pub const METRICS: [Metric<Status>; 35] = [
     ),
     gauge(
         "driftless_mirror_pool_members",
-        "Others that work on the replica at the same time and are led by this mirror.",
+        "Followers that work on the replica together with this mirror.",
         |status| whole(status.pool.len() as u64),
     ),
     gauge(
         "driftless_mirror_pool_left_paths",
-        "Paths that are left to do for members of the pool.",
+        "Paths that are left to do for followers.",
         |status| whole(status.pool.iter().map(|one| one.left).sum()),
     ),
     gauge(

@@ -64,8 +64,7 @@ impl Session {
             if !subscription.is_made() {
                 return Err(Failure::passing(Error::Queue {
                     queue: queue.to_owned(),
-                    why: "there is no such queue; it is made by the mirror that leads the pool"
-                        .to_owned(),
+                    why: "there is no such queue; the leader creates it".to_owned(),
                 }));
             }
             let table = subscription.arguments();

@@ -34,14 +34,14 @@ impl Borrowed {
             cause: cause.to_owned(),
         };
         if !lent.source.is_of(source) {
-            let why = "this is not the directory that the mirror reads which leads the pool; is its file system mounted on this host?";
+            let why = "this is not the directory that the leader reads; is its file system mounted on this host?";
             return Err(unusable(options.source.to_string(), why));
         }
         let seen = replica.clone() as DirRef;
         let keep = &options.policy.keep;
         if let Some((path, side)) = lent.shown.differs((source, &seen), keep) {
             let why = format!(
-                "\"{}\" is not what the mirror sees that leads the pool; is another file system, a snapshot or an old copy mounted on this host, or are owners, attributes or ACLs shown otherwise?",
+                "\"{}\" is not what the leader sees; is another file system, a snapshot or an old copy mounted on this host, or are owners, attributes or ACLs shown otherwise?",
                 escape(path.as_bytes())
             );
             let root = match side {
@@ -108,9 +108,13 @@ impl Drop for Borrowed {
 fn not_held(path: &str, over: &Over) -> RunError {
     let path = path.to_owned();
     let why = match over {
-        Over::Unwanted => "the mirror that leads the pool is not heard of any more".to_owned(),
-        Over::NotHeld(_) => "the mirror that leads the pool has ended, or another run works on the replica now".to_owned(),
-        Over::OtherTree => "this is not the replica of the mirror that leads the pool; is its file system mounted on this host?".to_owned(),
+        Over::Unwanted => "the leader sends no messages any more".to_owned(),
+        Over::NotHeld(_) => {
+            "the leader has ended, or another run works on the replica now".to_owned()
+        }
+        Over::OtherTree => {
+            "this is not the leader's replica; is its file system mounted on this host?".to_owned()
+        }
         Over::Unknown(why) => why.clone(),
     };
     RunError::NotHeld { path, why }

@@ -43,7 +43,7 @@ impl Company {
             let notes = NotesOfPool::new(options.mount_notes.take(), self.crossings.clone());
             options.mount_notes = Some(Arc::new(notes));
         } else if self.is_member {
-            let why = "no mirror lends it to this member of its pool";
+            let why = "no leader leases it to this follower";
             return Err(RunError::NotHeld {
                 path: options.replica.to_string(),
                 why: why.into(),

@@ -110,7 +110,7 @@ const ELSEWHERE: [(&str, &str); 40] = [
         "credentials in [announcements] or [publish]",
     ),
     ("queue_ca", "ca in [announcements] or [publish]"),
-    ("route", "nothing; each member of a pool takes all work"),
+    ("route", "nothing; each follower takes all work"),
     ("hosts", "nothing; start driftless mirror join on each host"),
     (
         "movers",

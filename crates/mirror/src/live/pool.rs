@@ -152,7 +152,7 @@ impl Pool {
             Side::Member(_) if self.leaves => Some("its connection to the queue was lost".into()),
             Side::Member(member) => {
                 let mute = self.mute.as_ref().filter(|_| member.lead(now).is_none());
-                let why = mute.map(|why| format!("no mirror can be heard that leads it: {why}"));
+                let why = mute.map(|why| format!("cannot receive from its leader: {why}"));
                 why.or_else(|| member.why_waiting(now))
             }
             Side::Lead(_) => None,
@@ -188,9 +188,10 @@ impl Live {
         let Some(Side::Member(member)) = self.pool.as_ref().map(|pool| &pool.side) else {
             return None;
         };
-        let lead = member.lead(now).map_or("that leads it", |(_, host)| host);
+        let lead = member.lead(now);
+        let lead = lead.map_or("the host of its leader", |(_, host)| host);
         Some(Answer::Refused(format!(
-            "this is a member of a pool: ask the mirror on its lead ({lead})"
+            "this is a follower: ask the mirror on {lead}"
         )))
     }
 
@@ -529,7 +530,7 @@ impl Live {
                 self.take_word(now, *word);
             }
         }
-        tracing::warn!("members of the pool have not finished their work");
+        tracing::warn!("followers have not finished their work");
         false
     }
 }

@@ -170,7 +170,9 @@ impl Lead {
             if !is_there {
                 self.has_untold = true;
                 let (host, process) = (&seat.word.host, seat.word.process);
-                tracing::warn!("pool: {host} (process {process}) does not answer any more");
+                tracing::warn!(
+                    "the follower on {host} (process {process}) does not answer any more"
+                );
             }
             is_there
         });
@@ -201,7 +203,7 @@ impl Lead {
         for seat in self.seats.values_mut() {
             if !std::mem::replace(&mut seat.is_taken_in, true) {
                 let (host, process) = (&seat.word.host, seat.word.process);
-                tracing::info!("pool: {host} (process {process}) takes part");
+                tracing::info!("the follower on {host} (process {process}) takes part");
             }
         }
     }

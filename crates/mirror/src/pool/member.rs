@@ -94,7 +94,7 @@ impl Member {
             // Its rounds begin anew, and it has taken nothing.
             self.answered = 0;
             self.renumber();
-            tracing::info!("pool: the mirror on {} leads", word.host);
+            tracing::info!("the mirror on {} leads", word.host);
         }
         self.refused = self.why_refused(&word);
         let own = word.members.iter().find(|(member, _)| *member == self.id);
@@ -130,10 +130,7 @@ impl Member {
             }
             () => return None,
         };
-        Some(format!(
-            "the mirror on {} that leads the pool {what}",
-            word.host
-        ))
+        Some(format!("the leader on {} {what}", word.host))
     }
 
     /// All that waits is asked for again, by new numbers.

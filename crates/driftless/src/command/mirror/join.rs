@@ -46,10 +46,10 @@ fn refuse(job: &Job) -> Result<(), Failure> {
     let why = match () {
         () if End::of(job, true).is_none() => return Err(no_pool(job)),
         () if job.policy.delete_limit.is_some() => {
-            "max_delete counts what one process removes, so its mirror has no members"
+            "max_delete counts what one process removes, so its mirror has no followers"
         }
         () if detectors::keeper(job)?.is_some() => {
-            "its replica is closed to others (read_only), so its mirror has no members"
+            "its replica is closed to others (read_only), so its mirror has no followers"
         }
         () => return Ok(()),
     };
@@ -57,6 +57,6 @@ fn refuse(job: &Job) -> Result<(), Failure> {
 }
 
 fn no_pool(job: &Job) -> Failure {
-    let why = "only a mirror with one replica that hears announcements through a broker ([announcements]) has members";
+    let why = "only a mirror with one replica that receives announcements through a broker ([announcements]) has followers";
     (Exit::Refused, format!("{}: {why}", job.name))
 }

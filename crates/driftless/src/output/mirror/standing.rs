@@ -29,7 +29,7 @@ pub fn lines(status: &Status, named: &str) -> Vec<String> {
     let members = status
         .pool
         .iter()
-        .map(|one| ("pool", member(one, status.now)));
+        .map(|one| ("follower", member(one, status.now)));
     rows.extend(members);
     if let Some(now) = status.comparing {
         rows.push(("comparing", comparing(&now)));
@@ -107,8 +107,8 @@ fn doing(status: &Status) -> String {
         _ if !tells => "waiting for the next full scan".to_owned(),
         (_, _, true) => format!("{}, and following {what}", status.comparison()),
         _ if status.helps => match &status.waiting {
-            Some(why) => format!("a member of a pool, waiting: {why}"),
-            None => "a member of a pool, at work".to_owned(),
+            Some(why) => format!("a follower, waiting: {why}"),
+            None => "a follower, at work".to_owned(),
         },
         _ => format!("following {what}"),
     }
