@@ -105,9 +105,9 @@ pub enum Command {
     Post(Box<PostArgs>),
     /// Collect changes on this host, and report them to mirrors
     ///
-    /// The agent of a node. It receives changes from programs or from the kernel, and keeps them.
-    /// It delivers them to the mirrors of this host that have "announcements" in detect. It runs
-    /// until a signal ends it.
+    /// The watch daemon of a node. It receives changes from programs or from the kernel, and keeps
+    /// them. It delivers them to the mirrors of this host that have "announcements" in detect. It
+    /// runs until a signal ends it.
     Watch(Box<WatchArgs>),
     /// Have programs report the files that they change
     ///

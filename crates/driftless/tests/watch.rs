@@ -133,7 +133,8 @@ fn a_killed_agent_has_lost_nothing_of_what_it_was_told() {
         .arg("--timeout=8s")
         .run()
         .expect(6);
-    let words = "waiting: changes are not received, and only full scans find them: agent \"node\"";
+    let words =
+        "waiting: changes are not received, and only full scans find them: watch daemon \"node\"";
     assert!(late.stderr_text().contains(words), "{}", late.describe());
     agent.start();
     // What was in the socket when it was killed is not known.
@@ -317,13 +318,13 @@ fn one_agent_has_a_name_at_a_time() {
     let (_mirror, agent, _shim) = at_work(&source);
     let told = agent.command().run().expect(11);
     assert!(
-        told.stderr_text().contains("an agent runs already"),
+        told.stderr_text().contains("a watch daemon runs already"),
         "{}",
         told.describe()
     );
     let told = agent.command().arg("--end").run().expect(11);
     assert!(
-        told.stderr_text().contains("an agent runs already"),
+        told.stderr_text().contains("a watch daemon runs already"),
         "{}",
         told.describe()
     );
@@ -334,7 +335,8 @@ fn one_agent_has_a_name_at_a_time() {
     for arguments in [&[][..], &["--end"]] {
         let told = agent.command().args(arguments).run().expect(11);
         assert!(
-            told.stderr_text().contains("in use by another agent"),
+            told.stderr_text()
+                .contains("in use by another watch daemon"),
             "{}",
             told.describe()
         );
@@ -508,7 +510,7 @@ fn the_lines_for_a_shell_and_its_status_say_what_is_so() {
         .expect(1)
         .stdout_text();
     assert!(
-        status.contains("an agent listens: yes") && status.ends_with("not covered\n"),
+        status.contains("a watch daemon listens: yes") && status.ends_with("not covered\n"),
         "{status}"
     );
 }
@@ -642,7 +644,11 @@ fn what_an_agent_keeps_in_its_own_tree_is_not_told() {
     agent.configure(&agent.spool(), "");
     let told = agent.command().run().expect(2);
     let why = told.stderr_text();
-    assert!(why.contains("keeps for itself"), "{}", told.describe());
+    assert!(
+        why.contains("keeps its own files there"),
+        "{}",
+        told.describe()
+    );
 }
 
 #[test]

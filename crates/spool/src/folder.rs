@@ -26,18 +26,18 @@ const QUEUE_LIMIT: &str = "/proc/sys/net/unix/max_dgram_qlen";
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
     /// Another agent has the file that shims map.
-    #[error("{}: in use by another agent; stop it, or set a different \"shim.map\"", quote(.0))]
+    #[error("{}: in use by another watch daemon; stop it, or set a different \"shim.map\"", quote(.0))]
     Taken(PathBuf),
     /// Another agent reads the folder of the spool.
     #[error(
-        "{}: another agent reads it, and would take away what is said to this one: each has a \
-         folder of its own (shim.spool)",
+        "{}: another watch daemon reads it, and would take away what is said to this one: each has \
+         a folder of its own (shim.spool)",
         quote(.0)
     )]
     SpoolTaken(PathBuf),
     /// What stands in the place of the file that shims map is somebody's.
     #[error(
-        "{}: it is there and is no map of an agent: it would be written over (shim.map)",
+        "{}: it is there and is no map of a watch daemon: it would be written over (shim.map)",
         quote(.0)
     )]
     NoMap(PathBuf),

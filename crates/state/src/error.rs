@@ -23,7 +23,7 @@ impl StateFile {
         match self {
             StateFile::Record => "the record of the run",
             StateFile::Mirror => "the state of the mirror",
-            StateFile::Watch => "the state of the agent",
+            StateFile::Watch => "the state of the watch daemon",
         }
     }
 
@@ -32,7 +32,7 @@ impl StateFile {
         match self {
             StateFile::Record => "record of a run",
             StateFile::Mirror => "state of a mirror",
-            StateFile::Watch => "state of an agent",
+            StateFile::Watch => "state of a watch daemon",
         }
     }
 }

@@ -212,7 +212,7 @@ impl Shared {
                 Delivery::Done => return Ok(()),
                 Delivery::Waiting { why: Some(why) } => {
                     let name = escape(agent.name.as_bytes());
-                    self.complain(format!("agent \"{name}\": {why}"), since);
+                    self.complain(format!("watch daemon \"{name}\": {why}"), since);
                 }
                 Delivery::Waiting { why: None } => {}
             }
@@ -232,6 +232,6 @@ fn unanswered(agent: &Registration, error: &io::Error) -> String {
         _ => cause(error),
     };
     format!(
-        "agent \"{name}\": cannot deliver what programs have announced: {why}; start it (driftless watch CONFIG), or end it for good (driftless watch CONFIG --end)"
+        "watch daemon \"{name}\": cannot deliver what programs have announced: {why}; start it (driftless watch CONFIG), or end it for good (driftless watch CONFIG --end)"
     )
 }

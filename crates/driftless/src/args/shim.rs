@@ -17,7 +17,7 @@ pub enum ShimCommand {
     Env(EnvArgs),
     /// Show whether programs that this shell starts report changes
     Status {
-        /// File in which programs find the agent, if it is not root's
+        /// File in which programs find the daemon, if it is not root's
         #[arg(long, value_name = "FILE")]
         map: Option<PathBuf>,
     },
@@ -30,7 +30,7 @@ pub struct EnvArgs {
     /// By default, it is beside this program, or in ../lib/driftless or ../lib from there.
     #[arg(long, value_name = "FILE")]
     pub library: Option<PathBuf>,
-    /// File in which programs find the agent, if it is not root's
+    /// File in which programs find the daemon, if it is not root's
     #[arg(long, value_name = "FILE")]
     pub map: Option<PathBuf>,
     /// Print lines for a module file (Environment Modules, Lmod)

@@ -6,18 +6,18 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct WatchArgs {
-    /// Configuration of the agent: its trees and detectors
+    /// Configuration of the daemon: its trees and detectors
     #[arg(value_name = "CONFIG")]
     pub config: PathBuf,
-    /// Show the state of the agent, whether it runs or not
+    /// Show the state of the daemon, whether it runs or not
     #[arg(long, conflicts_with = "end")]
     pub status: bool,
     /// Print one JSON object
     #[arg(long, requires = "status")]
     pub json: bool,
-    /// Have programs report nothing until an agent starts again
+    /// Have programs report nothing until a daemon starts again
     ///
-    /// No agent may run.
+    /// No watch daemon may run.
     #[arg(long)]
     pub end: bool,
     #[command(flatten)]

@@ -172,7 +172,7 @@ fn say_what_is_covered(args: &JobArgs, was_waited: bool) {
     let job = job::read(&args.job).ok().filter(|_| was_waited);
     if job.is_some_and(|job| job.announcements.is_some()) {
         say::complaint(
-            "covered: what this host's agents and the broker had; not covered: what agents of other hosts had not announced yet (publisher.waiting and spool_bytes of driftless watch CONFIG --status --json there)",
+            "covered: what this host's watch daemons and the broker had; not covered: what watch daemons of other hosts had not announced yet (publisher.waiting and spool_bytes of driftless watch CONFIG --status --json there)",
         );
     }
 }

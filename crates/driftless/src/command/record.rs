@@ -48,7 +48,7 @@ const RUN_ANEW: &str = "begin anew with --fresh: what is equal is not copied aga
 const MIRROR_ANEW: &str = "move it away, with what has -wal or -shm behind its name, and start the mirror again: all is compared, and what is equal is not copied again";
 
 /// How an agent begins anew whose state is no use.
-const WATCH_ANEW: &str = "move it away, with what has -wal or -shm behind its name, and start the agent again: the mirrors compare all of its trees";
+const WATCH_ANEW: &str = "move it away, with what has -wal or -shm behind its name, and start the watch daemon again: the mirrors compare all of its trees";
 
 /// The exit code, what is wrong with the file, and what now.
 pub fn refusal(error: &StateError) -> (Exit, String) {

@@ -149,10 +149,10 @@ fn status(map: Option<&Path>) -> Exit {
     line(&format!("switched off by {SWITCH}=0: {}", yes(is_off)));
     let place = quote(&folder.map);
     line(&format!(
-        "an agent has asked at {place}: {}",
+        "a watch daemon has asked at {place}: {}",
         yes(announces)
     ));
-    line(&format!("an agent listens: {}", yes(listens)));
+    line(&format!("a watch daemon listens: {}", yes(listens)));
     for tree in folder.trees() {
         line(&format!(
             "tree: \"{}\"",
@@ -163,7 +163,7 @@ fn status(map: Option<&Path>) -> Exit {
     let words = match (is_covered, listens) {
         (true, true) => "covered: what programs of this shell change is announced",
         (true, false) => {
-            "covered: what programs of this shell change is written down for the agent"
+            "covered: what programs of this shell change is written down for the watch daemon"
         }
         (false, _) => "not covered",
     };

@@ -192,7 +192,7 @@ fn own_places(config: &Config) -> Result<Vec<PathBuf>, Failure> {
     let mut trees = config.trees.iter();
     match trees.find(|tree| places.iter().any(|place| tree.starts_with(place))) {
         Some(tree) => {
-            let why = "it lies in what the agent keeps for itself, of which nothing is told";
+            let why = "the watch daemon keeps its own files there, and reports nothing of them";
             Err((
                 Exit::Usage,
                 format!("{}: {}: {why}", config.name, quote(tree)),
@@ -204,7 +204,11 @@ fn own_places(config: &Config) -> Result<Vec<PathBuf>, Failure> {
 
 fn hold(config: &Config) -> Result<Held, Failure> {
     let lock = format!("watch-{}.lock", config.name);
-    held::hold(&lock, &config.name, "has the name: an agent runs already")
+    held::hold(
+        &lock,
+        &config.name,
+        "has the name: a watch daemon runs already",
+    )
 }
 
 fn state_file(config: &Config) -> Result<PathBuf, Failure> {
@@ -229,7 +233,7 @@ fn register_with_mirrors(config: &Config) -> Result<(), Failure> {
         .and_then(|folder| register(&folder, &agent).map_err(|error| cause(&error)));
     if let Err(why) = registered {
         tracing::warn!(
-            "{}: cannot register with mirrors, so a barrier does not wait for this agent: {why}",
+            "{}: cannot register with mirrors, so a barrier does not wait for this watch daemon: {why}",
             config.name
         );
     }
@@ -301,8 +305,8 @@ fn kept(config: &Config) -> Result<Status, Failure> {
     if std::fs::metadata(&path).is_err() {
         let name = &config.name;
         let why = format!(
-            "{name}: no agent of this user answers, and none has kept anything ({}): it has not \
-             run here yet, or runs as another user; ask as that one",
+            "{name}: no watch daemon of this user answers, and none has kept anything ({}): it has \
+             not run here yet, or runs as another user; ask as that one",
             quote(&path)
         );
         return Err((Exit::CouldNotRun, why));
