@@ -7,7 +7,7 @@ use crate::leftover::remove_leftover;
 use crate::local::LocalDir;
 use crate::local::attributes::Setter;
 use crate::local::file::LocalFile;
-use crate::local::listing::{LocalNames, opened_again};
+use crate::local::listing::{LocalNames, opened_again, rewind};
 use crate::local::look::{birthmark, fault, look_at, made_at, meta_again, meta_open};
 use crate::local::remove::{Removed, Spared, count_tree, remove_tree};
 use crate::local::shown::is_encrypted;
@@ -82,6 +82,7 @@ impl Dir for LocalDir {
         let fd = if self.state.listed.swap(true, Relaxed) {
             Arc::new(self.fail(Act::List, opened_again(&own))?)
         } else {
+            self.fail(Act::List, rewind(&own))?;
             own
         };
         Ok(Box::new(LocalNames {

@@ -25,10 +25,16 @@ pub fn opened_again(dir: &OwnedFd) -> Result<OwnedFd, Errno> {
         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
         Mode::empty(),
     ) {
-        Err(Errno::ACCESS) => fs::seek(dir, fs::SeekFrom::Start(0))
-            .and_then(|_| rustix::io::fcntl_dupfd_cloexec(dir, 0)),
+        Err(Errno::ACCESS) => rewind(dir).and_then(|()| rustix::io::fcntl_dupfd_cloexec(dir, 0)),
         opened => opened,
     }
+}
+
+/// Sets the position of an open directory back to the beginning, before its first listing. btrfs lists
+/// the entries that a directory had when it was opened or last set back (`btrfs_dir_llseek`,
+/// fs/btrfs/inode.c).
+pub fn rewind(dir: &OwnedFd) -> Result<(), Errno> {
+    fs::seek(dir, fs::SeekFrom::Start(0)).map(drop)
 }
 
 /// Whether an open directory without links was removed: then the kernel lists nothing of it, not

@@ -167,7 +167,9 @@ pub fn restore(
         .and_then(|()| require_any(&restored, wanted))
         .and_then(|()| staging.sync_all().map_err(of_new_path))
         .and_then(|()| merge(&staging, (&above, &path), &mut restored))
-        .and_then(|()| require_any(&restored, wanted));
+        .and_then(|()| require_any(&restored, wanted))
+        // An entry that has no new name is still in the room.
+        .and_then(|()| trash.remove_dir(&room).map_err(of_new_path));
     let _what_is_left_of_it_was_told = trash.remove_tree(&room, Spared::NOTHING);
     let _the_trash_of_a_replica_is_not_empty = root.remove_dir(TRASH);
     done.map(|()| restored)
