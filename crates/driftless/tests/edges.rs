@@ -2,6 +2,8 @@
 //! checked against it.
 #![allow(clippy::disallowed_methods)]
 
+#[path = "edges/features.rs"]
+mod features;
 #[path = "edges/language.rs"]
 mod language;
 #[path = "edges/shape.rs"]
