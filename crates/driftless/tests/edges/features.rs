@@ -19,7 +19,7 @@ fn selected(words: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn static_program_is_made_of_libraries_of_the_tests() {
+fn static_program_uses_libraries_of_the_tests() {
     let of_tests = selected(&["--workspace", "--exclude=driftless-queue"]);
     let program = selected(&[
         "--package=driftless",

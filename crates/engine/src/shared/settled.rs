@@ -246,13 +246,12 @@ impl<T> Reservoir<T> {
 }
 
 #[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "folders of these tests")]
 mod tests {
     use super::*;
     use crate::options::Throttle;
     use driftless_model::Side;
-    use driftless_tree::{Endpoint, HandlePool, Place};
-    use std::path::Path;
+    use driftless_tree::fake::FakeTree;
+    use driftless_tree::{HandlePool, Place};
 
     fn path(number: usize) -> RelPath {
         RelPath::parse(number.to_string().as_bytes()).expect("a path")
@@ -274,9 +273,8 @@ mod tests {
         }
     }
 
-    fn open(folder: &Path) -> DirRef {
-        let endpoint = Endpoint::from(folder.to_owned());
-        match endpoint.locate(Side::Source, &HandlePool::new(64)) {
+    fn open(tree: &FakeTree) -> DirRef {
+        match tree.endpoint().locate(Side::Source, &HandlePool::new(64)) {
             Ok(Place::Dir(dir)) => dir,
             _ => panic!("the folder is a directory"),
         }
@@ -284,20 +282,17 @@ mod tests {
 
     #[test]
     fn threads_tell_the_sample_in_its_order() {
-        let folder = || tempfile::tempdir().expect("a folder");
-        let (source, replica) = (folder(), folder());
+        let (source, replica) = (FakeTree::new("source"), FakeTree::new("replica"));
         let sample = SettledSample::default();
         for number in 0..ENTRIES_MAX {
-            for folder in [&source, &replica] {
-                let dir = folder.path().join(number.to_string());
-                std::fs::create_dir(&dir).expect("a directory");
-                std::fs::write(dir.join("file"), number.to_string()).expect("a file");
+            for tree in [&source, &replica] {
+                tree.put(&format!("{number}/file"), b"content");
             }
             sample.add_dir(|| path(number), None);
             sample.add(|| path(number).join(b"file"));
         }
         let told = sample.take(
-            (&open(source.path()), Some(&open(replica.path()))),
+            (&open(&source), Some(&open(&replica))),
             (&Keep::default(), None),
             &ViewThreads::of(&Throttle::default(), 16, &|| {}),
         );

@@ -238,7 +238,7 @@ fn whoever_knows_the_options_of_sync_is_told_what_to_write() {
         .find(|part| part.starts_with("driftless sync"))
         .expect("sync");
     let options = sync.lines().filter(|line| line.starts_with("- `-"));
-    let options = options.filter_map(|line| line.split("--").nth(1)?.split([' ', '`']).next());
+    let options = options.filter_map(|line| line.split("--").nth(1)?.split([' ', '`', '[']).next());
     let mut seen = 0;
     for option in options.filter(|option| !OF_ONE_RUN.contains(option)) {
         seen += 1;
