@@ -248,10 +248,6 @@ impl<T> Reservoir<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Throttle;
-    use driftless_model::Side;
-    use driftless_tree::fake::FakeTree;
-    use driftless_tree::{HandlePool, Place};
 
     fn path(number: usize) -> RelPath {
         RelPath::parse(number.to_string().as_bytes()).expect("a path")
@@ -271,36 +267,6 @@ mod tests {
             told.dedup();
             assert_eq!(told.len(), expected, "of {count}");
         }
-    }
-
-    fn open(tree: &FakeTree) -> DirRef {
-        match tree.endpoint().locate(Side::Source, &HandlePool::new(64)) {
-            Ok(Place::Dir(dir)) => dir,
-            _ => panic!("the folder is a directory"),
-        }
-    }
-
-    #[test]
-    fn threads_tell_the_sample_in_its_order() {
-        let (source, replica) = (FakeTree::new("source"), FakeTree::new("replica"));
-        let sample = SettledSample::default();
-        for number in 0..ENTRIES_MAX {
-            for tree in [&source, &replica] {
-                tree.put(&format!("{number}/file"), b"content");
-            }
-            sample.add_dir(|| path(number), None);
-            sample.add(|| path(number).join(b"file"));
-        }
-        let told = sample.take(
-            (&open(&source), Some(&open(&replica))),
-            (&Keep::default(), None),
-            &ViewThreads::of(&Throttle::default(), 16, &|| {}),
-        );
-        let is_seen = |told: &Settled| told.source.is_some() && told.replica.is_some();
-        assert!(told.iter().all(is_seen));
-        let paths: Vec<&RelPath> = told.iter().map(|told| &told.path).collect();
-        assert_eq!(paths.len(), 2 * ENTRIES_MAX);
-        assert!(paths.is_sorted());
     }
 
     #[test]
