@@ -1,8 +1,8 @@
 //! What `mirror trash` prints.
 
+use crate::output::json::bytes_text;
 use crate::output::mirror::{complaint, line};
 use crate::units::{show_bytes, show_counted, show_entries};
-use base64::prelude::{BASE64_STANDARD, Engine};
 use driftless_engine::{Gone, Purged, Restored};
 use driftless_model::{RelPath, escape, quote};
 use serde_json::Value;
@@ -11,18 +11,17 @@ use std::path::Path;
 /// Prints an entry that is in the trash of a replica.
 pub fn gone(replica: &str, gone: &Gone, json: bool) {
     let (path, kind) = (gone.path.as_bytes(), gone.meta.kind.word());
-    let text = escape(path);
     if !json {
         let size = show_bytes(gone.size.bytes);
         let more = match gone.size.entries {
             0 | 1 => String::new(),
             entries => format!(" in {}", show_entries(entries)),
         };
+        let text = escape(path);
         return line(&format!("{}  {kind}, {size}{more}  {text}", gone.date));
     }
-    let mut value = serde_json::json!({
+    let value = serde_json::json!({
         "replica": replica,
-        "path": text,
         "date": gone.date.to_string(),
         "since": gone.date.since_sec(),
         "until": gone.date.until_sec(),
@@ -31,10 +30,17 @@ pub fn gone(replica: &str, gone: &Gone, json: bool) {
         "entries": gone.size.entries,
         "bytes": gone.size.bytes,
     });
-    if text.as_bytes() != path {
-        value["path_base64"] = BASE64_STANDARD.encode(path).into();
+    line(&with_path(value, path).to_string());
+}
+
+/// Adds a path to an object.
+fn with_path(mut value: Value, path: &[u8]) -> Value {
+    let told = bytes_text(path);
+    value["path"] = told.path.into();
+    if let Some(base64) = told.path_base64 {
+        value["path_base64"] = base64.into();
     }
-    line(&value.to_string());
+    value
 }
 
 /// Prints what was brought back to a path below a place, from the trash of a tree.
@@ -49,11 +55,9 @@ pub fn restored(tree: &str, (to, place): (&RelPath, &Path), restored: &Restored,
 }
 
 fn restored_json(tree: &str, (to, place): (&RelPath, &Path), restored: &Restored) -> Value {
-    let text = escape(to.as_bytes());
     let (first, last) = restored.span.unzip();
-    let mut value = serde_json::json!({
+    let value = serde_json::json!({
         "replica": tree,
-        "path": text,
         "place": place.to_string_lossy(),
         "entries": restored.entries,
         "pieces": restored.pieces,
@@ -64,10 +68,7 @@ fn restored_json(tree: &str, (to, place): (&RelPath, &Path), restored: &Restored
         "older": restored.older,
         "made": restored.made,
     });
-    if text.as_bytes() != to.as_bytes() {
-        value["path_base64"] = BASE64_STANDARD.encode(to.as_bytes()).into();
-    }
-    value
+    with_path(value, to.as_bytes())
 }
 
 fn restored_lines((to, place): (&RelPath, &Path), restored: &Restored) -> Vec<String> {
