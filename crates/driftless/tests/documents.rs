@@ -13,7 +13,6 @@ mod short;
 use common::pages::{BINARY, Shell, project, quoted, read, rows};
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -318,9 +317,7 @@ fn generated_pages_and_completions_name_every_option() {
 fn installed_files_stand_below_the_prefix() {
     let stage = Shell::new();
     let folder = stage.folder.path();
-    fs::create_dir(folder.join("built")).expect("a folder");
-    symlink(BINARY, folder.join("built/driftless")).expect("a link");
-    fs::write(folder.join("built/libdriftless_shim.so"), "").expect("a file");
+    stage.put_built();
     let output = stage.bash(&format!(
         "make -s --no-print-directory -C {} install-files FROM=$PWD/built DESTDIR=$PWD/root PREFIX=/opt/d",
         project().display()

@@ -4,9 +4,8 @@
 
 mod common;
 
-use common::pages::{BINARY, Shell, project};
+use common::pages::{Shell, project};
 use std::fs;
-use std::os::unix::fs::symlink;
 
 /// Files of each package, below `/usr`.
 const FILES: [&str; 9] = [
@@ -43,9 +42,7 @@ fn check_files(stage: &Shell, usr: &str) {
 fn packages_install_run_and_leave_nothing() {
     let stage = Shell::new();
     let folder = stage.folder.path();
-    fs::create_dir(folder.join("built")).expect("a folder");
-    symlink(BINARY, folder.join("built/driftless")).expect("a link");
-    fs::write(folder.join("built/libdriftless_shim.so"), "").expect("a file");
+    stage.put_built();
     let build = format!(
         "PACKAGE_LEVEL=1 {}/packaging/build built packages
         cd packages; sha256sum --check --quiet SHA256SUMS; rpm --checksig --nosignature *.rpm",
