@@ -102,7 +102,7 @@ pub enum PathFault {
     #[error(transparent)]
     Line(#[from] LineFault),
     /// A path that leads elsewhere, or none.
-    #[error("\"{}\" is no path below the source", escape(.0))]
+    #[error("\"{}\" is not a path below the source", escape(.0))]
     Path(Vec<u8>),
     /// It is not JSON, or not of the keys that there are.
     #[error("{}", escape_text(.0))]
@@ -111,7 +111,7 @@ pub enum PathFault {
     #[error("\"{}\" is not base64", escape(.0.as_bytes()))]
     Base64(String),
     /// It has no path, or two.
-    #[error("it needs one of \"{0}\" and \"{0}_base64\"")]
+    #[error("one of \"{0}\" and \"{0}_base64\" is required")]
     OneOf(&'static str),
 }
 
@@ -268,9 +268,9 @@ mod tests {
             ". Subtree None",
             ". Subtree None",
             "d/e Subtree None",
-            "line 7 of the list: \"../x\" is no path below the source",
-            "line 8 of the list: \"/etc\" is no path below the source",
-            "line 9 of the list: \"f\\x00g\" is no path below the source",
+            "line 7 of the list: \"../x\" is not a path below the source",
+            "line 8 of the list: \"/etc\" is not a path below the source",
+            "line 9 of the list: \"f\\x00g\" is not a path below the source",
             "last Subtree None",
         ];
         assert_eq!(found, expected);
@@ -305,7 +305,7 @@ mod tests {
             ),
             (
                 r#"{"path": "", "scope": "subtree"}"#,
-                "line 1 of the list: \"\" is no path below the source",
+                "line 1 of the list: \"\" is not a path below the source",
             ),
             (r#"{"path": ".", "scope": "subtree"}"#, ". Subtree None"),
             (
@@ -322,19 +322,19 @@ mod tests {
             ),
             (
                 r#"{"path": "a", "path_base64": "YQ=="}"#,
-                "line 1 of the list: it needs one of \"path\" and \"path_base64\"",
+                "line 1 of the list: one of \"path\" and \"path_base64\" is required",
             ),
             (
                 r#"{}"#,
-                "line 1 of the list: it needs one of \"path\" and \"path_base64\"",
+                "line 1 of the list: one of \"path\" and \"path_base64\" is required",
             ),
             (
                 r#"{"path": "a", "moved_from": "b", "moved_from_base64": "Yg=="}"#,
-                "line 1 of the list: it needs one of \"moved_from\"",
+                "line 1 of the list: one of \"moved_from\"",
             ),
             (
                 r#"{"path": "../a"}"#,
-                "line 1 of the list: \"../a\" is no path below the source",
+                "line 1 of the list: \"../a\" is not a path below the source",
             ),
             (
                 r#"{"path": "a", "scpoe": "subtree"}"#,

@@ -265,31 +265,31 @@ fn each_fault_is_told_with_its_line_and_the_others_are_read() {
     let cases = [
         (
             "1 01CREAT\n".to_owned(),
-            "line 2 of the changelog: it has no time: \"\"",
+            "line 2 of the changelog: no time in \"\"",
         ),
         (
             good.replace("10:11:12.123456789", "24:11:12.123456789"),
-            "line 2 of the changelog: it has no time: \"24:11",
+            "line 2 of the changelog: no time in \"24:11",
         ),
         (
             good.replace("2026.01.31", "2026.13.31"),
-            "line 2 of the changelog: it has no date",
+            "line 2 of the changelog: no date",
         ),
         (
             good.replace(" 0x1 ", " 1 "),
-            "line 2 of the changelog: it has no flags",
+            "line 2 of the changelog: no flags",
         ),
         (
             good.replace("t=[", "t=("),
-            "line 2 of the changelog: it has no target",
+            "line 2 of the changelog: no target",
         ),
         (
             good.replace(" a\n", " a/b\n"),
-            "line 2 of the changelog: \"a/b\" is no name",
+            "line 2 of the changelog: \"a/b\" is not a name",
         ),
         (
             good.replace("1042", "99999999999999999999"),
-            "line 2 of the changelog: it has no index",
+            "line 2 of the changelog: no index",
         ),
     ];
     for (bad, expected) in cases {
@@ -305,7 +305,7 @@ fn each_fault_is_told_with_its_line_and_the_others_are_read() {
     let cut: Vec<_> = Records::new(good.trim_end().as_bytes()).collect();
     assert_eq!(
         cut[0].as_ref().expect_err("cut off").to_string(),
-        "line 1 of the changelog: it was cut off"
+        "line 1 of the changelog: truncated"
     );
     let none: Vec<_> = Records::new(&b"no record\n"[..]).collect();
     assert!(
@@ -313,7 +313,7 @@ fn each_fault_is_told_with_its_line_and_the_others_are_read() {
             .as_ref()
             .expect_err("none")
             .to_string()
-            .starts_with("line 1 of the changelog: it has no index")
+            .starts_with("line 1 of the changelog: no index")
     );
     let endless = [good, "x\n".repeat(200_000)].concat();
     let error = Records::new(endless.as_bytes())

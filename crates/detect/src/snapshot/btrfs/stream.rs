@@ -223,39 +223,36 @@ mod tests {
         let cases: [(Vec<u8>, &str); 16] = [
             (
                 vec![],
-                "byte 0 of the send stream: it ends here, without its end command",
+                "byte 0 of the send stream: the stream ends without an end command",
             ),
             (
                 b"btrfs-stream\x011234".to_vec(),
-                "byte 0 of the send stream: it is no send stream of btrfs",
+                "byte 0 of the send stream: not a btrfs send stream",
             ),
             (
                 header(0),
-                "byte 0 of the send stream: it has version 0, and versions 1 to 3 are known",
+                "byte 0 of the send stream: unsupported version 0 (1 to 3 are supported)",
             ),
             (
                 header(4),
-                "byte 0 of the send stream: it has version 4, and versions 1 to 3 are known",
+                "byte 0 of the send stream: unsupported version 4 (1 to 3 are supported)",
             ),
             (
                 header(1),
-                "byte 17 of the send stream: it ends here, without its end command",
+                "byte 17 of the send stream: the stream ends without an end command",
             ),
             (
                 good[..good.len() - 1].to_vec(),
-                "byte 127 of the send stream: it ends here, without its end command",
+                "byte 127 of the send stream: the stream ends without an end command",
             ),
-            (
-                broken(30),
-                "byte 17 of the send stream: the command has checksum ",
-            ),
+            (broken(30), "byte 17 of the send stream: wrong checksum "),
             (
                 with(long),
-                "byte 17 of the send stream: a command of 262145 bytes, where 262144 are the most",
+                "byte 17 of the send stream: a command has 262145 bytes, more than 262144",
             ),
             (
                 with(command(99, &[])),
-                "byte 17 of the send stream: command 99 is not known",
+                "byte 17 of the send stream: unknown command 99",
             ),
             (
                 with(command(11, &[])),
@@ -263,15 +260,15 @@ mod tests {
             ),
             (
                 with(command(11, &[1])),
-                "byte 17 of the send stream: attribute 0 ends behind its command",
+                "byte 17 of the send stream: attribute 0 exceeds its command",
             ),
             (
                 with(command(11, &twice)),
-                "byte 17 of the send stream: attribute 15 stands there twice",
+                "byte 17 of the send stream: duplicate attribute 15",
             ),
             (
                 with(command(11, &path(15, "../a"))),
-                "byte 17 of the send stream: \"../a\" is no path below the subvolume",
+                "byte 17 of the send stream: \"../a\" is not a path below the subvolume",
             ),
             (
                 with(command(17, &[path(15, "a"), attribute(4, b"1")].concat())),
@@ -279,11 +276,11 @@ mod tests {
             ),
             (
                 with(command(22, &huge)),
-                "byte 17 of the send stream: 18446744073709551615 bytes from byte 18446744073709551615 end behind",
+                "byte 17 of the send stream: a range of 18446744073709551615 bytes at 18446744073709551615 exceeds",
             ),
             (
                 [with(second.clone()), commands(&["rmdir a"])].concat(),
-                "byte 111 of the send stream: it ends here, without its end command",
+                "byte 111 of the send stream: the stream ends without an end command",
             ),
         ];
         for (bytes, expected) in cases {

@@ -27,10 +27,10 @@ pub(super) struct Row {
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// The line that says what stands where lacks something.
-    #[error("its table has no \"{0}\"")]
+    #[error("the table has no column \"{0}\"")]
     Missing(&'static str),
     /// A line is not as the first one says.
-    #[error("\"{}\" is no line of its table", escape(.0))]
+    #[error("cannot parse the row \"{}\"", escape(.0))]
     Line(Vec<u8>),
 }
 
@@ -38,10 +38,10 @@ pub enum TableError {
 #[derive(Debug, thiserror::Error)]
 pub enum SummaryError {
     /// It does not say how many objects are in the list.
-    #[error("its summary does not tell how many objects were chosen")]
+    #[error("the summary does not count the chosen objects")]
     NoCount,
     /// It says so more than once.
-    #[error("its summary tells of more than one rule")]
+    #[error("the summary has more than one rule")]
     Twice,
 }
 
@@ -149,20 +149,23 @@ mod tests {
         for (bad, why) in [
             (
                 "mmlssnapshot::0:1:::fs0:a:7:Valid::::::::",
-                "has no \"HEADER\"",
+                "has no column \"HEADER\"",
             ),
             (
                 "mmlssnapshot::HEADER:version:directory:status:",
-                "has no \"snapID\"",
+                "has no column \"snapID\"",
             ),
             (
                 &*format!("{HEAD}mmlssnapshot::0:1:::fs0:a:x:Valid:"),
-                "is no line",
+                "cannot parse the row",
             ),
-            (&*format!("{HEAD}mmlssnapshot::0:1:::fs0:a"), "is no line"),
+            (
+                &*format!("{HEAD}mmlssnapshot::0:1:::fs0:a"),
+                "cannot parse the row",
+            ),
             (
                 &*format!("{HEAD}mmlssnapshot::0:1:::fs0:%zz:7:Valid:"),
-                "is no line",
+                "cannot parse the row",
             ),
         ] {
             let told = snapshots(bad.as_bytes()).unwrap_err().to_string();

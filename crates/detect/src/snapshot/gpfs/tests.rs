@@ -109,40 +109,40 @@ fn a_list_that_is_not_whole_is_an_error() {
         (
             &two,
             3,
-            "line 3 of the list: 3 objects were chosen, and the list has 2",
+            "line 3 of the list: the summary counts 3 objects, and the list has 2",
         ),
         (
             &two,
             1,
-            "line 2 of the list: 1 objects were chosen, and the list has 2",
+            "line 2 of the list: the summary counts 1 objects, and the list has 2",
         ),
         (
             "",
             1,
-            "line 1 of the list: 1 objects were chosen, and the list has 0",
+            "line 1 of the list: the summary counts 1 objects, and the list has 0",
         ),
-        (cut, 2, "line 2 of the list: it was cut off"),
+        (cut, 2, "line 2 of the list: truncated"),
         (
             &two,
             u64::MAX,
-            "line 1 of the list: more than 16777216 objects have changed",
+            "line 1 of the list: more than 16777216 objects changed",
         ),
-        ("\n", 1, "line 1 of the list: it has no inode number"),
-        ("1\n", 1, "line 1 of the list: it has no inode number"),
+        ("\n", 1, "line 1 of the list: no inode number"),
+        ("1\n", 1, "line 1 of the list: no inode number"),
         (
             "1 4294967296 0   -- /a\n",
             1,
-            "line 1 of the list: it has no generation number",
+            "line 1 of the list: no generation number",
         ),
         (
             "1 2 x   -- /a\n",
             1,
-            "line 1 of the list: it has no snapshot number",
+            "line 1 of the list: no snapshot number",
         ),
         (
             "1 2 0  /a\n",
             1,
-            "line 1 of the list: it has no \"--\" before the path",
+            "line 1 of the list: no \"--\" before the path",
         ),
         (
             "1 2 0   -- /gpfs/.snapshots/s2/%4\n",
@@ -152,12 +152,12 @@ fn a_list_that_is_not_whole_is_an_error() {
         (
             "1 2 0   -- /gpfs/a\n",
             1,
-            "line 1 of the list: \"/gpfs/a\" is no path below \"/gpfs/.snapshots/s2\"",
+            "line 1 of the list: \"/gpfs/a\" is not a path below \"/gpfs/.snapshots/s2\"",
         ),
         (
             "1 2 0   -- /gpfs/.snapshots/s2/a%2f..%2fb\n",
             1,
-            "line 1 of the list: \"/gpfs/.snapshots/s2/a/../b\" is no path",
+            "line 1 of the list: \"/gpfs/.snapshots/s2/a/../b\" is not a path",
         ),
     ];
     for (text, chosen, expected) in cases {

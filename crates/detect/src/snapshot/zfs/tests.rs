@@ -168,62 +168,59 @@ fn links_that_are_not_told_are_to_be_looked_for_in_directories_that_changed() {
 #[test]
 fn each_fault_is_told_with_its_line() {
     let cases = [
-        ("M\t/tank/a\n\n", "line 2 of zfs diff: it has no change"),
-        ("M\t/tank/a", "line 1 of zfs diff: it was cut off"),
-        ("M\n", "line 1 of zfs diff: it has no path"),
+        ("M\t/tank/a\n\n", "line 2 of zfs diff: no change"),
+        ("M\t/tank/a", "line 1 of zfs diff: truncated"),
+        ("M\n", "line 1 of zfs diff: no path"),
         (
             "M\tF\n",
-            "line 1 of zfs diff: \"F\" is no path below \"/tank\"",
+            "line 1 of zfs diff: \"F\" is not a path below \"/tank\"",
         ),
-        ("X\t/tank/a\n", "line 1 of zfs diff: \"X\" is no change"),
-        ("R\t/tank/a\n", "line 1 of zfs diff: it has no new path"),
-        (
-            "R\t/tank/a -> /tank/b\n",
-            "line 1 of zfs diff: it has no new path",
-        ),
+        ("X\t/tank/a\n", "line 1 of zfs diff: invalid change \"X\""),
+        ("R\t/tank/a\n", "line 1 of zfs diff: no new path"),
+        ("R\t/tank/a -> /tank/b\n", "line 1 of zfs diff: no new path"),
         (
             "+\t/tank/a\t/tank/b\n",
-            "line 1 of zfs diff: there is more behind the path: \"/tank/b\"",
+            "line 1 of zfs diff: unexpected text after the path: \"/tank/b\"",
         ),
         (
             "R\tF\t/tank/a\t/tank/b\tc\n",
-            "line 1 of zfs diff: there is more behind the path: \"c\"",
+            "line 1 of zfs diff: unexpected text after the path: \"c\"",
         ),
         (
             "M\t/tank/a\t(x)\n",
-            "line 1 of zfs diff: \"(x)\" is no number of links",
+            "line 1 of zfs diff: invalid number of links \"(x)\"",
         ),
         (
             "M\t/tanks/a\n",
-            "line 1 of zfs diff: \"/tanks/a\" is no path below \"/tank\"",
+            "line 1 of zfs diff: \"/tanks/a\" is not a path below \"/tank\"",
         ),
         (
             "R\t/tank/a\t/b\n",
-            "line 1 of zfs diff: \"/b\" is no path below \"/tank\"",
+            "line 1 of zfs diff: \"/b\" is not a path below \"/tank\"",
         ),
         (
             "M\t/tank/../a\n",
-            "line 1 of zfs diff: \"/tank/../a\" is no path below \"/tank\"",
+            "line 1 of zfs diff: \"/tank/../a\" is not a path below \"/tank\"",
         ),
         (
             "M\t/tank/???<object#5>/a\n",
-            "line 1 of zfs diff: \"/tank/???<object#5>/a\" is no path",
+            "line 1 of zfs diff: \"/tank/???<object#5>/a\" is not a path",
         ),
         (
             "M\t/tank/\\004\n",
-            "line 1 of zfs diff: \"/tank/\\\\004\" is no escaped path",
+            "line 1 of zfs diff: invalid escaped path \"/tank/\\\\004\"",
         ),
         (
             "M\t/tank/\\0777\n",
-            "line 1 of zfs diff: \"/tank/\\\\0777\" is no escaped path",
+            "line 1 of zfs diff: invalid escaped path \"/tank/\\\\0777\"",
         ),
         (
             "M\t/tank/\\+040\n",
-            "line 1 of zfs diff: \"/tank/\\\\+040\" is no escaped path",
+            "line 1 of zfs diff: invalid escaped path \"/tank/\\\\+040\"",
         ),
         (
             "M\t/tank/\\0000\n",
-            "line 1 of zfs diff: \"/tank/\\x00\" is no path below",
+            "line 1 of zfs diff: \"/tank/\\x00\" is not a path below",
         ),
     ];
     for (text, expected) in cases {
