@@ -444,7 +444,7 @@ fn broken_lists_are_reported_by_line() {
     assert_eq!(ran.text(), "f: OK\n");
     for line in [
         "\"list\" line 2: no hash and name",
-        "\"list\" line 4: a hash of another length",
+        "\"list\" line 4: a hash of the wrong length",
         "\"list\" line 5: an unknown escape",
     ] {
         assert!(ran.err.contains(line), "{line} in {}", ran.err);
@@ -582,11 +582,11 @@ fn a_broken_tree_file_is_refused_with_the_line() {
     let table = [
         (
             text.replacen("tree 1", "tree 2", 1),
-            "line 1: another version",
+            "line 1: unsupported version",
         ),
         (
             text.replacen("leaf 1048576", "leaf 3", 1),
-            "line 2: a leaf size",
+            "line 2: leaf size 3",
         ),
         (
             text.replacen(" 3000000 ", " 18446744073709551615 ", 1),
@@ -600,9 +600,12 @@ fn a_broken_tree_file_is_refused_with_the_line() {
             text.replacen("\nend 1", "\nend 7", 1),
             "line 7: the number of files",
         ),
-        (text.replacen("\nend 1\n", "", 1), "line 7: the file ends"),
-        ("rubbish".into(), "line 1: this is no tree file"),
-        (String::new(), "line 1: the file ends"),
+        (
+            text.replacen("\nend 1\n", "", 1),
+            "line 7: the file is truncated",
+        ),
+        ("rubbish".into(), "line 1: this is not a tree file"),
+        (String::new(), "line 1: the file is truncated"),
     ];
     for (broken, message) in table {
         stage.put("broken", &broken);
