@@ -87,7 +87,9 @@ fn end_on_bugs() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
-        eprintln!("driftless: this is a bug; what was finished is kept, and running again is safe");
+        eprintln!(
+            "driftless: this is a bug; finished entries are kept, and it is safe to run again"
+        );
         std::process::exit(Exit::Bug.code().into());
     }));
 }

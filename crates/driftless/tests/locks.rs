@@ -412,7 +412,7 @@ fn who_only_looks_beside_a_run_is_told_of_it_and_of_no_earlier_one() {
         for outcome in look().map(Driftless::run) {
             let text = outcome.stderr_text();
             assert!(
-                text.contains("another run is at work on the replica (process "),
+                text.contains("another run works on the replica (process "),
                 "{}",
                 outcome.describe()
             );
@@ -422,7 +422,7 @@ fn who_only_looks_beside_a_run_is_told_of_it_and_of_no_earlier_one() {
         for outcome in look().map(Driftless::run) {
             let text = outcome.stderr_text();
             assert!(
-                !text.contains("at work on the replica") && text.contains("not made durable"),
+                !text.contains("works on the replica") && text.contains("not made durable"),
                 "{}",
                 outcome.describe()
             );

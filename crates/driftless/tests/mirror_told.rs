@@ -244,7 +244,7 @@ fn verify_beside_a_mirror_names_no_earlier_run() {
     }
     let verify = driftless().arg("verify").args([&source, &mirror.replica]);
     let told = verify.run().expect(0).stderr_text();
-    assert!(told.contains("another run is at work"), "{told}");
+    assert!(told.contains("another run works on the replica"), "{told}");
     assert!(!told.contains("earlier run"), "{told}");
 }
 

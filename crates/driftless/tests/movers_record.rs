@@ -148,7 +148,7 @@ fn what_was_copied_is_looked_at_and_not_copied_again() {
     let outcome = run.end(&[]);
     check_said(
         &outcome,
-        &["going on with the run that was interrupted", "ago"],
+        &["continuing the run that was interrupted", "ago"],
     );
     assert_eq!(
         outcome.count("bytes_copied"),
@@ -177,7 +177,7 @@ fn a_replica_that_was_emptied_between_two_halves_is_filled() {
     fs::read_dir(&dst)
         .expect("list")
         .for_each(|entry| fs::remove_dir_all(entry.expect("an entry").path()).expect("remove"));
-    check_said(&run.end(&[]), &["going on with"]);
+    check_said(&run.end(&[]), &["continuing the run"]);
 }
 
 #[test]
@@ -189,7 +189,11 @@ fn a_replica_that_was_removed_between_two_halves_is_made_anew() {
     let outcome = run.end(&[]);
     check_said(
         &outcome,
-        &["interrupted", "ago is not gone on with", "replica"],
+        &[
+            "cannot continue the run that was interrupted",
+            "ago",
+            "replica",
+        ],
     );
     assert_eq!(
         outcome.count("changed"),
@@ -207,7 +211,7 @@ fn a_replica_that_was_exchanged_between_two_halves_is_made_equal() {
     fs::rename(&dst, scratch.path().join("old")).expect("rename");
     put(&dst.join("dir-0/file-0"), "of another one");
     let outcome = run.end(&[]);
-    check_said(&outcome, &["is not gone on with", "replica"]);
+    check_said(&outcome, &["cannot continue the run", "replica"]);
 }
 
 #[test]
@@ -220,7 +224,7 @@ fn a_replica_that_is_not_mounted_in_the_second_half_is_noticed() {
     let _ = run.begin(200);
     drop(mounted);
     let outcome = run.end(&[]);
-    check_said(&outcome, &["is not gone on with", "replica"]);
+    check_said(&outcome, &["cannot continue the run", "replica"]);
 }
 
 #[test]
@@ -233,7 +237,7 @@ fn a_source_that_has_changed_between_two_halves_is_looked_at() {
         put(&src.join(format!("dir-{dir}/file-1")), "next day");
         fs::remove_file(src.join(format!("dir-{dir}/file-2"))).expect("remove");
     }
-    check_said(&run.end(&[]), &["going on with"]);
+    check_said(&run.end(&[]), &["continuing the run"]);
 }
 
 #[test]
@@ -246,7 +250,7 @@ fn a_source_that_was_exchanged_between_two_halves_is_noticed() {
     let outcome = run.end(&[]);
     check_said(
         &outcome,
-        &["is not gone on with", "the source is another directory"],
+        &["cannot continue the run", "the source is another directory"],
     );
 }
 
@@ -263,7 +267,7 @@ fn results_that_waited_in_the_queue_are_no_looks() {
         .find(|path| path.is_file());
     fs::remove_file(copied.expect("a file")).expect("remove");
     let outcome = run.end(&[]);
-    check_said(&outcome, &["going on with"]);
+    check_said(&outcome, &["continuing the run"]);
     assert!(
         outcome.count("bytes_copied") <= run.bytes() + FILE_BYTES as u64 + 3 * DIRS as u64,
         "{}",
@@ -282,7 +286,7 @@ fn a_record_is_dropped_when_another_run_has_changed_the_replica_since() {
     check_said(
         &outcome,
         &[
-            "is not gone on with",
+            "cannot continue the run",
             "another run has changed the replica since",
         ],
     );
@@ -295,15 +299,21 @@ fn a_record_is_dropped_when_the_user_says_so_or_asks_for_something_else() {
     let _ = run.begin(100);
     let outcome = run.end(&["--fresh"]);
     assert!(
-        !outcome.stderr_text().contains("going on"),
+        !outcome.stderr_text().contains("continuing the run"),
         "{}",
         outcome.describe()
     );
-    check_said(&outcome, &["is not gone on with", "--fresh"]);
+    check_said(
+        &outcome,
+        &["cannot continue the interrupted run", "--fresh"],
+    );
     fs::remove_dir_all(&dst).expect("remove");
     let _ = run.begin(100);
     let outcome = run.end(&["--delete"]);
-    check_said(&outcome, &["is not gone on with", "options"]);
+    check_said(
+        &outcome,
+        &["cannot continue the interrupted run", "options"],
+    );
 }
 
 /// Asks a database by the program `sqlite3`.
@@ -420,7 +430,10 @@ fn a_record_of_an_earlier_version_begins_anew_and_says_so() {
     let outcome = run.end(&[]);
     check_said(
         &outcome,
-        &["is not gone on with: it was of an earlier version of driftless"],
+        &[
+            "cannot continue the interrupted run of job ",
+            "it was of an earlier version of driftless",
+        ],
     );
 }
 

@@ -319,7 +319,7 @@ fn who_may_not_be_a_member_is_told_why() {
         .join("\n")
         .replace("queue = \"", "base_url = \"file:/");
     let telling = Member::with(&stage, &lead, &format!("{}{publishes}\n", stage.keys(&url)));
-    let waits = || telling.status().contains("announces its replica elsewhere");
+    let waits = || telling.status().contains("publishes to another place");
     wait_until("it would announce", waits, || telling.status());
     drop(telling);
     let barrier = others.command("barrier").run().expect(1);

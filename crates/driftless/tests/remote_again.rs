@@ -364,7 +364,7 @@ fn a_host_that_stays_away_ends_the_run_when_the_time_is_over() {
     for words in [
         "did not succeed within 15 s",
         "Connection refused",
-        "run again to go on",
+        "run again to continue",
     ] {
         assert!(
             text.contains(words),

@@ -112,7 +112,7 @@ fn a_press_that_is_heard_twice_stops_the_run_cleanly() {
     assert!(
         outcome
             .stderr_text()
-            .contains("stopped; what was finished is kept"),
+            .contains("stopped; finished entries are kept"),
         "{}",
         outcome.describe()
     );

@@ -821,7 +821,7 @@ fn hash_trees_never_take_the_place_of_something_else() {
     let ran = stage.run("driftless sum --tree a.img b.img").expect(1);
     assert!(
         ran.err
-            .contains("a.img\": it exists and does not hold the hash trees"),
+            .contains("a.img\": exists, and does not hold the hash trees"),
         "{}",
         ran.err
     );

@@ -865,7 +865,7 @@ fn what_nobody_can_carry_out_is_told_path_by_path_and_the_next_run_mends_it() {
 
 #[test]
 fn a_coordinator_that_ends_before_its_record_is_gone_does_its_last_stage_again() {
-    for (process, words) in [(1, ""), (2, "going on with the run")] {
+    for (process, words) in [(1, ""), (2, "continuing the run")] {
         let mut world = World::new(Accident::Nothing);
         let first = world.run();
         world.check(&first);

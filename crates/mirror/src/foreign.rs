@@ -35,11 +35,11 @@ impl Foreign {
     pub fn add(&mut self, found: &BTreeSet<RelPath>) {
         for path in found.iter().take(LOGGED_MAX) {
             let path = shown(path);
-            tracing::warn!("\"{path}\": another program had changed it on the replica: put right");
+            tracing::warn!("\"{path}\": another program changed it on the replica: reverted");
         }
         if found.len() > LOGGED_MAX {
             let more = found.len() - LOGGED_MAX;
-            tracing::warn!("other programs had changed {more} more on the replica: put right");
+            tracing::warn!("other programs changed {more} more on the replica: reverted");
         }
         self.count += found.len() as u64;
         self.paths.extend(found.iter().take(PATHS_MAX).cloned());

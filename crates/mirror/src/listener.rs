@@ -65,14 +65,14 @@ impl Listener {
     fn tell_deaf(&self, deaf: Option<&Deaf>) {
         match deaf {
             Some(deaf) if deaf.is_final => {
-                tracing::error!("{deaf}: from here on only full scans find changes");
+                tracing::error!("{deaf}: from now on only full scans find changes");
             }
             Some(deaf) => tracing::error!("{deaf}: trying again"),
             None => tracing::info!("{}: changes are received again", self.detector.name()),
         }
         let what_now = |deaf: &Deaf| match deaf.is_final {
             true => format!("{deaf}; start the mirror again"),
-            false => format!("{deaf}; it is tried again by itself"),
+            false => format!("{deaf}; the mirror retries"),
         };
         let (from, why) = (self.number, deaf.map(what_now));
         let why = || why.clone();

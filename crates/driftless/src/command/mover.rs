@@ -237,7 +237,7 @@ fn run(
         // What was waited for when the signal came no longer matters.
         Err(_) if signals.number() > 0 => Err((
             Exit::Signal(signals.number()),
-            "stopped; run it again to go on".into(),
+            "stopped; run it again to continue".into(),
         )),
         Err(error) => Err(crate::command::run::refusal(&error, &options)),
     }

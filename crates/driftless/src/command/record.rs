@@ -33,7 +33,7 @@ pub fn open(
         Found::Same | Found::Nothing => return Ok(record),
     };
     output.note(&format!(
-        "the interrupted run of job \"{name}\" is not gone on with: {why}"
+        "cannot continue the interrupted run of job \"{name}\": {why}"
     ));
     if fresh {
         record.begin_anew()?;

@@ -172,16 +172,18 @@ pub fn print_end(summary: &Summary) {
     match &summary.end {
         End::Complete => {}
         End::Stopped => eprintln!(
-            "driftless: stopped; what was finished is kept, of large files up to their last checkpoint. To go on, run again: {}",
+            "driftless: stopped; finished entries are kept, large files up to their last checkpoint; to continue, run again: {}",
             command_line(std::env::args_os())
         ),
         End::CutOff(why) => eprintln!(
-            "driftless: the connection was lost: {why}; what was finished is kept, run again to go on"
+            "driftless: the connection was lost: {why}; finished entries are kept; run again to continue"
         ),
         End::Lost => eprintln!(
             "driftless: data written to the replica was lost; check its disk and mount, then run again"
         ),
-        End::Refused(why) | End::NoPlan(why) => eprintln!("driftless: {why}; all else was done"),
+        End::Refused(why) | End::NoPlan(why) => {
+            eprintln!("driftless: {why}; the run finished everything else")
+        }
     }
 }
 

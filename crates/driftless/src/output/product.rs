@@ -63,7 +63,7 @@ impl Product {
                 if !holds(&path, form).map_err(|error| fail(&error))? {
                     let (path, what) = (quote(&path), form.what);
                     return Err(format!(
-                        "{path}: it exists and does not hold {what}, so it is left as it is: remove it or name another file"
+                        "{path}: exists, and does not hold {what}; remove it, or name another file"
                     ));
                 }
                 Self::beside(&path, form, Some(&meta)).map_err(|error| fail(&error))

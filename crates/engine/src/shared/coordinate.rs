@@ -327,7 +327,7 @@ impl Coordinator<'_> {
             names.join(", ")
         };
         self.monitor.note(&format!(
-            "not known to be at rest: {who}; the next run of this replica gives them time to notice"
+            "may still write: {who}; the next run of this replica waits until they have stopped"
         ));
     }
 

@@ -95,15 +95,15 @@ pub fn verdict(then: &Life, now: &Life) -> Verdict {
     let ago = span(age);
     match differs(&now.ground, &then.ground).filter(|_| !is_same) {
         Some(why) => Verdict::Dropped(format!(
-            "the run that was interrupted {ago} ago is not gone on with: {why}"
+            "cannot continue the run that was interrupted {ago} ago: {why}"
         )),
         None if is_own => Verdict::Own,
         None if age > AGE_SECONDS_MAX => Verdict::Dropped(format!(
-            "the run that was interrupted {ago} ago is not gone on with: that is more than {}",
+            "cannot continue the run that was interrupted {ago} ago: the limit is {}",
             span(AGE_SECONDS_MAX)
         )),
         None => Verdict::Another(format!(
-            "going on with the run that was interrupted {ago} ago; what it has done is looked at once more"
+            "continuing the run that was interrupted {ago} ago; its finished entries are compared again"
         )),
     }
 }

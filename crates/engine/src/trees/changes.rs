@@ -381,7 +381,7 @@ impl Changes {
                 if waits {
                     begun
                         .notes
-                        .push("movers of an earlier run may have been at work; they were given time to notice that it is over".into());
+                        .push("movers of an earlier run may have been active; this run waited until they had stopped".into());
                     clock.sleep(MOVERS_NOTICE);
                 }
                 Ok(())
@@ -404,7 +404,7 @@ impl Changes {
         }
         let after = "after a crash, compare it with verify --level media";
         begun.notes.push(format!(
-            "\"{}\": {fault}; so what is not durable cannot be noted: {after}",
+            "\"{}\": {fault}; so changes that are not on disk cannot be recorded: {after}",
             self.path
         ));
         Ok(())
@@ -435,7 +435,9 @@ impl Changes {
         let at_work = self.at_work();
         if let Some(holder) = &at_work {
             let who = holder_words(holder.as_ref());
-            monitor.note(&format!("another run is at work on the replica{who}: what it has changed so far is compared by content"));
+            monitor.note(&format!(
+                "another run works on the replica{who}: its changes so far are compared by content"
+            ));
         }
         let earlier = match &at_work {
             Some(holder) => self.doubt_before(holder.as_ref()),

@@ -19,8 +19,8 @@ pub enum RunError {
     NoReplica(String),
     /// Somebody has made the replica the active side of its job.
     #[error(
-        "\"{path}\": it says that it is the active side since {}: people work on it, and nothing is changed there; \
-        driftless mirror failover has this host know of that, and driftless mirror failback brings back what was changed there",
+        "\"{path}\": it says that it is the active side since {}: users work there, and nothing was changed; \
+        driftless mirror failover records this on this host, driftless mirror failback copies the changes back",
         moment(*since)
     )]
     Active {
@@ -32,8 +32,8 @@ pub enum RunError {
     /// The replica leads to its own source.
     #[error(
         "\"{path}\": mirrors would form a loop: the source \"{source_path}\" is itself filled from this replica, through {}; \
-        what people change on one of these trees, the others would undo. If the source is not filled by a mirror any more, \
-        driftless mirror failover of the job that filled it says so",
+        each mirror would undo the changes of the other; stop one of them. If no mirror fills the source any more, \
+        run driftless mirror failover with the job that filled it",
         mirrors_words(*mirrors)
     )]
     Ring {
@@ -45,7 +45,7 @@ pub enum RunError {
         mirrors: usize,
     },
     /// A single entry, where a directory is asked for.
-    #[error("\"{0}\": is no directory, and only directories are kept open")]
+    #[error("\"{0}\": not a directory; name a directory")]
     NotTrees(String),
     /// What was written is not there any more.
     #[error("\"{0}\": data written to the replica was lost; check its disk and mount")]
@@ -103,18 +103,18 @@ pub enum RunError {
     },
     /// The replica that is known is not there.
     #[error(
-        "\"{0}\": what stands there is not the replica that was filled before (is its file system mounted?); to fill it all the same, start with --new-replica"
+        "\"{0}\": what stands there is not the replica that was filled before (is its file system mounted?); to fill it anyway, start with --new-replica"
     )]
     OtherReplica(String),
     /// Another directory stands at a root than before a connection was lost, or none.
     #[error(
         "\"{0}\": cannot go on: it is not what the run began with (was its file system unmounted, or the directory replaced, while the connection was lost?), \
-        and nothing was changed since; mount or put back what was there"
+        and nothing was changed since; mount it, or put back the directory"
     )]
     OtherRoot(String),
     /// Its lock is not there any more.
     #[error(
-        "\"{0}\": the lock of this run was taken away, so another one may be at work there; it ends here, and what it left undone is not equal"
+        "\"{0}\": the lock of this run was taken away, so another run may work there; this run ends, and the remaining entries differ; run again"
     )]
     Unlocked(String),
     /// A mover may not change the replica.
@@ -136,7 +136,7 @@ pub enum RunError {
     /// Another run has worked on the replica between the first look of this one and its first
     /// change.
     #[error(
-        "\"{0}\": another run has worked on this replica since this one began to compare it; this one has changed nothing: start it again"
+        "\"{0}\": another run has changed this replica since this run began to compare it; this run has changed nothing; run again"
     )]
     Overtaken(String),
     /// The guard refused.

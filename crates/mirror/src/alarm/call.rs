@@ -121,7 +121,7 @@ impl Serving {
             Err(error) => {
                 self.left_out.fetch_add(left_out, Relaxed);
                 Some(format!(
-                    "cannot start it: {}; it is tried again by itself",
+                    "cannot start: {}; the mirror retries",
                     cause(&error)
                 ))
             }

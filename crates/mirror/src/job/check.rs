@@ -47,7 +47,7 @@ fn trees(from: &mut Document, job: &Job) {
         } else if !source.is_empty() && *replica == source {
             from.wrong_element(key, index, "it is the source".into());
         } else if replicas[..index].contains(replica) {
-            from.wrong_element(key, index, "this replica stands here twice".into());
+            from.wrong_element(key, index, "this replica is listed twice".into());
         }
     }
 }

@@ -104,7 +104,7 @@ fn name(from: &mut Document, place: &Path) -> Option<String> {
         Err(why) => {
             from.wrong(
                 "name",
-                format!("it is missing, and the file's own name does not do: {why}"),
+                format!("it is missing, and the file name is not usable: {why}"),
             );
             None
         }

@@ -118,15 +118,15 @@ impl Member {
                 "has a job with other rules, or is of another version".to_owned()
             }
             () if word.hears != self.hears => format!(
-                "hears \"{}\", and this one \"{}\" ([announcements] base_url, which is the path \
+                "receives \"{}\", and this follower \"{}\" ([announcements] base_url, which is the path \
                  of the source by default, exchange, topic_prefix, subtopics)",
                 word.hears, self.hears
             ),
             () if word.announces != self.announces => {
-                "announces its replica elsewhere, or under another name ([publish])".to_owned()
+                "publishes to another place, or under another name ([publish])".to_owned()
             }
             () if word.crossings.are_too_many() => {
-                "has more file systems mounted below both trees than can be told".to_owned()
+                "has more file systems mounted below both trees than a message can list".to_owned()
             }
             () => return None,
         };
@@ -160,7 +160,7 @@ impl Member {
         };
         if lead.rest > 0 {
             return Some(format!(
-                "the mirror on {} rests, or is about to end",
+                "the mirror on {} is paused, or about to end",
                 lead.host
             ));
         }
@@ -331,16 +331,14 @@ mod tests {
             ..word(9, 0)
         };
         member.hear(at(2), telling.clone());
-        assert!(
-            waits(&member, 2).is_some_and(|why| why.contains("announces its replica elsewhere"))
-        );
+        assert!(waits(&member, 2).is_some_and(|why| why.contains("publishes to another place")));
         assert_eq!(member.lent(at(2)), None);
         let elsewhere = LeadWord {
             hears: "file:/elsewhere".into(),
             ..word(9, 0)
         };
         member.hear(at(2), elsewhere.clone());
-        assert!(waits(&member, 2).is_some_and(|why| why.contains("hears \"file:/elsewhere\"")));
+        assert!(waits(&member, 2).is_some_and(|why| why.contains("receives \"file:/elsewhere\"")));
         let mut same = Member::new(1, "/r".into(), 5);
         same.hears("file:/elsewhere".into());
         same.hear(at(2), elsewhere);

@@ -475,7 +475,7 @@ fn trees_are_there_and_differ() {
         ),
         (
             "source = \"/s\"\nreplicas = [\"/r\", \"/q\",\n\"/r/\"]",
-            &["3:1: replicas: this replica stands here twice"],
+            &["3:1: replicas: this replica is listed twice"],
         ),
         (
             "source = \"a\\u0000b\"\nreplica = \"\"",
