@@ -27,7 +27,7 @@ const LARGE_BYTES: usize = 66 * MIB;
 /// Progress is recorded each 256 MiB.
 const LARGEST_BYTES: usize = 640 * MIB;
 /// Kills on each file system.
-const KILLS: u64 = 50;
+const KILLS: u64 = 16;
 const RUNS_TO_THE_END_EACH: u32 = 5;
 
 fn size_of(id: u32, version: u32) -> usize {

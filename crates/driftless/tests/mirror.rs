@@ -20,8 +20,8 @@ use std::path::Path;
 use std::time::Duration;
 
 const WRITERS: u64 = 4;
-const ROUNDS: u64 = 12;
-const KILLS: u64 = 30;
+const ROUNDS: u64 = 4;
+const KILLS: u64 = 10;
 const MUTATIONS: usize = 40;
 const SIZE_MIB: u64 = 600;
 
