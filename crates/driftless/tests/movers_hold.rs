@@ -8,7 +8,7 @@
 mod common;
 
 use common::mounted::Mounted;
-use common::movers::{Job, LIMIT, check_output_has, end_mover, in_own_mounts, sync_on_hosts};
+use common::movers::{Job, check_output_has, end_mover, in_own_mounts, sync_on_hosts};
 use common::programs::script;
 use common::{USER, check_equal, driftless, files_below, put, stage, sync, wait_until};
 use driftless_engine::Sample;
@@ -70,7 +70,7 @@ impl Trees {
 
     /// Waits until a mover is in the middle of it.
     fn wait_until_begun(&self) {
-        wait_until("a mover is at work", LIMIT, || self.files() >= 3);
+        wait_until("a mover is at work", || self.files() >= 3);
         assert!(
             self.files() < FILES,
             "the movers were too fast for this test"
@@ -105,7 +105,7 @@ impl Trees {
                 .ok()
                 .and_then(Pid::from_raw)
         };
-        wait_until("a process has begun", LIMIT, || read().is_some());
+        wait_until("a process has begun", || read().is_some());
         read().expect("a number")
     }
 
@@ -113,7 +113,7 @@ impl Trees {
     fn cut(&self, line: Pid) {
         let _ = kill_process(line, Signal::KILL);
         let shell = self.pid("shell");
-        wait_until("the line has ended", LIMIT, || !is_there(shell));
+        wait_until("the line has ended", || !is_there(shell));
     }
 
     fn check_other(&self, context: &str) {
@@ -145,7 +145,7 @@ fn is_there(pid: Pid) -> bool {
 }
 
 fn wait_for_end(pid: Pid) {
-    wait_until("the mover has ended", LIMIT, || !is_there(pid));
+    wait_until("the mover has ended", || !is_there(pid));
 }
 
 fn slow(run: Driftless) -> Driftless {
@@ -250,9 +250,7 @@ fn interrupted_run_counts_what_movers_did() {
     for signal in [Signal::INT, Signal::TERM] {
         let running = slow(run()).spawn();
         let before = trees.files();
-        wait_until("some files are copied", LIMIT, || {
-            trees.files() >= before + 10
-        });
+        wait_until("some files are copied", || trees.files() >= before + 10);
         running.signal(signal);
         let outcome = running.wait().expect(128 + signal.as_raw());
         let (copied, seen) = (outcome.count("bytes_copied"), outcome.count("seen"));
@@ -395,7 +393,7 @@ fn a_mover_whose_agent_slept_changes_nothing_when_that_wakes() {
             .filter(|file| is_of_one(&trees.replica.join(format!("dir-{}/file-{file}", file % 6))))
             .count()
     };
-    wait_until("the mover is at work", LIMIT, || arrived() >= 3);
+    wait_until("the mover is at work", || arrived() >= 3);
     let agent = trees.pid("agent");
     signal(agent, Signal::STOP);
     let before = arrived();
@@ -403,7 +401,7 @@ fn a_mover_whose_agent_slept_changes_nothing_when_that_wakes() {
     std::thread::sleep(Duration::from_secs(2));
     kill(running);
     let again = || sync(&trees.other, &trees.replica).arg("--delete").run();
-    wait_until("the replica is free", LIMIT, || again().code() == 0);
+    wait_until("the replica is free", || again().code() == 0);
     trees.check_other("while the agent sleeps");
     signal(agent, Signal::CONT);
     end_mover(mover);
@@ -900,7 +898,7 @@ fn a_mover_of_a_queue_that_sees_a_clone_changes_nothing_lasting() {
         .arg("--delete")
         .spawn();
     let first = trees.replica.join("a/f1");
-    wait_until("the clone is copied", LIMIT, || first.exists());
+    wait_until("the clone is copied", || first.exists());
     let good = job.start_mover();
     let outcome = running.wait().expect(0);
     check_equal(&cloned.source, &trees.replica, &outcome.describe());
@@ -917,7 +915,7 @@ fn a_source_that_changes_excludes_no_mover() {
     let running = slow(sync_on_hosts("near", &ssh, &trees.one, &trees.replica)).spawn();
     trees.wait_until_begun();
     // Later than the second in which the run began.
-    wait_until("half is there", LIMIT, || trees.files() >= FILES / 2);
+    wait_until("half is there", || trees.files() >= FILES / 2);
     let mut changed = 0_u8;
     while trees.files() < FILES && !running.ends_within(Duration::ZERO) {
         changed = changed.wrapping_add(1);
@@ -938,7 +936,7 @@ fn a_source_that_changes_excludes_no_mover() {
 /// on `rooty` starts when that one has spoken.
 fn plain_and_rooty(trees: &Trees) -> String {
     let plain = format!("setpriv --reuid {USER} --regid {USER} --clear-groups $command | tee said");
-    let rooty = "for _ in $(seq 100); do grep -qs \"coordinator's user\" said && break; sleep 0.1; done; exec $command";
+    let rooty = "for _ in $(seq 3000); do grep -qs \"coordinator's user\" said && break; sleep 0.1; done; exec $command";
     trees.ssh(&format!(
         "case \"$*\" in *plain*) {plain};; *) {rooty};; esac"
     ))
@@ -1041,7 +1039,7 @@ fn misfit(job: &Job, log: &Path, words: &str) -> Running {
             log.as_os_str(),
         ])
         .spawn();
-    wait_until("it has said so", LIMIT, || {
+    wait_until("it has said so", || {
         fs::read_to_string(log).is_ok_and(|said| said.contains(words))
     });
     mover
@@ -1144,7 +1142,7 @@ fn a_source_is_known_again_when_everything_at_its_top_has_changed() {
     // The clock of a file system may go on in steps.
     for path in [&src, &src.join("incoming")] {
         let before = changed(path);
-        wait_until("the clock goes on", LIMIT, || {
+        wait_until("the clock goes on", || {
             touch(path);
             changed(path) != before
         });
