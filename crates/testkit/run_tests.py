@@ -27,7 +27,7 @@ from pathlib import Path
 SECONDS_TABLE = Path(__file__).with_name("test_seconds.tsv")
 PROGRAM_SECONDS_MAX = 1500
 # More failures than these are no accident, and none of them is tried again.
-RUN_AGAIN_MAX = 3
+RUN_AGAIN_MAX = 6
 
 # One folder for each FUSE connection of the kernel (Documentation/filesystems/fuse.rst, "Control filesystem").
 FUSE_CONNECTIONS = Path("/sys/fs/fuse/connections")
