@@ -549,6 +549,26 @@ fn a_mover_that_makes_entries_where_nobody_sees_them_is_not_believed() {
     check_equal(&trees.one, &trees.replica, &outcome.describe());
 }
 
+/// Another file system lies on one of the replica's directories until the mover has begun to fill
+/// it. When the batch ends, that host sees what all others see.
+#[test]
+fn wrong_mount_that_goes_away_is_noticed() {
+    let trees = Trees::new();
+    let (below, hidden) = (trees.replica.join("dir-0"), trees.scratch.dir("hidden"));
+    fs::create_dir_all(&below).expect("make");
+    let mounts = format!(
+        "mount --bind {hidden} {below}; (until [ -e {hidden}/file-0 ]; do sleep 0.01; done; umount -l {below}) </dev/null >/dev/null 2>&1 &",
+        hidden = hidden.display(),
+        below = below.display()
+    );
+    let ssh = trees.blind_ssh(&format!("{mounts} true"));
+    let outcome = slow(sync_on_hosts("blind", &ssh, &trees.one, &trees.replica))
+        .run()
+        .expect(0);
+    assert!(files_below(&hidden) > 0, "{}", outcome.describe());
+    check_equal(&trees.one, &trees.replica, &outcome.describe());
+}
+
 /// Whatever the one has said is looked at by the other.
 #[test]
 fn what_a_mover_made_where_nobody_sees_it_is_made_by_others() {

@@ -44,6 +44,9 @@ impl Worker<'_> {
                 xattrs: visit.source.xattrs(keep)?,
             })
         });
+        if let Ok(source) = &source {
+            self.run.part.note_xattrs(visit, &source.xattrs);
+        }
         let done = source.and_then(|source| self.finish_entry(visit, source));
         match done {
             Err(fault) if self.is_lost(visit, &fault) => self.account_unlisted(visit),

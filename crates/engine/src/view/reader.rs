@@ -4,11 +4,11 @@
 //! that a view is of the tree as it is now. Paths in their order share the directories that lead to
 //! them: an entry deep in a tree costs as many requests as one at its top.
 
-use super::{NAMES_MAX, NameDigest, View, add_names};
-use driftless_model::{Keep, Kind, Meta, RelPath, Stamp, Xattrs};
+use super::{NAMES_MAX, NameDigest, View, add_names, exact_birth, way_below};
+use driftless_model::{Keep, Kind, Meta, RelPath, Xattrs};
 use driftless_tree::{DirRef, Done, Names, has_common_inodes};
 use std::ffi::{CStr, CString};
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::Xxh3;
 
 /// Names that are read at once.
 const NAMES_AT_ONCE: usize = 1024;
@@ -90,7 +90,7 @@ impl Views {
         Ok(View {
             way: above.way,
             xattrs: xattrs.as_ref().and_then(hash_of_xattrs),
-            born: born.filter(is_exact),
+            born: exact_birth(born),
             ..view_of(&meta, listed.as_ref())?
         })
     }
@@ -114,8 +114,20 @@ impl Views {
         // has.
         let is_mounted_now = theirs.way == own.way
             && is_dir
-            && !theirs.differs_from(dir.first_meta().ino, dir.made_at().filter(is_exact));
+            && !theirs.differs_from(dir.first_meta().ino, exact_birth(dir.made_at()));
         !is_mounted_now && dir.as_local().is_some_and(has_common_inodes)
+    }
+
+    /// Returns whether the directories above `path` are others than those of a mover, whose inode
+    /// numbers have the hash `way`; `own` is the view of this reader. Returns `false` where hosts
+    /// may see different numbers of one inode.
+    pub fn has_other_way(&mut self, path: &RelPath, way: u64, own: &View) -> bool {
+        let above = path.split_last().filter(|_| way != own.way);
+        let Some((above, _)) = above else {
+            return false;
+        };
+        let found = self.dir(&above);
+        found.is_ok_and(|above| above.dir.as_local().is_some_and(has_common_inodes))
     }
 
     /// Returns whether the directory at `path` of the coordinator, whose source this reads, is
@@ -160,19 +172,13 @@ impl Above {
     /// Opens a directory of this one.
     fn enter(&self, name: &CStr) -> Done<Above> {
         let dir = self.dir.enter(name)?;
-        let numbers = [self.way, dir.first_meta().ino].map(u64::to_le_bytes);
-        let way = xxh3_64(numbers.as_flattened());
+        let way = way_below(self.way, dir.first_meta().ino);
         Ok(Above { dir, way })
     }
 }
 
-/// Returns whether a time of birth is no whole second, which may be that of many inodes.
-fn is_exact(born: &Stamp) -> bool {
-    born.nsec != 0
-}
-
 /// Returns a hash of extended attributes, or `None` if some of them could not be read.
-fn hash_of_xattrs(xattrs: &Xattrs) -> Option<u64> {
+pub(super) fn hash_of_xattrs(xattrs: &Xattrs) -> Option<u64> {
     let mut hash = Xxh3::new();
     for (name, value) in xattrs.iter() {
         for part in [name, value] {
