@@ -12,6 +12,7 @@
 mod batches;
 mod begin;
 mod end;
+mod standing;
 mod trust;
 
 use crate::clock::Clock;
@@ -38,6 +39,7 @@ use driftless_model::Stamp;
 use driftless_pool::descriptors;
 use driftless_state::{Life, LinkName, Record, Stage, StateError};
 use driftless_tree::{DirMutRef, DirRef, HandlePool};
+use standing::StandingBatches;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::sync::Arc;
@@ -199,6 +201,8 @@ struct Coordinator<'a> {
     total: Counts,
     /// Batches in hand: when they were heard of last, and what was counted then.
     alive: BTreeMap<u64, (Instant, Counts)>,
+    /// Progress of the batches in hand.
+    standing: StandingBatches,
     /// When batches that are not in hand were handed out.
     sent: BTreeMap<u64, Instant>,
     /// When each mover was heard of last.
@@ -249,6 +253,7 @@ impl<'a> Coordinator<'a> {
             started,
             total: birth.counted,
             alive: BTreeMap::new(),
+            standing: StandingBatches::default(),
             sent: BTreeMap::new(),
             movers: BTreeMap::new(),
             last_look: started,
@@ -380,6 +385,7 @@ impl Coordinator<'_> {
             self.look_after_locks()?;
             if self.since(self.last_look) >= BATCHES_INTERVAL {
                 self.look_after()?;
+                self.name_standing();
                 self.last_look = self.clock.now();
             }
             if self.since(self.noted) >= NOTE {
@@ -387,6 +393,13 @@ impl Coordinator<'_> {
             }
         }
         Ok(if self.lost { End::Lost } else { End::Complete })
+    }
+
+    /// Names the hosts whose batches stand still.
+    fn name_standing(&mut self) {
+        self.standing.retain(|id| self.alive.contains_key(&id));
+        let due = self.standing.take_due(self.clock.now());
+        due.iter().for_each(|words| self.monitor.note(words));
     }
 
     fn look_after_locks(&mut self) -> Result<(), RunError> {

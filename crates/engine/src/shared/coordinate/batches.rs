@@ -52,6 +52,7 @@ impl Coordinator<'_> {
     pub(super) fn hear(&mut self, word: Word) -> Result<(), RunError> {
         match word {
             Word::Alive(sign) => {
+                self.standing.note(&sign, self.clock.now());
                 self.movers.insert(sign.mover, self.clock.now());
                 if sign.run == self.record.run() && self.sent.contains_key(&sign.id) {
                     self.alive.insert(sign.id, (self.clock.now(), sign.counts));
