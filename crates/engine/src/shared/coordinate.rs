@@ -14,6 +14,7 @@ mod begin;
 mod end;
 mod standing;
 mod trust;
+mod unread;
 
 use crate::clock::Clock;
 use crate::monitor::{Monitor, Progress};
@@ -47,6 +48,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use trust::Trust;
+use unread::Unread;
 
 /// How long a word from a mover is waited for at a time.
 const WAIT: Duration = Duration::from_millis(100);
@@ -181,6 +183,7 @@ struct Coordinator<'a> {
     brief: &'a mut Brief,
     roots: Pair,
     trust: Trust,
+    unread: Unread,
     /// When a sample of the source was taken last.
     sampled: Option<Instant>,
     /// Since when changes of the replica may not be durable that are settled.
@@ -239,6 +242,7 @@ impl<'a> Coordinator<'a> {
             brief,
             roots,
             trust: Trust::default(),
+            unread: Unread::default(),
             sampled: None,
             settled_since,
             began: clock.seconds().cast_signed(),

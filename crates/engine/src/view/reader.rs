@@ -5,13 +5,18 @@
 //! them: an entry deep in a tree costs as many requests as one at its top.
 
 use super::{NAMES_MAX, NameDigest, View, add_names, exact_birth, way_below};
-use driftless_model::{Keep, Kind, Meta, RelPath, Xattrs};
-use driftless_tree::{DirRef, Done, Names, has_common_inodes};
+use driftless_model::{Act, Keep, Kind, Meta, RelPath, Xattrs};
+use driftless_tree::{DirRef, Done, Names, ReadFile, has_common_inodes};
 use std::ffi::{CStr, CString};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Names that are read at once.
 const NAMES_AT_ONCE: usize = 1024;
+
+/// Largest file that is read as a whole to find out whether it can be read.
+const READ_BYTES_MAX: u64 = 64 << 20;
+/// Bytes that are read at once.
+const BLOCK_BYTES: usize = 1 << 20;
 
 /// Further attributes of an entry that a view is to have, at further calls.
 #[derive(Debug, Clone, Copy, Default)]
@@ -93,6 +98,44 @@ impl Views {
             born: exact_birth(born),
             ..view_of(&meta, listed.as_ref())?
         })
+    }
+
+    /// Returns whether `act`, which failed on another host, succeeds here. A file that is larger
+    /// than `READ_BYTES_MAX` counts as unreadable if its content is in question.
+    pub fn can_read(&mut self, path: &RelPath, act: Act) -> bool {
+        self.try_read(path, act).unwrap_or(false)
+    }
+
+    fn try_read(&mut self, path: &RelPath, act: Act) -> Done<bool> {
+        let Some((above, name)) = path.split_last() else {
+            self.root
+                .list()?
+                .fill(&mut Names::default(), NAMES_AT_ONCE)?;
+            return Ok(true);
+        };
+        let above = self.dir(&above)?.dir;
+        let name = CString::new(name).unwrap_or_default();
+        let meta = above.look(&name)?;
+        above.xattrs_of(&name, &self.keep)?;
+        match meta.kind {
+            Kind::Dir => {
+                let listed = above
+                    .enter(&name)?
+                    .list()?
+                    .fill(&mut Names::default(), NAMES_AT_ONCE);
+                listed.map(|_| true)
+            }
+            Kind::Symlink => above.read_link(&name).map(|_| true),
+            Kind::File => {
+                let file = above.open_file(&name)?;
+                let is_content = matches!(act, Act::Read | Act::ReadAll | Act::FindHoles);
+                if !is_content {
+                    return Ok(true);
+                }
+                Ok(meta.size <= READ_BYTES_MAX && read_whole(&*file, meta.size)?)
+            }
+            _ => Ok(true),
+        }
     }
 
     /// Returns whether the coordinator, whose replica this reads, has another inode at `path` than
@@ -187,6 +230,18 @@ pub(super) fn hash_of_xattrs(xattrs: &Xattrs) -> Option<u64> {
         }
     }
     xattrs.is_whole().then(|| hash.digest())
+}
+
+/// Reads a file; returns whether it had so many bytes.
+fn read_whole(file: &dyn ReadFile, size: u64) -> Done<bool> {
+    let (mut block, mut at) = (vec![0; BLOCK_BYTES], 0_u64);
+    loop {
+        let count = file.read_at(&mut block, at)?;
+        at = at.saturating_add(count as u64);
+        if count == 0 || at > READ_BYTES_MAX {
+            return Ok(at >= size);
+        }
+    }
 }
 
 fn view_of(meta: &Meta, listed: Option<&DirRef>) -> Done<View> {

@@ -100,8 +100,19 @@ impl Coordinator<'_> {
                 self.trust.held.push((part, ticket, [now, now]));
                 return Ok(());
             }
+            return self.believe_if_read(&part, ticket);
         }
         self.believe(&part, ticket)
+    }
+
+    /// Notes what came of a batch, unless its mover could not read what the coordinator can.
+    fn believe_if_read(&mut self, part: &PartOfOutcome, ticket: u64) -> Result<(), RunError> {
+        if self.does_elsewhere(part)? {
+            self.trust.known.insert((part.id, part.attempt));
+            self.exchange.accept(ticket);
+            return Ok(());
+        }
+        self.believe(part, ticket)
     }
 
     fn believe(&mut self, part: &PartOfOutcome, ticket: u64) -> Result<(), RunError> {
@@ -127,7 +138,7 @@ impl Coordinator<'_> {
                     self.exchange.accept(ticket);
                 }
                 Some(_) => self.trust.held.push((part, ticket, [since, now])),
-                None => self.believe(&part, ticket)?,
+                None => self.believe_if_read(&part, ticket)?,
             }
         }
         Ok(())
@@ -201,7 +212,7 @@ impl Coordinator<'_> {
     /// Has the last look compare the content of all that this run has changed: it may be that of
     /// another source, with the size and the time of the right one. Until then the mover may be at
     /// work still, and would put its own content in the place of the right one.
-    fn suspect_content(&mut self) {
+    pub(super) fn suspect_content(&mut self) {
         let since = self.changes.changed_since().unwrap_or(EVER);
         self.settled_since = Some(self.settled_since.map_or(since, |other| other.min(since)));
     }
