@@ -14,11 +14,12 @@ use common::{USER, check_equal, driftless, files_below, put, stage, sync, wait_u
 use driftless_engine::Sample;
 use driftless_model::Side;
 use driftless_testkit::attrs::set_owner;
-use driftless_testkit::fuse::{Fuse, Mood};
+use driftless_testkit::fuse::{Fuse, Mood, Op, Rule};
 use driftless_testkit::{
     Driftless, Outcome, Rabbit, Running, Scratch, Snapshot, snapshot, touched,
 };
 use driftless_tree::{DirRef, HandlePool, Place, locate};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::fs;
@@ -545,6 +546,67 @@ fn a_mover_that_makes_entries_where_nobody_sees_them_is_not_believed() {
         ],
     );
     check_equal(&trees.one, &trees.replica, &outcome.describe());
+}
+
+/// Another file system lies on one of the replica's directories until the mover has begun to fill
+/// it. When the batch ends, that host sees what all others see.
+#[test]
+fn wrong_mount_that_goes_away_is_noticed() {
+    let trees = Trees::new();
+    let (below, hidden) = (trees.replica.join("dir-0"), trees.scratch.dir("hidden"));
+    fs::create_dir_all(&below).expect("make");
+    let mounts = format!(
+        "mount --bind {hidden} {below}; (until [ -e {hidden}/file-0 ]; do sleep 0.01; done; umount -l {below}) </dev/null >/dev/null 2>&1 &",
+        hidden = hidden.display(),
+        below = below.display()
+    );
+    let ssh = trees.blind_ssh(&format!("{mounts} true"));
+    let outcome = slow(sync_on_hosts("blind", &ssh, &trees.one, &trees.replica))
+        .run()
+        .expect(0);
+    assert!(files_below(&hidden) > 0, "{}", outcome.describe());
+    check_equal(&trees.one, &trees.replica, &outcome.describe());
+}
+
+/// A file system over the source that cannot read one of its files.
+fn damaged(trees: &Trees) -> Fuse {
+    let fuse = Fuse::over(&trees.one, Mood::healthy());
+    fuse.order(Rule::fail(Op::Read, Errno::IO).named("file-7"));
+    fuse
+}
+
+#[test]
+fn file_that_one_host_cannot_read_is_copied() {
+    let trees = Trees::new();
+    let fuse = damaged(&trees);
+    let (shown, source) = (fuse.path().display(), trees.one.display());
+    let ssh = trees.blind_ssh(&format!("mount --bind {shown} {source}"));
+    let outcome = sync_on_hosts("damaged", &ssh, &trees.one, &trees.replica)
+        .run()
+        .expect(0);
+    check_output_has(
+        &outcome,
+        &[
+            "damaged: \"dir-1/file-7\": cannot read",
+            "the coordinator can",
+        ],
+    );
+    assert!(outcome.events_named("problem").is_empty());
+    check_equal(&trees.one, &trees.replica, &outcome.describe());
+}
+
+#[test]
+fn file_that_no_host_can_read_is_an_error() {
+    let trees = Trees::new();
+    let fuse = damaged(&trees);
+    let ssh = trees.ssh("exec $command");
+    let outcome = sync_on_hosts("near", &ssh, fuse.path(), &trees.replica)
+        .run()
+        .expect(3);
+    let problems = outcome.events_named("problem");
+    let paths: Vec<_> = problems.iter().map(|problem| &problem["path"]).collect();
+    assert_eq!(paths, ["dir-1/file-7"], "{}", outcome.describe());
+    assert_eq!(trees.files(), FILES - 1, "{}", outcome.describe());
 }
 
 /// Whatever the one has said is looked at by the other.

@@ -209,7 +209,7 @@ impl Worker<'_> {
         self.uncount(visit);
         visit.mark_unfinished();
         // A mover that sees other inode numbers would join the names of different files.
-        self.run.part.settle(|| visit.path_of(name));
+        self.run.part.settle_left(visit, name, meta);
         // Hosts number devices each in their own way; that of the root is the same for all.
         let device = if meta.dev == self.run.roots.0.first_meta().dev {
             0

@@ -6,6 +6,7 @@ use crate::shared::batch::{Batch, Outcome, Piece};
 use crate::shared::brief::Brief;
 use crate::shared::lease::{Lease, Over};
 use crate::shared::role::{Gathered, Part, Sharing};
+use crate::shared::settled::{ReplicaView, Settled};
 use crate::sync::begin::begin_root;
 use crate::sync::ending::{End, end_run, or_cut_off};
 use crate::sync::ground::Ground;
@@ -17,7 +18,7 @@ use crate::trees::error::RunError;
 use crate::trees::mounts::files_mounted;
 use crate::trees::replica::Replica;
 use crate::trees::roots::{Roots, find};
-use crate::view::ViewThreads;
+use crate::view::{Further, Views};
 use driftless_model::{Scope, Selection, Side, Work, escape};
 use driftless_pool::{descriptors, drive};
 use driftless_tree::{DirMutRef, DirRef, HandlePool, MountTable};
@@ -153,6 +154,14 @@ fn carry_out(
                 .push(Task::Bytes(path.clone(), source.clone(), range.clone()));
         }
     }
+    let replica = replica.map(|replica| replica as DirRef);
+    let note_mounts = || {
+        if !is_single {
+            note_mounted_files(options, &gathered, (&source, replica.as_ref()));
+        }
+    };
+    // What is mounted may go while the batch is carried out.
+    note_mounts();
     drive(&run, threads_max);
     // A batch that was taken away has no outcome: this look is all that is known of it.
     watch(&run.progress(0));
@@ -167,15 +176,11 @@ fn carry_out(
         mounts,
         ..gathered.take()
     };
-    let replica = replica.map(|replica| replica as DirRef);
-    if !is_single {
-        note_mounted_files(options, &gathered, (&source, replica.as_ref()));
-    }
-    outcome.settled = gathered.settled.take(
-        (&source, replica.as_ref()),
-        (&options.policy.keep, renamed.as_deref()),
-        &ViewThreads::of(&options.throttle, threads_max, &|| {}),
-    );
+    note_mounts();
+    let is_far = |root: &DirRef| root.as_local().is_none();
+    outcome.settled = gathered
+        .settled
+        .take(is_far(&source) || replica.as_ref().is_some_and(is_far));
     Ok((outcome, summary.end))
 }
 
@@ -186,10 +191,28 @@ fn note_mounted_files(
     gathered: &Gathered<'_>,
     (source, replica): (&DirRef, Option<&DirRef>),
 ) {
-    let mounts = MountTable::default();
-    let note = |root, tree, is_source| {
-        let paths = files_mounted(options, &mounts, (root, tree)).into_iter();
-        paths.for_each(|path| gathered.settled.add_mount(path, is_source));
+    let (mounts, keep) = (MountTable::default(), &options.policy.keep);
+    let (mut of_source, mut of_replica) = (
+        Views::of(source, keep),
+        replica.map(|replica| Views::of(replica, keep)),
+    );
+    let mut note = |root, tree, is_source| {
+        for path in files_mounted(options, &mounts, (root, tree)) {
+            let seen = of_replica.as_mut().and_then(|replica| {
+                let further = Further {
+                    birth: true,
+                    ..Further::default()
+                };
+                replica.read(&path, further).ok()
+            });
+            gathered.settled.add_mount(Settled {
+                source: of_source.read(&path, Further::default()).ok(),
+                replica: seen.map_or(ReplicaView::Left, |seen| ReplicaView::Seen(Box::new(seen))),
+                is_equal: false,
+                is_mounted: is_source,
+                path,
+            });
+        }
     };
     note(&options.source, source, true);
     if let Some(replica) = replica {
