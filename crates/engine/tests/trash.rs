@@ -91,12 +91,7 @@ impl Pair {
     }
 
     fn restore_of(&self, path: &str, dates: DeletionDates) -> Result<Restored, RestoreError> {
-        let path = RelPath::parse(path.as_bytes()).expect("a path");
-        let wanted = Wanted {
-            to: path.clone(),
-            path,
-            dates,
-        };
+        let wanted = wanted(path, dates);
         let options = of(&self.replica, &self.source);
         let stop = AtomicBool::new(false);
         restore(&options, &wanted, &Told::default(), &stop)
@@ -123,6 +118,15 @@ impl Pair {
         let paths = self.replica.paths().into_iter();
         let mut contents = paths.filter_map(|path| self.replica.content(&path));
         contents.any(|found| found == content.as_bytes())
+    }
+}
+
+fn wanted(path: &str, dates: DeletionDates) -> Wanted {
+    let path = RelPath::parse(path.as_bytes()).expect("a path");
+    Wanted {
+        to: path.clone(),
+        path,
+        dates,
     }
 }
 
@@ -188,6 +192,36 @@ fn the_same_name_is_kept_each_time() {
             .iter()
             .all(|content| pair.has(content))
     );
+}
+
+/// Puts a file into the trash twice: first with all of its directory, then alone.
+fn delete_twice(pair: &mut Pair, is_reopened: bool) {
+    // The folder of the minute gets a directory that only leads to an entry.
+    pair.delete("a/two");
+    pair.source.put("a/one", b"older");
+    pair.source.advance(Duration::from_secs(5));
+    assert_eq!(pair.run(), (0, vec![]));
+    pair.delete("a");
+    pair.source.put("a/one", b"newer");
+    assert_eq!(pair.run(), (0, vec![]));
+    if is_reopened {
+        let options = of(&pair.source, &pair.replica);
+        let trees = Trees::open(&options, &Told::default(), &MachineClock);
+        pair.trees = trees.expect("they can be opened");
+    }
+    pair.delete("a/one");
+}
+
+#[test]
+fn newer_of_two_deletions_comes_back() {
+    for is_reopened in [false, true] {
+        let mut pair = Pair::new();
+        delete_twice(&mut pair, is_reopened);
+        let restored = pair.restore_of("a/one", DeletionDates::All);
+        let restored = restored.expect("restored");
+        assert_eq!((restored.entries, restored.older), (1, 1));
+        assert_eq!(pair.content("a/one").as_deref(), Some("newer"));
+    }
 }
 
 #[test]
