@@ -6,7 +6,7 @@ use driftless_engine::{
     Restored, Sizes, Trees, Wanted, restore,
 };
 use driftless_model::{Policy, Problem, Receipt, RelPath, Selection, errno};
-use driftless_tree::fake::{Call, FakeTree};
+use driftless_tree::fake::{ANY, Call, FakeTree};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -83,6 +83,14 @@ impl Pair {
     fn delete(&self, path: &str) {
         self.source.discard(path);
         assert_eq!(self.run().1, Vec::<String>::new(), "{path}");
+    }
+
+    /// Restores all of a path; returns the result and the problems that were reported.
+    fn restore_told(&self, path: &str) -> (Result<Restored, RestoreError>, Vec<String>) {
+        let (told, wanted) = (Told::default(), wanted(path, DeletionDates::All));
+        let options = of(&self.replica, &self.source);
+        let restored = restore(&options, &wanted, &told, &AtomicBool::new(false));
+        (restored, told.0.into_inner().expect("no panic"))
     }
 
     fn restore(&self, path: &str) -> Result<u64, RestoreError> {
@@ -356,6 +364,27 @@ fn where_a_call_fails_nothing_is_lost() {
             assert!(!stays && lost.is_none(), "{call:?} {path} {errno}");
         }
     }
+}
+
+#[test]
+fn entry_without_room_is_no_success() {
+    let pair = Pair::new();
+    pair.delete("a");
+    pair.source.fail(Call::Write, ANY, errno::ENOSPC, u64::MAX);
+    let (restored, told) = pair.restore_told("a");
+    assert!(
+        matches!(restored, Err(RestoreError::Incomplete(_))),
+        "{restored:?}"
+    );
+    for path in ["a/one", "a/two", "a/b/three"] {
+        assert!(told.iter().any(|line| line.contains(path)), "{told:?}");
+    }
+    assert_eq!(pair.gone(), [("a".to_owned(), 5)], "the trash keeps all");
+    let stays = pair.source.paths();
+    assert!(
+        stays.iter().all(|path| !path.starts_with('a')),
+        "nothing has a name: {stays:?}"
+    );
 }
 
 #[test]
