@@ -7,6 +7,7 @@ use driftless_engine::{
 };
 use driftless_model::{Policy, Problem, Receipt, RelPath, Selection, errno};
 use driftless_tree::fake::{ANY, Call, FakeTree};
+use driftless_tree::stable_temp_name;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -385,6 +386,100 @@ fn entry_without_room_is_no_success() {
         stays.iter().all(|path| !path.starts_with('a')),
         "nothing has a name: {stays:?}"
     );
+}
+
+#[test]
+fn restored_directory_gets_common_rights() {
+    for (older, newer, common) in [
+        (0o700, 0o755, 0o700),
+        (0o755, 0o700, 0o700),
+        (0o750, 0o705, 0o700),
+        (0o777, 0o1777, 0o1777),
+    ] {
+        let pair = Pair::new();
+        pair.source.set_mode("a/b", older);
+        assert_eq!(pair.run(), (0, vec![]));
+        pair.delete("a");
+        pair.source.put("a/b/new", b"new");
+        pair.source.set_mode("a/b", newer);
+        assert_eq!(pair.run(), (0, vec![]));
+        pair.delete("a");
+        let restored = pair.restore_of("a", DeletionDates::All).expect("restored");
+        assert_eq!((restored.entries, restored.pieces), (6, 2));
+        let mode = pair.source.meta("a/b").expect("restored").mode;
+        assert_eq!(mode, common, "{older:o} {newer:o}: {mode:o}");
+    }
+}
+
+#[test]
+fn older_piece_without_content_narrows_nothing() {
+    let pair = Pair::new();
+    pair.source.set_mode("c", 0o700);
+    assert_eq!(pair.run(), (0, vec![]));
+    pair.delete("c");
+    pair.source.put("c/four", b"newer");
+    pair.source.set_mode("c", 0o755);
+    assert_eq!(pair.run(), (0, vec![]));
+    pair.delete("c");
+    let restored = pair.restore_of("c", DeletionDates::All).expect("restored");
+    assert_eq!((restored.entries, restored.older), (2, 1));
+    assert_eq!(pair.source.meta("c").expect("restored").mode, 0o755);
+}
+
+#[test]
+fn each_entry_that_gets_no_name_is_named() {
+    let pair = Pair::new();
+    for path in ["a/one", "a/two"] {
+        pair.delete(path);
+    }
+    pair.source
+        .fail(Call::Rename, "a/one", errno::EIO, u64::MAX);
+    let (restored, told) = pair.restore_told("a");
+    let restored = restored.expect("some of it");
+    assert_eq!((restored.entries, restored.problems), (1, 1));
+    assert!(told.iter().any(|line| line.contains("a/one")), "{told:?}");
+    assert_eq!(pair.content("a/two").as_deref(), Some("a/two"));
+    pair.source.fail(Call::Rename, ANY, errno::EIO, u64::MAX);
+    let (restored, _) = pair.restore_told("a/one");
+    assert!(restored.is_err(), "{restored:?}");
+    let left = |path: &String| path.contains("driftless");
+    assert!(!pair.source.paths().iter().any(left));
+}
+
+#[test]
+fn each_unreadable_directory_is_named() {
+    let pair = Pair::new();
+    for path in ["a/b/three", "a/one", "c/four"] {
+        pair.delete(path);
+    }
+    let unread = [("a/b", "a/b/three"), ("a", "a/one")].map(|(path, below)| {
+        let date = pair.dates_of(below)[0];
+        format!(".driftless-trash/{date}/{path}")
+    });
+    for path in &unread {
+        pair.replica.fail(Call::List, path, errno::EIO, u64::MAX);
+    }
+    let (restored, told) = pair.restore_told("a");
+    assert!(
+        matches!(restored, Err(RestoreError::Incomplete(_))),
+        "{restored:?}"
+    );
+    assert!(told.iter().any(|line| line.contains("\"a\"")), "{told:?}");
+    assert_eq!(pair.content("a/one"), None);
+}
+
+#[test]
+fn next_restore_removes_what_a_killed_one_left() {
+    let pair = Pair::new();
+    pair.delete("a");
+    let room = stable_temp_name(c"restore");
+    let room = room.to_str().expect("text");
+    let left = format!(".driftless-trash/{room}/a/one");
+    pair.source.put(&left, b"half of it");
+    assert_eq!(pair.restore("a").ok(), Some(5));
+    let is_left = |path: &String| path.contains("driftless");
+    assert!(!pair.source.paths().iter().any(is_left));
+    assert_eq!(pair.content("a/one").as_deref(), Some("a/one"));
 }
 
 #[test]
