@@ -483,6 +483,36 @@ fn next_restore_removes_what_a_killed_one_left() {
 }
 
 #[test]
+fn pieces_many_levels_down_come_back() {
+    const LEVELS: usize = 150;
+    let pair = Pair::new();
+    let dirs: Vec<String> = (0..LEVELS)
+        .map(|level| vec!["d"; level + 1].join("/"))
+        .collect();
+    for dir in &dirs {
+        pair.source.put(&format!("{dir}/file"), dir.as_bytes());
+    }
+    assert_eq!(pair.run(), (0, vec![]));
+    for dir in &dirs {
+        pair.source.discard(&format!("{dir}/file"));
+    }
+    assert_eq!(pair.run(), (LEVELS as u64, vec![]));
+    // Into directories that exist, and without them.
+    for is_there in [true, false] {
+        let restored = pair.restore_of("d", DeletionDates::All).expect("restored");
+        assert_eq!(restored.entries, LEVELS as u64);
+        assert_eq!(restored.made > 0, !is_there);
+        for dir in &dirs {
+            assert_eq!(
+                pair.content(&format!("{dir}/file")).as_deref(),
+                Some(&**dir)
+            );
+        }
+        pair.source.discard("d");
+    }
+}
+
+#[test]
 fn what_another_kind_takes_the_place_of_is_kept() {
     let pair = Pair::new();
     for path in ["a", "five"] {

@@ -5,6 +5,7 @@
 
 mod choice;
 mod gather;
+mod listing;
 mod merge;
 mod problems;
 mod reach;
@@ -156,19 +157,14 @@ pub fn restore(
         Place::Dir(root) => root,
         _ => return Err(RunError::NoReplica(options.replica.to_string()).into()),
     };
-    let (above, path) = new_place(&root, wanted)?;
+    let target = new_place(&root, wanted)?;
     let problems = RestoreProblems::new(monitor);
     let room = match RestoreRoom::open(&root) {
         Ok(room) => room,
         Err(fault) => return Err(incomplete(&problems, wanted, fault)),
     };
     let staging = room.staging();
-    let roots = RestoreRoots {
-        trashed: &trashed,
-        staging,
-        above: &above,
-    };
-    let mut gathering = PieceGathering {
+    let gathering = PieceGathering {
         options,
         wanted,
         threads_max,
@@ -176,28 +172,43 @@ pub fn restore(
         stop,
         ground: Ground::of(options, (trashed.clone(), Some(staging.clone()))),
         restored: Restored::default(),
-        is_incomplete: false,
     };
-    let gathered = require_reach(staging, &above, &wanted.to)
-        .and_then(|()| gathering.gather(&dates, roots))
-        .and_then(|()| require_any(&gathering.restored, wanted))
-        .and_then(|()| {
-            staging
-                .sync_all()
-                .map_err(|fault| incomplete(&problems, wanted, fault))
-        });
-    let mut restored = gathering.restored;
-    let done = gathered
-        .and_then(|()| PieceMerging::new(&problems, &mut restored).merge(staging, (&above, &path)));
+    let restored = bring_back(gathering, &dates, (&trashed, staging), &target);
     let has_left = room.close(&root);
-    done?;
-    restored.problems = problems.count();
+    let restored = Restored {
+        problems: problems.count(),
+        ..restored?
+    };
     match (has_left, &restored) {
         (true, Restored { problems: 0, .. }) => Err(incomplete(&problems, wanted, left())),
         (_, Restored { problems: 0, .. }) => require_any(&restored, wanted).map(|()| restored),
         (_, Restored { entries: 0, .. }) => Err(RestoreError::Incomplete(wanted.to.clone())),
         _ => Ok(restored),
     }
+}
+
+/// Gathers the pieces of these dates in `staging`, makes them durable, and gives them their names in
+/// the directory `above` of the tree, which has this path.
+fn bring_back(
+    mut gathering: PieceGathering<'_>,
+    dates: &[Date],
+    (trashed, staging): (&DirRef, &DirMutRef),
+    (above, path): &(DirMutRef, RelPath),
+) -> Result<Restored, RestoreError> {
+    let (wanted, problems) = (gathering.wanted, gathering.problems);
+    require_reach(staging, above, &wanted.to)?;
+    let roots = RestoreRoots {
+        trashed,
+        staging,
+        above,
+    };
+    gathering.gather(dates, roots)?;
+    let mut restored = gathering.restored;
+    require_any(&restored, wanted)?;
+    let synced = staging.sync_all();
+    synced.map_err(|fault| incomplete(problems, wanted, fault))?;
+    PieceMerging::new(problems, &mut restored).merge(staging, (above, path))?;
+    Ok(restored)
 }
 
 /// Returns the fault of an entry that was gathered and got no name.

@@ -3,9 +3,11 @@
 //! A directory that was renamed away is one piece. Of one that was removed entry by entry, the
 //! trash has many pieces under many dates: a live mirror deletes the first files before the last
 //! ones are gone. Pieces come from the newest date to the oldest. Memory holds one window of names
-//! for each level of the tree, however many pieces there are.
+//! for each level of the tree, however many pieces there are, and the names of the subdirectories of a
+//! directory that is many levels deep.
 
 use super::choice::{Occupant, RestoreChoice, StagedEntry, TrashPiece, choose};
+use super::listing::{LISTINGS_MAX, OpenListing};
 use super::problems::{DirectoryMonitor, RestoreProblems};
 use super::reach::require_reach_below;
 use super::rights::DirectoryRights;
@@ -18,17 +20,14 @@ use crate::sync::stages::walk;
 use crate::sync::trash::date::Date;
 use crate::sync::trash::{lead, leads};
 use crate::sync::visit::{Sides, Visit};
-use crate::tally::WHOLE_WALK;
+use crate::tally::{Counts, WHOLE_WALK};
 use crate::trees::error::RunError;
 use driftless_model::{Act, Fault, Keep, Meta, RelPath, Selection, Side, Work, Xattrs, errno};
-use driftless_tree::{Attributes, DirMutRef, DirRef, Done, Known, Names, Spared, windows};
+use driftless_tree::{Attributes, DirMutRef, DirRef, Done, Known, Names, Spared};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// Levels of the tree that have an open listing each, at most.
-pub const LISTINGS_MAX: usize = 64;
 
 /// Pieces of one path while they are gathered.
 pub struct PieceGathering<'a> {
@@ -46,8 +45,6 @@ pub struct PieceGathering<'a> {
     pub ground: Ground,
     /// Counts so far.
     pub restored: Restored,
-    /// An entry could not be copied, and was reported. The others are gathered to report all.
-    pub is_incomplete: bool,
 }
 
 /// Directories between which a path is restored.
@@ -70,9 +67,7 @@ struct GatherFrame {
     staged: DirMutRef,
     /// Directory of the tree with the same path, if there is one.
     standing: Option<DirMutRef>,
-    names: Box<dyn Iterator<Item = Done<Names>>>,
-    /// The listing is at its end.
-    is_listed: bool,
+    names: OpenListing,
     /// Directories that were listed and are still to be entered.
     below: Vec<Entering>,
     /// The directory is a piece, or part of one.
@@ -100,7 +95,8 @@ impl PieceGathering<'_> {
     /// Gathers the pieces of these dates, which are in order, the newest first.
     ///
     /// # Errors
-    /// A piece cannot be copied, or an entry is to go to another file system.
+    /// An entry cannot be copied, and was reported as all others of that kind, or an entry is to go
+    /// to another file system.
     pub fn gather(&mut self, dates: &[Date], roots: RestoreRoots<'_>) -> Result<(), RestoreError> {
         for date in dates {
             let pieces = self.restored.pieces;
@@ -111,9 +107,9 @@ impl PieceGathering<'_> {
                 self.restored.add_date(*date);
             }
         }
-        match self.is_incomplete {
-            true => Err(self.incomplete()),
-            false => Ok(()),
+        match self.problems.missing() {
+            0 => Ok(()),
+            _ => Err(self.incomplete()),
         }
     }
 
@@ -141,8 +137,7 @@ impl PieceGathering<'_> {
             source,
             staged: roots.staging.clone(),
             standing: Some(roots.above.clone()),
-            names: Box::new(std::iter::once(Ok::<_, Fault>(names))),
-            is_listed: false,
+            names: OpenListing::only(names),
             below: Vec::new(),
             is_inside,
             entries_before: self.restored.entries,
@@ -156,8 +151,6 @@ impl PieceGathering<'_> {
     fn go_through(&mut self, first: GatherFrame) -> Result<(), RestoreError> {
         let mut frames = vec![first];
         loop {
-            // An open listing takes a file descriptor, so directories deep down are listed to their
-            // end before the next one is entered.
             let is_deep = frames.len() > LISTINGS_MAX;
             let Some(frame) = frames.last_mut() else {
                 return Ok(());
@@ -165,11 +158,11 @@ impl PieceGathering<'_> {
             if self.stop.load(Relaxed) {
                 return Err(self.incomplete());
             }
-            let is_next_below = !is_deep || frame.is_listed;
+            let is_next_below = !is_deep || frame.names.is_over();
             if let Some(entering) = frame.below.pop_if(|_| is_next_below) {
                 let next = self.enter(frame, entering)?;
                 frames.extend(next);
-            } else if let Some(names) = frame.next_names() {
+            } else if let Some(names) = frame.names.next_window() {
                 self.take_window(frame, names)?;
             } else if let Some(over) = frames.pop_if(|frame| frame.below.is_empty()) {
                 self.leave(&over, frames.last())?;
@@ -251,41 +244,29 @@ impl PieceGathering<'_> {
         let mut visit = Visit::root(sides, Arc::new(Selection::of(works)), WHOLE_WALK);
         // The directory keeps its attributes, and counts for nothing.
         visit.borrowed = true;
+        let reported = self.problems.missing();
         walk(&mut run, visit, self.threads_max)?;
         run.report_split_groups();
-        self.account(frame, works, &sum_up(&run, End::Complete))
+        let summary = sum_up(&run, End::Complete);
+        self.account(&summary)?;
+        let is_reported = self.problems.missing() > reported;
+        match is_reported || frame.is_whole(works, &summary.counts) {
+            true => Ok(()),
+            false => works
+                .iter()
+                .try_for_each(|work| self.report(&frame.path_of(work), gone())),
+        }
     }
 
-    /// Adds what a run copied; reports a piece that is not there although no problem says so.
-    fn account(
-        &mut self,
-        frame: &GatherFrame,
-        works: &[Work],
-        summary: &Summary,
-    ) -> Result<(), RestoreError> {
+    /// Adds what a run copied. Fails if the run was ended early.
+    fn account(&mut self, summary: &Summary) -> Result<(), RestoreError> {
         let counts = &summary.counts;
-        match &summary.end {
-            End::Complete => {}
-            End::CutOff(why) => return Err(RunError::CutOff(why.clone()).into()),
-            _ => return Err(self.incomplete()),
-        }
         self.restored.entries += counts.changed + counts.same;
-        self.is_incomplete |= counts.failed > 0;
-        let is_missing = |work: &&Work| {
-            let name = split(&work.path).map(|(_, name)| name);
-            name.is_none_or(|name| frame.staged.look(&name).is_err())
-        };
-        let mut missing: Vec<_> = works.iter().filter(is_missing).collect();
-        if counts.skipped() > 0 && missing.is_empty() {
-            // An entry below one of these is gone from the trash.
-            missing.extend(works);
+        match &summary.end {
+            End::Complete => Ok(()),
+            End::CutOff(why) => Err(RunError::CutOff(why.clone()).into()),
+            _ => Err(self.incomplete()),
         }
-        let is_reported = counts.failed > 0;
-        for work in missing.into_iter().filter(|_| !is_reported) {
-            let path = RelPath::from_names(frame.path.names().chain(work.path.names()));
-            self.report(&path, gone())?;
-        }
-        Ok(())
     }
 
     /// Enters a directory of the trash, and makes the one in which its entries are gathered; `None` if
@@ -329,8 +310,7 @@ impl PieceGathering<'_> {
         staged.make_writable();
         Ok(GatherFrame {
             path,
-            names: Box::new(windows(&source)?),
-            is_listed: false,
+            names: OpenListing::of(&source)?,
             below: Vec::new(),
             is_inside,
             entries_before: self.restored.entries,
@@ -369,8 +349,7 @@ impl PieceGathering<'_> {
     }
 
     /// Reports an entry that cannot be copied.
-    fn report(&mut self, path: &RelPath, fault: Fault) -> Result<(), RestoreError> {
-        self.is_incomplete = true;
+    fn report(&self, path: &RelPath, fault: Fault) -> Result<(), RestoreError> {
         self.problems.report(path, fault)
     }
 
@@ -380,14 +359,18 @@ impl PieceGathering<'_> {
 }
 
 impl GatherFrame {
-    /// Returns the next window of names; the listing is closed behind the last one.
-    fn next_names(&mut self) -> Option<Done<Names>> {
-        let next = self.names.next();
-        if next.is_none() && !self.is_listed {
-            self.is_listed = true;
-            self.names = Box::new(std::iter::empty());
-        }
-        next
+    fn path_of(&self, work: &Work) -> RelPath {
+        RelPath::from_names(self.path.names().chain(work.path.names()))
+    }
+
+    /// Returns whether a run copied all of these entries. An entry that is gone from the trash was
+    /// skipped.
+    fn is_whole(&self, works: &[Work], counts: &Counts) -> bool {
+        let is_there = |work: &Work| {
+            let name = split(&work.path).map(|(_, name)| name);
+            name.is_some_and(|name| self.staged.look(&name).is_ok())
+        };
+        counts.failed == 0 && counts.skipped() == 0 && works.iter().all(is_there)
     }
 
     /// Sets the attributes that the gathered directory had before. One that is shared with a newer

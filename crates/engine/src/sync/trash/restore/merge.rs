@@ -2,12 +2,12 @@
 //! lacks, with everything in it. Into a directory of the tree, its entries go one by one. An entry
 //! of the tree is never replaced.
 
-use super::gather::LISTINGS_MAX;
+use super::listing::{LISTINGS_MAX, OpenListing};
 use super::problems::RestoreProblems;
 use super::{RestoreError, Restored};
 use crate::sync::trash::lend_and_take;
 use driftless_model::{Fault, Kind, RelPath, errno};
-use driftless_tree::{DirMutRef, Done, Names, Removed, Spared, windows};
+use driftless_tree::{DirMutRef, Done, Names, Removed, Spared};
 use std::ffi::{CStr, CString};
 
 /// A gathered directory that the tree has as well.
@@ -18,9 +18,7 @@ struct MergeFrame {
     name: CString,
     staged: DirMutRef,
     target: DirMutRef,
-    names: Box<dyn Iterator<Item = Done<Names>>>,
-    /// The listing is at its end.
-    is_listed: bool,
+    names: OpenListing,
     /// Directories that were listed and that the tree has as well.
     below: Vec<CString>,
     /// An entry went since the directory was listed.
@@ -60,11 +58,11 @@ impl<'a> PieceMerging<'a> {
             let Some(frame) = frames.last_mut() else {
                 break;
             };
-            let is_next_below = !is_deep || frame.is_listed;
+            let is_next_below = !is_deep || frame.names.is_over();
             if let Some(name) = frame.below.pop_if(|_| is_next_below) {
                 let next = self.enter(frame, name)?;
                 frames.extend(next);
-            } else if let Some(names) = frame.next_names() {
+            } else if let Some(names) = frame.names.next_window() {
                 self.place_window(frame, names)?;
             } else if !frame.below.is_empty() {
                 // These are entered now that the listing is closed.
@@ -150,9 +148,9 @@ impl<'a> PieceMerging<'a> {
 
     /// Lists a directory again: a listing may pass over names while others go.
     fn list_again(&mut self, frame: &mut MergeFrame) -> Result<(), RestoreError> {
-        (frame.has_moved, frame.is_listed) = (false, false);
-        match windows(&frame.staged) {
-            Ok(names) => frame.names = Box::new(names),
+        frame.has_moved = false;
+        match OpenListing::of(&frame.staged) {
+            Ok(names) => frame.names = names,
             Err(fault) => self.problems.report(&frame.path, fault)?,
         }
         Ok(())
@@ -179,26 +177,15 @@ impl MergeFrame {
         name: CString,
     ) -> Done<MergeFrame> {
         staged.make_writable();
-        let names = Box::new(windows(&staged)?);
+        let names = OpenListing::of(&staged)?;
         Ok(MergeFrame {
             path,
             name,
             staged,
             target,
             names,
-            is_listed: false,
             below: Vec::new(),
             has_moved: false,
         })
-    }
-
-    /// Returns the next window of names; the listing is closed behind the last one.
-    fn next_names(&mut self) -> Option<Done<Names>> {
-        let next = self.names.next();
-        if next.is_none() && !self.is_listed {
-            self.is_listed = true;
-            self.names = Box::new(std::iter::empty());
-        }
-        next
     }
 }

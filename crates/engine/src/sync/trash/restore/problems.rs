@@ -11,6 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 pub struct RestoreProblems<'a> {
     monitor: &'a dyn Monitor,
     count: AtomicU64,
+    /// Problems of entries that do not come back.
+    missing: AtomicU64,
 }
 
 impl<'a> RestoreProblems<'a> {
@@ -19,12 +21,19 @@ impl<'a> RestoreProblems<'a> {
         RestoreProblems {
             monitor,
             count: AtomicU64::new(0),
+            missing: AtomicU64::new(0),
         }
     }
 
     /// Returns the number of problems so far.
     pub fn count(&self) -> u64 {
         self.count.load(Relaxed)
+    }
+
+    /// Returns the number of problems of entries that do not come back. An entry that only lacks a
+    /// property comes back.
+    pub fn missing(&self) -> u64 {
+        self.missing.load(Relaxed)
     }
 
     /// Reports that a call failed at a path.
@@ -41,6 +50,8 @@ impl<'a> RestoreProblems<'a> {
 
     fn pass_on(&self, problem: &Problem) {
         self.count.fetch_add(1, Relaxed);
+        let is_missing = problem.class != Class::Partly;
+        self.missing.fetch_add(u64::from(is_missing), Relaxed);
         self.monitor.problem(problem);
     }
 }

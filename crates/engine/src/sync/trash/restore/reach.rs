@@ -5,8 +5,7 @@ use super::{RestoreError, failed};
 use driftless_model::{RelPath, errno};
 use driftless_tree::{DirMutRef, temp_name};
 
-/// Returns an error if an entry of `staging` cannot be renamed into the directory `to`; `path` is in
-/// that directory.
+/// Checks that entries of `staging` can be renamed into the directory `to`, which has `path` in it.
 ///
 /// # Errors
 /// The directory is on another file system, or nothing can be renamed there.
@@ -28,7 +27,7 @@ pub fn require_reach(
     }
 }
 
-/// Does the same for a directory of the tree that lies below one within reach: only one on which
+/// Checks a directory of the tree below one that is within reach. Only a directory on which
 /// something is mounted, or a subvolume, can be out of reach.
 ///
 /// # Errors
