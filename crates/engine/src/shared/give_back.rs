@@ -5,7 +5,7 @@ use crate::shared::handed::{Misspelt, Namesake};
 use crate::shared::plan::chosen;
 use crate::shared::role::Sharing;
 use crate::sync::entry::{Met, Verdict};
-use crate::sync::run::Run;
+use crate::sync::run::{Postponing, Run};
 use crate::sync::task::LargeCopy;
 use crate::sync::visit::{Sides, Visit};
 use crate::sync::worker::Worker;
@@ -49,7 +49,7 @@ impl Run<'_> {
 
     /// Adds the names that the source lacks, and what there was no room for, to what the batch
     /// leads to.
-    pub fn gather_rest(&self) -> std::io::Result<()> {
+    pub fn gather_rest(&self, postponing: Postponing) -> std::io::Result<()> {
         let Some(sharing) = self.part.batch() else {
             return Ok(());
         };
@@ -62,7 +62,7 @@ impl Run<'_> {
             .outcome
             .lock()
             .no_room
-            .extend(self.postponed());
+            .extend(self.postponed(postponing));
         Ok(())
     }
 }

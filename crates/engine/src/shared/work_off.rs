@@ -145,6 +145,7 @@ fn carry_out(
     run.is_single = is_single;
     run.renamed.clone_from(&renamed);
     run.rules.suspect_since = brief.suspect_since();
+    let postponing = run.allow_postponing();
     if let Some(visit) = root_visit(&run, batch)? {
         run.queue.push(Task::Again(Arc::new(visit)));
     }
@@ -165,10 +166,11 @@ fn carry_out(
     drive(&run, threads_max);
     // A batch that was taken away has no outcome: this look is all that is known of it.
     watch(&run.progress(0));
-    run.gather_rest().map_err(|error| RunError::Unusable {
-        path: options.replica.to_string(),
-        cause: error.to_string(),
-    })?;
+    run.gather_rest(postponing)
+        .map_err(|error| RunError::Unusable {
+            path: options.replica.to_string(),
+            cause: error.to_string(),
+        })?;
     let summary = end_run(&run, End::Complete);
     let mounts = summary.mounts.into_iter().collect();
     let mut outcome = Outcome {
