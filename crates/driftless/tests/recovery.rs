@@ -740,7 +740,7 @@ fn guards_of_failback_name_trees_as_the_job() {
     write(&replica, "other", "content");
     check("nothing at its top has a name that the replica has");
     mirror.change(&format!("{LIVE}required = [\"1\"]\n"));
-    check("\"1\" is not there on the replica");
+    check("\"1\": missing on the replica");
     fs::remove_dir_all(&source).expect("removed");
     check("nothing is at the source's path");
 }
