@@ -388,11 +388,11 @@ fn status_names_problems_where_all_was_compared() {
     mirror.start();
     mirror.wait_for("problems", |problems| problems > 0);
     let (began, mut told) = (Instant::now(), String::new());
-    while !told.contains("but for 1 path that has a problem") {
+    while !told.contains("1 path failed") {
         assert!(began.elapsed() < LIMIT, "{told}");
         told = mirror.command("status").run().expect(0).stdout_text();
     }
-    assert!(!told.contains("has not been equal yet"), "{told}");
+    assert!(!told.contains("not complete yet"), "{told}");
 }
 
 /// Sets the number of descriptors that a process may have, which cannot raise it again; false if it
@@ -729,7 +729,7 @@ fn whoever_waits_is_told_what_is_in_the_way() {
         .run()
         .expect(6);
     let told = late.stderr_text();
-    let advice = "waiting: paused; go on with: driftless mirror resume ";
+    let advice = "waiting: paused; continue with: driftless mirror resume ";
     assert_eq!(told.matches(advice).count(), 1, "{told}");
     // The job is named as it was typed.
     assert!(told.contains("/job.toml\n"), "{told}");
@@ -792,7 +792,7 @@ fn deletes_that_the_hour_does_not_allow_are_told_with_those_that_went_before() {
         .run()
         .expect(6);
     let told = late.stderr_text();
-    assert!(told.contains("waiting: some paths are not equal"), "{told}");
+    assert!(told.contains("waiting: some paths differ"), "{told}");
     let problems = mirror.command("problems").run().expect(3);
     let told = problems.stdout_text();
     for words in [

@@ -364,7 +364,7 @@ fn a_record_that_cannot_be_used_is_refused_by_name_and_left_alone_and_fresh_drop
         (
             "a newer layout",
             |file, _| drop(ask(file, "PRAGMA user_version = 1000")),
-            ["its layout is 1000, and this one knows", anew],
+            ["driftless: layout 1000, supported up to ", anew],
         ),
         (
             "of another program",

@@ -741,7 +741,7 @@ fn guards_of_failback_name_trees_as_the_job() {
     write(&replica, "other", "content");
     check("nothing at its top has a name that the replica has");
     mirror.change(&format!("{LIVE}required = [\"1\"]\n"));
-    check("\"1\" is not there on the replica");
+    check("\"1\": missing on the replica");
     fs::remove_dir_all(&source).expect("removed");
     check("nothing is at the source's path");
 }
@@ -858,7 +858,7 @@ fn failover_doubts_an_older_copy_of_the_replica() {
         "{told}"
     );
     let said = asked(&mirror, &["failover", "--dry-run"], 0).stdout_text();
-    assert!(said.contains("it may be an older copy"), "{said}");
+    assert!(said.contains("the replica may be an older copy"), "{said}");
 }
 
 #[test]
@@ -1313,7 +1313,7 @@ fn rehearsal_says_first_that_a_replica_was_never_equal() {
     for name in ["promote", "failover"] {
         let said = asked(&mirror, &[name, "--dry-run"], 0).stdout_text();
         let first = said.lines().next().expect("a line");
-        assert!(first.contains("HAS NEVER BEEN EQUAL"), "{said}");
+        assert!(first.contains("HAS NEVER BEEN COMPLETE"), "{said}");
         let unknown = "an unknown number, at least ";
         assert!(first.contains(unknown), "{said}");
         let lost = said.lines().find(|line| line.starts_with("  lost "));

@@ -193,7 +193,7 @@ fn another_machine_of_the_same_name_is_not_taken_for_the_first() {
     let outcome = cut_after(&stage.relay, running, &[8 * MIB]).expect(1);
     let text = outcome.stderr_text();
     assert!(
-        text.contains("\"elsewhere\" answers now") && text.contains("run again"),
+        text.contains("leads to \"elsewhere\"") && text.contains("run again"),
         "{}",
         outcome.describe()
     );

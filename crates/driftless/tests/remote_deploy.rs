@@ -439,7 +439,7 @@ fn a_dynamically_linked_program_is_refused_with_a_hint() {
     stage.fail(
         dynamic,
         &["--deploy=/etc/passwd"],
-        &["is no program of Linux"],
+        &["is not a Linux program"],
     );
     stage.fail(
         dynamic,

@@ -124,7 +124,7 @@ fn a_key_that_is_held_to_a_path_reaches_nothing_else() {
     let named = only.display().to_string();
     let told = [
         "cannot use it as a path: permission denied",
-        "lets this login in to",
+        "limits this login to",
         &named,
     ];
     symlink(outside, only.join("way out")).expect("symlink");
@@ -485,7 +485,7 @@ fn limits_that_the_kernel_cannot_hold_are_refused_unless_it_is_wanted() {
         Way::Push,
         (&stage.src, &stage.outside),
         1,
-        &["lets this login in to"],
+        &["limits this login to"],
     );
     lacking("");
     let _ = stage
@@ -506,7 +506,7 @@ fn a_path_that_is_no_directory_is_told_before_anybody_is_served() {
         ),
         (
             format!("--read-only --only {}/a", stage.outside.display()),
-            "no such directory, and --read-only makes none",
+            "no such directory, and --read-only creates none",
         ),
     ] {
         stage.force(&limits);

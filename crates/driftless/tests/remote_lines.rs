@@ -153,8 +153,8 @@ fn what_is_no_agent_is_told() {
             "the disk is on fire",
         ),
         ("printf '\\033[31mred\\n' >&2; exit 1", "\\x1b[31mred"),
-        ("cat /dev/zero; cat >/dev/null", "no agent speaks there"),
-        ("yes; cat >/dev/null", "no agent speaks there"),
+        ("cat /dev/zero; cat >/dev/null", "no greeting of an agent"),
+        ("yes; cat >/dev/null", "no greeting of an agent"),
         // The greeting, and no more of it.
         (
             "echo driftless-agent PROTOCOL 0.1.0; exit 0",
@@ -225,7 +225,7 @@ fn an_ssh_command_that_cannot_be_used_is_told() {
         &dst,
         &[
             "far: no connection",
-            "ended with exit code 1, and said nothing",
+            "ended with exit code 1, without a message",
         ],
     );
     for usage in ["", "ssh 'unfinished"] {
@@ -326,7 +326,7 @@ fn what_falls_silent_before_a_greeting_is_given_up_and_shown() {
         .expect(1);
     let said = outcome.stderr_text();
     assert!(
-        said.contains("no agent speaks there")
+        said.contains("no greeting of an agent")
             && said.contains(r"\x1b]0;title\x07")
             && said.contains("start-up file"),
         "{said}"

@@ -273,9 +273,9 @@ fn a_broker_that_refuses_is_told_and_ends_nothing() {
         .stdout_text();
     assert!(said.contains("  publish xs_refused at amqp://"), "{said}");
     let log = agent.stop().stderr_text();
-    assert!(log.contains("cannot announce: "), "{log}");
+    assert!(log.contains("cannot publish: "), "{log}");
     assert!(
-        !log.contains("wrong") && log.matches("cannot announce").count() == 1,
+        !log.contains("wrong") && log.matches("cannot publish").count() == 1,
         "{log}"
     );
     let told = |keys: &str| {
