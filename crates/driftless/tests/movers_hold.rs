@@ -555,8 +555,12 @@ fn wrong_mount_that_goes_away_is_noticed() {
     let trees = Trees::new();
     let (below, hidden) = (trees.replica.join("dir-0"), trees.scratch.dir("hidden"));
     fs::create_dir_all(&below).expect("make");
+    let wait = format!(
+        "until [ -e {}/file-0 ]; do sleep 0.01; done",
+        hidden.display()
+    );
     let mounts = format!(
-        "mount --bind {hidden} {below}; (until [ -e {hidden}/file-0 ]; do sleep 0.01; done; umount -l {below}) </dev/null >/dev/null 2>&1 &",
+        "mount --bind {hidden} {below}; ({wait}; umount -l {below}) </dev/null >/dev/null 2>&1 &",
         hidden = hidden.display(),
         below = below.display()
     );

@@ -89,10 +89,12 @@ impl SettledSample {
         self.dirs.add(entry);
     }
 
-    /// Adds an entry on which a file system is mounted, unless one of its path is known.
+    /// Adds an entry on which a file system is mounted, unless it was added for the same tree.
     pub fn add_mount(&self, entry: Settled) {
         let mut mounts = self.mounts.lock();
-        let is_known = mounts.iter().any(|known| known.path == entry.path);
+        let is_same =
+            |known: &Settled| known.path == entry.path && known.is_mounted == entry.is_mounted;
+        let is_known = mounts.iter().any(is_same);
         let fits = mounts.len() < MOUNTS_MAX && entry.path.as_bytes().len() <= PATH_BYTES_MAX;
         if fits && !is_known {
             mounts.push(entry);
@@ -251,14 +253,15 @@ mod tests {
     #[test]
     fn mount_is_told_as_first_seen() {
         let sample = SettledSample::default();
-        for is_mounted in [true, false] {
+        for (is_mounted, is_equal) in [(true, true), (true, false), (false, false)] {
             sample.add_mount(Settled {
                 is_mounted,
+                is_equal,
                 ..left(path(1))
             });
         }
         let told = sample.take(false);
-        assert!(matches!(&told[..], [first] if first.is_mounted));
+        assert!(matches!(&told[..], [first, second] if first.is_equal && !second.is_mounted));
     }
 
     #[test]

@@ -158,7 +158,7 @@ fn carry_out(
     let replica = replica.map(|replica| replica as DirRef);
     let note_mounts = || {
         if !is_single {
-            note_mounted_files(options, &gathered, (&source, replica.as_ref()));
+            note_source_mounts(options, &gathered, &source);
         }
     };
     // What is mounted may go while the batch is carried out.
@@ -179,6 +179,9 @@ fn carry_out(
         ..gathered.take()
     };
     note_mounts();
+    if let Some(replica) = replica.as_ref().filter(|_| !is_single) {
+        note_replica_mounts(options, &gathered, (&source, replica));
+    }
     let is_far = |root: &DirRef| root.as_local().is_none();
     outcome.settled = gathered
         .settled
@@ -186,39 +189,49 @@ fn carry_out(
     Ok((outcome, summary.end))
 }
 
-/// Notes the files on which another is mounted on this host: the coordinator must see the same
-/// there.
-fn note_mounted_files(
+/// Notes the files of the source on which another is mounted on this host: the coordinator must see
+/// the same there.
+fn note_source_mounts(options: &Options, gathered: &Gathered<'_>, source: &DirRef) {
+    let mut views = Views::of(source, &options.policy.keep);
+    for path in files_mounted(options, &MountTable::default(), (&options.source, source)) {
+        let seen = views.read(&path, Further::default());
+        gathered.settled.add_mount(Settled {
+            source: seen.ok(),
+            replica: ReplicaView::Left,
+            is_equal: false,
+            is_mounted: true,
+            path,
+        });
+    }
+}
+
+/// Notes the files of the replica on which another is mounted on this host.
+fn note_replica_mounts(
     options: &Options,
     gathered: &Gathered<'_>,
-    (source, replica): (&DirRef, Option<&DirRef>),
+    (source, replica): (&DirRef, &DirRef),
 ) {
-    let (mounts, keep) = (MountTable::default(), &options.policy.keep);
-    let (mut of_source, mut of_replica) = (
-        Views::of(source, keep),
-        replica.map(|replica| Views::of(replica, keep)),
-    );
-    let mut note = |root, tree, is_source| {
-        for path in files_mounted(options, &mounts, (root, tree)) {
-            let seen = of_replica.as_mut().and_then(|replica| {
-                let further = Further {
-                    birth: true,
-                    ..Further::default()
-                };
-                replica.read(&path, further).ok()
-            });
+    let keep = &options.policy.keep;
+    let (mut of_source, mut of_replica) = (Views::of(source, keep), Views::of(replica, keep));
+    let further = Further {
+        birth: true,
+        ..Further::default()
+    };
+    for path in files_mounted(options, &MountTable::default(), (&options.replica, replica)) {
+        // What the source lacks is no work of this batch.
+        let views = (
+            of_source.read(&path, Further::default()),
+            of_replica.read(&path, further),
+        );
+        if let (Ok(seen), Ok(there)) = views {
             gathered.settled.add_mount(Settled {
-                source: of_source.read(&path, Further::default()).ok(),
-                replica: seen.map_or(ReplicaView::Left, |seen| ReplicaView::Seen(Box::new(seen))),
+                source: Some(seen),
+                replica: ReplicaView::Seen(Box::new(there)),
                 is_equal: false,
-                is_mounted: is_source,
+                is_mounted: false,
                 path,
             });
         }
-    };
-    note(&options.source, source, true);
-    if let Some(replica) = replica {
-        note(&options.replica, replica, false);
     }
 }
 

@@ -16,7 +16,7 @@ pub struct Waiting {
     pub id: u64,
     pub batch: Batch,
     pub attempts: u32,
-    /// What its mover is told of the run, in the place of what movers of other batches are told.
+    /// Brief of this batch alone, in the place of the one that all batches have.
     pub brief: Option<Box<Brief>>,
 }
 

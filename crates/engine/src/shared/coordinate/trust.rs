@@ -268,8 +268,10 @@ impl Own {
             what,
         };
         let Some(theirs) = &told.source else {
+            let own = self.source.read(&told.path, Further::default());
+            let is_there = own.is_ok_and(|own| !own.is_changed_in(&self.during));
             let what = "no attributes, and the coordinator some";
-            return Some(differs(Side::Source, Some(what.into())));
+            return is_there.then(|| differs(Side::Source, Some(what.into())));
         };
         if told.is_mounted && self.source.lacks_mount(&told.path, theirs) {
             let what = "a file system mounted there, and the coordinator without one";

@@ -46,7 +46,7 @@ impl Coordinator<'_> {
             problem.act.on(problem.side),
         );
         let why = format!(
-            "{}: \"{path}\": cannot {act}: {}; the coordinator can, so another host does this part of the work; look at the file system of the source on that host",
+            "{}: \"{path}\": cannot {act}: {}; the coordinator can, so another host does this part; check the source on that host",
             part.mover, problem.cause
         );
         if self.unread.named.insert(part.mover.clone()) {
