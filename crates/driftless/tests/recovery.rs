@@ -8,9 +8,10 @@ use common::far::{Far, agent};
 use common::marks::{must_run, noise};
 use common::mirror::Mirror;
 use common::programs::script;
+use common::{count_entries, wait_until};
 use driftless_testkit::{
-    Driftless, FsKind, Options, Outcome, Profile, Scratch, assert_equal, build_tree, on_terminal,
-    snapshot_hash,
+    Driftless, EVENT_MAX, FsKind, Options, Outcome, Profile, Scratch, assert_equal, build_tree,
+    on_terminal, snapshot_hash,
 };
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 const SIZE_MIB: u64 = 400;
 const LIVE: &str = "detect = [\"fanotify\", \"walk\"]\ndelete = true\n";
 const CYCLES: &str = "detect = [\"btrfs\"]\ndelete = true\n";
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = EVENT_MAX;
 /// The clocks of a file system and of a mirror may be so far apart.
 const MARGIN: Duration = Duration::from_millis(2100);
 
@@ -1113,7 +1114,7 @@ fn what_is_written_to_the_source_during_a_failback_is_told_by_the_next() {
     std::thread::sleep(MARGIN);
     fs::write(replica.join("large"), vec![1; 60 << 20]).expect("a file");
     let back = mirror.command("failback").args(["--yes"]).spawn();
-    std::thread::sleep(Duration::from_millis(1500));
+    wait_until("it is brought back", || count_entries(&source) > 2);
     write(&source, "late", "while it was brought back");
     let _done = back.wait().expect(0);
     let told = done(&mirror, &["failback", "--dry-run", "--json"]);

@@ -11,7 +11,7 @@ use driftless_model::Side;
 use driftless_remote::wire::{Frame, Located, Name, Opening, Reply, Request, Root};
 use driftless_testkit::mutate::list_all;
 use driftless_testkit::{
-    FsKind, Outcome, Profile, Relay, Scratch, Weather, build_tree, mutate, snapshot_hash,
+    EVENT_MAX, FsKind, Outcome, Profile, Relay, Scratch, Weather, build_tree, mutate, snapshot_hash,
 };
 use driftless_tree::Reach;
 use std::ffi::{CString, OsStr};
@@ -29,7 +29,7 @@ const NONE: [&str; 0] = [];
 const MIB: usize = 1 << 20;
 const EACCES: i32 = 13;
 const EROFS: i32 = 30;
-const RUN_MAX: Duration = Duration::from_secs(120);
+const RUN_MAX: Duration = EVENT_MAX;
 
 /// A server whose key starts one agent, a source, what that agent lets in to, and something beside
 /// it.
@@ -438,7 +438,7 @@ fn the_agent_of_a_silent_line_is_ended_although_the_key_has_a_command() {
     assert!(greeted(&mut same) > 0 && greeted(&mut other) > 0);
     let mut again = wanted("again 0123");
     assert!(greeted(&mut again) > 0);
-    wait_until("the agent of the same run has ended", RUN_MAX, || {
+    wait_until("the agent of the same run has ended", || {
         same.try_wait().expect("wait").is_some()
     });
     assert!(
