@@ -204,8 +204,6 @@ impl From<Exit> for ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     /// Columns of a terminal that is not resized.
     const COLUMNS: usize = 80;
 
