@@ -175,7 +175,7 @@ fn what_was_written_before_the_far_host_restarted_is_compared_by_content() {
     assert!(
         notes(&outcome)
             .iter()
-            .any(|note| note.contains("started anew")),
+            .any(|note| note.contains("was restarted")),
         "{:?}",
         notes(&outcome)
     );
