@@ -750,7 +750,7 @@ fn full_target_is_no_success() {
 }
 
 #[test]
-fn other_file_system_is_refused_before_anything_comes_back() {
+fn restore_refuses_other_file_systems_at_once() {
     let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
     let (source, elsewhere) = (source_in(&scratch), scratch.dir("elsewhere"));
     fs::create_dir_all(source.join("plans/june")).expect("directories");
