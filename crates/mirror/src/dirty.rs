@@ -413,6 +413,14 @@ impl DirtyPaths {
         !self.moves.is_empty() || self.left.values().any(is_fresh)
     }
 
+    /// Returns whether `dir`, or a path below it, is left after it has failed.
+    pub fn has_failed_within(&self, dir: &RelPath) -> bool {
+        [&self.left, &self.work].into_iter().any(|map| {
+            let mut within = below_of(map, dir);
+            within.any(|(_, dirty)| dirty.attempts > 0)
+        })
+    }
+
     /// Whether something is left that was heard of at `moment` or before, but for what is in
     /// quarantine.
     pub fn waits_since(&self, moment: Duration) -> bool {

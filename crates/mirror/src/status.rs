@@ -6,7 +6,7 @@ use crate::foreign::Foreign;
 use crate::herald::ToldNow;
 use crate::job::Job;
 use driftless_engine::Counts;
-use driftless_model::{Lag, Problem, RelPath, Scope};
+use driftless_model::{Class, Lag, Problem, RelPath, Scope};
 use driftless_state::mirror::RunRow;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -431,6 +431,27 @@ impl Problems {
         }
     }
 
+    /// Forgets that directories above visited paths kept changing, unless `is_failing`.
+    ///
+    /// A visit of an entry reports the change of its directory as a problem of the directory, and
+    /// the mirror tries the entry again, not the directory.
+    pub fn forget_changing_above(
+        &mut self,
+        visited: &[(RelPath, Scope)],
+        is_failing: impl Fn(&RelPath) -> bool,
+    ) {
+        if self.0.is_empty() {
+            return;
+        }
+        for dir in visited.iter().flat_map(|(path, _)| path.above()) {
+            let known = self.0.get(&dir);
+            let is_changing = known.is_some_and(|known| known.problem.class == Class::Changing);
+            if is_changing && !is_failing(&dir) {
+                self.0.remove(&dir);
+            }
+        }
+    }
+
     /// An entry was renamed: what was wrong below its old name is told anew, of its new one.
     pub fn renamed(&mut self, from: &RelPath) {
         self.0.retain(|path, _| !path.is_within(from));
@@ -460,7 +481,7 @@ impl Problems {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use driftless_model::{Act, Class, Side};
+    use driftless_model::{Act, Side};
 
     fn problem(path: &str) -> Problem {
         Problem {
@@ -489,5 +510,26 @@ mod tests {
         assert_eq!(problems.all()[1].times, 3, "it was looked at once more");
         problems.replace(at(5), &[(path("a"), Scope::Subtree)], Vec::new());
         assert_eq!(problems.count(), 1);
+    }
+
+    #[test]
+    fn directory_kept_changing_until_its_entry_succeeds() {
+        let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
+        let visited = [(path("hot/file"), Scope::Entry)];
+        for (class, is_failing, left) in [
+            (Class::Changing, false, 0),
+            (Class::Changing, true, 1),
+            (Class::Skip, false, 1),
+        ] {
+            let found = Problem {
+                class,
+                ..problem("hot")
+            };
+            let mut problems = Problems::default();
+            problems.replace(Duration::ZERO, &visited, vec![found]);
+            problems.replace(Duration::ZERO, &visited, Vec::new());
+            problems.forget_changing_above(&visited, |dir| is_failing && *dir == path("hot"));
+            assert_eq!(problems.count(), left, "{class:?}, {is_failing}");
+        }
     }
 }

@@ -116,3 +116,26 @@ fn a_file_that_changes_all_the_time_is_paced_and_a_directory_is_not() {
         assert_eq!(looks == 100, is_dir, "{looks}");
     }
 }
+
+#[test]
+fn directory_has_failed_while_its_entry_waits() {
+    let mut dirty = DirtyPaths::new(Duration::from_secs(2));
+    let now = Duration::from_secs(1000);
+    let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
+    let (dir, entry) = (path("hot"), path("hot/file"));
+    dirty.add(now, Change::entry(entry), Circumstance::default());
+    assert!(!dirty.has_failed_within(&dir), "it was not tried");
+    let failed = BTreeMap::from([(dir.clone(), Failed::Problem(Class::Changing))]);
+    let taken = dirty.take(now, Lane::Short, PATHS_MAX);
+    dirty.done(now, taken, &failed);
+    assert!(dirty.has_failed_within(&dir));
+    assert!(
+        !dirty.has_failed_within(&path("ho")),
+        "a name that begins alike"
+    );
+    let due = dirty.next_due().unwrap();
+    let taken = dirty.take(due, Lane::Short, PATHS_MAX);
+    assert!(dirty.has_failed_within(&dir), "it is tried again");
+    dirty.done(due, taken, &BTreeMap::new());
+    assert!(!dirty.has_failed_within(&dir));
+}

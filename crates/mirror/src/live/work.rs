@@ -278,6 +278,8 @@ impl Live {
         self.problems.replace(now, &paths, told.collect());
         let counts = outcome.counts;
         let waited = self.dirty.done(now, outcome.taken, &failed);
+        self.problems
+            .forget_changing_above(&paths, |dir| self.dirty.has_failed_within(dir));
         self.hand_failed_over();
         self.status.lag(now, &waited);
         self.memory.done(now, &counts, &waited);
