@@ -182,7 +182,7 @@ impl About<'_> {
         let Some((_, name)) = path.split_last() else {
             return Err(wrong_path(self.job, &args.path, "names the source itself"));
         };
-        let name = RelPath::from_names([&name[..]]);
+        let name = RelPath::from_names([name]);
         let wanted = Wanted {
             to: if to.is_some() { name } else { path.clone() },
             path,
