@@ -240,7 +240,8 @@ fn directory_deleted_file_by_file_comes_back() {
     mirror.barrier();
     let told = ask(&mirror, ["restore", "plans", "--json"]).expect(0);
     let told: Value = serde_json::from_str(&told.stdout_text()).expect("JSON");
-    let counts = ["entries", "pieces", "dates", "stays", "older", "made"].map(|name| &told[name]);
+    let counts =
+        ["entries", "pieces", "dates", "stays", "older", "problems"].map(|name| &told[name]);
     assert_eq!(
         counts,
         [1, 1, 1, 39, 1, 0].map(Value::from).each_ref(),
@@ -724,6 +725,150 @@ fn after_a_cycle_the_trash_is_purged_and_then_the_replica_is_closed() {
     let _done = ask(&mirror, ["purge", "--older", "30d"]).expect(0);
     assert!(paths(&mirror).is_empty());
     assert!(is_closed(&replica));
+}
+
+#[test]
+fn full_target_is_no_success() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let source = source_in(&scratch);
+    fs::create_dir_all(source.join("plans/june")).expect("directories");
+    let files = ["plans/one", "plans/june/two", "plans/june/three"];
+    for file in files {
+        fs::write(source.join(file), vec![7; 2 << 20]).expect("written");
+    }
+    let mut mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    fs::remove_dir_all(source.join("plans")).expect("removed");
+    mirror.barrier();
+    mirror.stop();
+    let kept = paths(&mirror);
+    let to = scratch.path().join("full");
+    let _full = Mounted::with(["-t", "tmpfs", "-o", "size=3m", "driftless-full"], &to);
+    for json in [false, true] {
+        let words = ["restore", "plans", "--to", to.to_str().expect("text")];
+        let words = words.into_iter().chain(json.then_some("--json"));
+        let failed = ask(&mirror, words).expect(3);
+        assert_eq!(failed.stdout_text(), "", "it is no success");
+        let told = failed.stderr_text();
+        let named = files.iter().filter(|file| told.contains(**file)).count();
+        assert!(named >= 2 && told.contains("no space"), "{told}");
+        assert_eq!(fs::read_dir(&to).expect("listed").count(), 0);
+    }
+    assert_eq!(paths(&mirror), kept, "the trash keeps all");
+    let _restored = ask(&mirror, ["restore", "plans"]).expect(0);
+    for file in files {
+        assert_eq!(
+            fs::metadata(source.join(file)).expect("there").len(),
+            2 << 20
+        );
+    }
+}
+
+#[test]
+fn other_file_system_is_refused_before_any_restore() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let (source, elsewhere) = (source_in(&scratch), scratch.dir("elsewhere"));
+    fs::create_dir_all(source.join("plans/june")).expect("directories");
+    for file in ["plans/one", "plans/june/two"] {
+        fs::write(source.join(file), file).expect("written");
+    }
+    let mut mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    for file in ["plans/one", "plans/june/two"] {
+        fs::remove_file(source.join(file)).expect("removed");
+    }
+    mirror.barrier();
+    mirror.stop();
+    let june = source.join("plans/june");
+    for is_bound in [false, true] {
+        let mounted = match is_bound {
+            true => Mounted::bind(&elsewhere, &june),
+            false => Mounted::tmpfs(&june),
+        };
+        for path in ["plans", "plans/june", "plans/june/two"] {
+            let refused = ask(&mirror, ["restore", path]).expect(13).stderr_text();
+            assert!(
+                refused.contains("another file system") && refused.contains("--to"),
+                "{path}: {refused}"
+            );
+            assert!(!source.join("plans/one").exists(), "{path}");
+            assert_eq!(fs::read_dir(&june).expect("listed").count(), 0);
+        }
+        assert!(!source.join(".driftless-trash").exists());
+        drop(mounted);
+    }
+    let _restored = ask(&mirror, ["restore", "plans"]).expect(0);
+    assert_eq!(
+        fs::read(june.join("two")).expect("restored"),
+        b"plans/june/two"
+    );
+}
+
+#[test]
+fn joined_directory_gets_no_wider_acl_or_owner() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let source = source_in(&scratch);
+    let mirror = Mirror::of(&source, KEYS);
+    let delete = |dir: &Path, file: &str, prepare: &dyn Fn(&Path)| {
+        fs::create_dir(dir).expect("a directory");
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).expect("set");
+        prepare(dir);
+        fs::write(dir.join(file), file).expect("written");
+        mirror.barrier();
+        fs::rename(dir, scratch.path().join(file)).expect("moved out");
+        mirror.barrier();
+    };
+    let (listed, given) = (source.join("listed"), source.join("given"));
+    delete(&listed, "first", &|_| {});
+    delete(&listed, "second", &|dir| {
+        let acl = ["-m", "u:1234:rwx,d:u:1234:rwx"];
+        let set = Command::new("setfacl").args(acl).arg(dir).status();
+        assert!(set.expect("setfacl runs").success());
+    });
+    delete(&given, "third", &|_| {});
+    delete(&given, "fourth", &|dir| {
+        chown(dir, Some(1234), Some(1234)).expect("given")
+    });
+    for (dir, files) in [
+        (&listed, ["first", "second"]),
+        (&given, ["third", "fourth"]),
+    ] {
+        let name = dir.file_name().expect("a name");
+        let _restored = ask(&mirror, [OsStr::new("restore"), name]).expect(0);
+        let found = fs::metadata(dir).expect("restored");
+        assert_eq!((found.uid(), found.mode() & 0o7777), (0, 0o700), "{dir:?}");
+        let acl = Command::new("getfacl").args(["-cp"]).arg(dir).output();
+        let acl = String::from_utf8(acl.expect("getfacl runs").stdout).expect("text");
+        assert!(!acl.contains("1234"), "{acl}");
+        assert!(files.iter().all(|file| dir.join(file).exists()));
+    }
+}
+
+#[test]
+fn relative_path_restores_as_the_absolute_one() {
+    let scratch = Scratch::new(FsKind::Ext4, SIZE_MIB);
+    let source = source_in(&scratch);
+    fs::write(source.join("gone"), "gone").expect("written");
+    let mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    fs::remove_file(source.join("gone")).expect("removed");
+    mirror.barrier();
+    let absolute = source.join("gone");
+    let to = scratch.dir("to");
+    for path in [Path::new("gone"), Path::new("./gone"), &absolute] {
+        let words = [
+            OsStr::new("restore"),
+            path.as_os_str(),
+            OsStr::new("--to"),
+            to.as_os_str(),
+        ];
+        let _restored = ask(&mirror, words).expect(0);
+        fs::remove_file(to.join("gone")).expect("restored");
+    }
+    for path in ["../gone", "/elsewhere/gone", "."] {
+        let refused = ask(&mirror, ["restore", path]).expect(2).stderr_text();
+        assert!(refused.contains("name an entry below it"), "{refused}");
+    }
 }
 
 #[test]

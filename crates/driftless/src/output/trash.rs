@@ -43,11 +43,15 @@ fn with_path(mut value: Value, path: &[u8]) -> Value {
     value
 }
 
-/// Prints what was brought back to a path below a place, from the trash of a tree.
+/// Prints what was brought back to a path below a place, from the trash of a tree. A restore with
+/// problems is a complaint and no success.
 pub fn restored(tree: &str, (to, place): (&RelPath, &Path), restored: &Restored, json: bool) {
     if json {
         line(&restored_json(tree, (to, place), restored).to_string());
-    } else {
+    }
+    if restored.problems > 0 {
+        complaint(&with_problems((to, place), restored));
+    } else if !json {
         restored_lines((to, place), restored)
             .iter()
             .for_each(|text| line(text));
@@ -67,8 +71,19 @@ fn restored_json(tree: &str, (to, place): (&RelPath, &Path), restored: &Restored
         "stays": restored.stays,
         "older": restored.older,
         "made": restored.made,
+        "problems": restored.problems,
     });
     with_path(value, to.as_bytes())
+}
+
+fn with_problems((to, place): (&RelPath, &Path), restored: &Restored) -> String {
+    format!(
+        "\"{}\": not all of it was restored to {}: {} came back, with {}; mend what is reported, and restore it again: the trash keeps all of it",
+        escape(to.as_bytes()),
+        quote(place),
+        show_entries(restored.entries),
+        show_counted(restored.problems, "problem", "problems"),
+    )
 }
 
 fn restored_lines((to, place): (&RelPath, &Path), restored: &Restored) -> Vec<String> {

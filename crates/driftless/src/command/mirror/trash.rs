@@ -20,10 +20,12 @@ use driftless_mirror::job::Job;
 use driftless_mirror::status::Status;
 use driftless_mirror::worded::shown;
 use driftless_model::{Fault, Policy, Problem, Receipt, RelPath, quote};
+use driftless_remote::Target;
 use driftless_session::{Connections, connect};
-use driftless_tree::Endpoint;
+use driftless_tree::{Endpoint, plain_path};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -61,7 +63,7 @@ pub fn run(args: &JobArgs, command: Option<&TrashCommand>) -> Result<Exit, Failu
         let done = match command.unwrap_or(&LIST) {
             TrashCommand::List { path, json } => about.list(path.as_deref(), *json),
             TrashCommand::Restore(args) => match about.restore(args) {
-                Ok(Ok(())) => return Ok(Exit::Equal),
+                Ok(Ok(exit)) => return Ok(exit),
                 Ok(Err(not_there)) => Err((Exit::CouldNotRun, not_there)),
                 Err(failure) if is_source => Err(failure),
                 Err(failure) => return Err(failure),
@@ -78,9 +80,10 @@ fn refuse_inactive(job: &Job, path: &Path) -> Result<(), Failure> {
     let Some(active) = job::active(job)?.into_iter().next() else {
         return Ok(());
     };
-    let below = path.strip_prefix(&job.source).unwrap_or(path);
-    let above = below.parent().unwrap_or(Path::new(""));
+    let above = below(job, path)?.split_last().map(|(above, _)| above);
+    let above = above.unwrap_or_else(RelPath::root);
     let replica = Path::new(&active.about.replica);
+    let above = OsStr::from_bytes(above.as_bytes());
     let folder: PathBuf = replica.join(above).components().collect();
     let why = format!(
         "{}: its replica is the active side ({}), and nothing is restored to the source; --to {} restores it there (nothing was changed)",
@@ -89,6 +92,45 @@ fn refuse_inactive(job: &Job, path: &Path) -> Result<(), Failure> {
         quote(&folder)
     );
     Err((Exit::Refused, why))
+}
+
+/// Returns the path below the source that a user typed.
+fn below(job: &Job, path: &Path) -> Result<RelPath, Failure> {
+    let source = Target::parse(job.source.as_ref()).map_err(|error| {
+        let why = format!("{}: {error}", job.name);
+        (Exit::Usage, why)
+    })?;
+    let below = typed_below((&job.source, &source), path);
+    below.ok_or_else(|| wrong_path(job, path, "is not a path below the source"))
+}
+
+/// Returns the path below a source that a user typed. A relative path begins at the source, or with
+/// the source as the job names it. An absolute path begins with the source. `None` if it is not
+/// below the source.
+fn typed_below((named, source): (&str, &Target), path: &Path) -> Option<RelPath> {
+    let root = match source.host {
+        None if path.is_absolute() => plain_path(&source.path),
+        _ => without_dots(&source.path),
+    };
+    let typed = without_dots(path);
+    let as_named = typed.strip_prefix(without_dots(Path::new(named)));
+    let below = as_named.or_else(|_| typed.strip_prefix(&root));
+    let below = below.unwrap_or(&typed);
+    RelPath::parse(below.as_os_str().as_bytes()).ok()
+}
+
+/// Returns a path without the parts `.` and without doubled slashes.
+fn without_dots(path: &Path) -> PathBuf {
+    let parts = path.components();
+    parts.filter(|part| *part != Component::CurDir).collect()
+}
+
+fn wrong_path(job: &Job, path: &Path, why: &str) -> Failure {
+    let (name, path, source) = (&job.name, quote(path), &job.source);
+    let why = format!(
+        "{name}: {path}: {why} {source}; name an entry below it, relative to it or absolute (nothing was changed)"
+    );
+    (Exit::Usage, why)
 }
 
 fn dates_of(args: &RestoreArgs) -> DeletionDates {
@@ -118,7 +160,7 @@ struct About<'a> {
 
 impl About<'_> {
     fn list(&self, path: Option<&Path>, json: bool) -> Result<Exit, Failure> {
-        let path = path.map(|path| self.below(path)).transpose()?;
+        let path = path.map(|path| below(self.job, path)).transpose()?;
         let Some((bin, _connections)) = self.bin()? else {
             return Ok(Exit::Equal);
         };
@@ -134,11 +176,13 @@ impl About<'_> {
 
     /// Brings back what was deleted at a path and below it; why not, where this replica does not
     /// have it.
-    fn restore(&self, args: &RestoreArgs) -> Result<Result<(), String>, Failure> {
+    fn restore(&self, args: &RestoreArgs) -> Result<Result<Exit, String>, Failure> {
         own::give_up_umask();
-        let (path, to) = (self.below(&args.path)?, args.to.as_deref());
-        let name = path.split_last().map(|(_, name)| name);
-        let name = RelPath::from_names(name.iter().map(|name| &name[..]));
+        let (path, to) = (below(self.job, &args.path)?, args.to.as_deref());
+        let Some((_, name)) = path.split_last() else {
+            return Err(wrong_path(self.job, &args.path, "names the source itself"));
+        };
+        let name = RelPath::from_names([name]);
         let wanted = Wanted {
             to: if to.is_some() { name } else { path.clone() },
             path,
@@ -152,13 +196,16 @@ impl About<'_> {
             self.refuse_beneath(&wanted.to)?;
         }
         match restore(&options, &wanted, &Told, &self.signals.stop) {
-            Ok(restored) => show::restored(self.tree, (&wanted.to, place), &restored, args.json),
-            Err(error @ RestoreError::NotThere(..)) => {
-                return Ok(Err(format!("{}: {error}", self.tree)));
+            Ok(restored) => {
+                show::restored(self.tree, (&wanted.to, place), &restored, args.json);
+                Ok(Ok(match restored.problems {
+                    0 => Exit::Equal,
+                    _ => Exit::Problems,
+                }))
             }
-            Err(error) => return Err(self.not_restored(&error)),
+            Err(error @ RestoreError::NotThere(..)) => Ok(Err(format!("{}: {error}", self.tree))),
+            Err(error) => Err(self.not_restored(&error)),
         }
-        Ok(Ok(()))
     }
 
     /// Refuses a source in which nothing is, while something is in the replica: its file system may not
@@ -207,6 +254,7 @@ impl About<'_> {
                 Exit::Signal(self.signals.number())
             }
             RestoreError::Incomplete(_) => Exit::Problems,
+            RestoreError::OtherFileSystem(_) => Exit::Refused,
             _ => Exit::CouldNotRun,
         };
         (code, format!("{}: {error}", self.job.name))
@@ -315,15 +363,6 @@ impl About<'_> {
         })
     }
 
-    /// A path below the root, as it was typed: it may begin with the source.
-    fn below(&self, path: &Path) -> Result<RelPath, Failure> {
-        let below = path.strip_prefix(&self.job.source).unwrap_or(path);
-        RelPath::parse(below.as_os_str().as_bytes()).map_err(|_| {
-            let why = format!("{}: is no path below the source", quote(path));
-            (Exit::Usage, why)
-        })
-    }
-
     fn failed(&self, fault: &Fault) -> Failure {
         let why = format!("{}: the trash: {fault}", self.job.name);
         (Exit::CouldNotRun, why)
@@ -374,4 +413,52 @@ impl Monitor for Told {
     }
 
     fn progress(&self, _progress: &Progress) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn below_source(source: &str, path: &Path) -> Option<String> {
+        let target = Target::parse(source.as_ref()).expect("a source");
+        typed_below((source, &target), path).map(|path| path.to_string())
+    }
+
+    #[test]
+    fn relative_and_absolute_paths_name_one_entry() {
+        let here = std::env::current_dir().expect("a directory").join("src");
+        for (source, path) in [
+            ("/data/src", "/data/src/plans/june"),
+            ("/data/src/", "/data//src/./plans/june/"),
+            ("/data/src", "plans/june"),
+            ("/data/src", "./plans/june"),
+            ("src", "plans/june"),
+            ("src", "src/plans/june"),
+            ("./src", "src/plans/june"),
+            (".", "plans/june"),
+            ("src", here.join("plans/june").to_str().expect("text")),
+            ("far:/data/src", "/data/src/plans/june"),
+            ("far:/data/src", "far:/data/src/plans/june"),
+        ] {
+            let below = below_source(source, Path::new(path));
+            assert_eq!(below.as_deref(), Some("plans/june"), "{source} {path}");
+        }
+    }
+
+    #[test]
+    fn paths_beside_the_source_are_refused() {
+        for (source, path) in [
+            ("/data/src", "/data/other"),
+            ("/data/src", "../other"),
+            ("/data/src", "/data/src/../other"),
+            ("src", "/data/src/plans"),
+            ("far:/data/src", "/data/other"),
+        ] {
+            assert_eq!(
+                below_source(source, Path::new(path)),
+                None,
+                "{source} {path}"
+            );
+        }
+    }
 }

@@ -121,7 +121,11 @@ pub enum RestoreError {
     #[error("\"{}\": is not there to hold it; restore that first, or name another directory with --to", escape(.0.as_bytes()))]
     NoPlace(RelPath),
     /// The entry is to go where no rename from the trash of the tree leads.
-    #[error("\"{}\": cannot restore it there: it is on another file system than the root of the tree; name a directory on that file system with --to (nothing was changed)", escape(.0.as_bytes()))]
+    #[error(
+        "\"{}\": cannot restore it there: it is on another file system than the root of the tree; \
+         name a directory on that file system with --to (nothing was changed)",
+        escape(.0.as_bytes())
+    )]
     OtherFileSystem(RelPath),
     /// A call failed.
     #[error("\"{}\": cannot {}: {}", escape(.path.as_bytes()), .fault.act.words(), .fault.cause())]
@@ -132,7 +136,11 @@ pub enum RestoreError {
         fault: Fault,
     },
     /// Not all of it could be copied.
-    #[error("\"{}\": not all of it could be copied, so nothing was brought back; mend what is reported, and restore it again", escape(.0.as_bytes()))]
+    #[error(
+        "\"{}\": not all of it could be copied, so nothing was brought back; \
+         mend what is reported, and restore it again",
+        escape(.0.as_bytes())
+    )]
     Incomplete(RelPath),
 }
 
