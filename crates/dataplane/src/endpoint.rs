@@ -1,0 +1,164 @@
+//! An endpoint: one key, one list of trusted peers, and all connections made with them.
+
+use crate::handshake::Handshake;
+use crate::handshake::OpenWire;
+use crate::heartbeat::Heartbeats;
+use crate::opening::LinkOpening;
+use crate::shared::LinkParts;
+use crate::sockets::connect_to;
+use crate::tls::TlsContext;
+use crate::{
+    BUNDLE_LINKS_MAX, DataLink, Error, ExpectedPeer, LinkBundle, LinkListener, LinkSettings,
+    PeerKey, PeerTrust, PortRange, TlsIdentity,
+};
+use ring::rand::{SecureRandom, SystemRandom};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// State that connections and listeners of an endpoint share.
+pub(crate) struct EndpointShared {
+    pub(crate) tls: TlsContext,
+    pub(crate) settings: Arc<LinkSettings>,
+    heartbeats: Arc<Heartbeats>,
+}
+
+impl EndpointShared {
+    /// Returns a connection whose handshake is complete.
+    pub(crate) fn link(&self, open: OpenWire) -> DataLink {
+        let parts = LinkParts {
+            wire: open.wire,
+            peer: open.peer,
+            settings: Arc::clone(&self.settings),
+            trust: self.tls.trust().clone(),
+            heartbeats: Arc::clone(&self.heartbeats),
+        };
+        DataLink::new(parts, open.intake)
+    }
+}
+
+/// Source of connections: connects to peers and listens for them.
+///
+/// A clone shares everything.
+#[derive(Clone)]
+pub struct DataEndpoint(Arc<EndpointShared>);
+
+impl DataEndpoint {
+    /// Returns an endpoint, and starts the thread that sends heartbeats.
+    ///
+    /// # Errors
+    /// Fails if the identity has a certificate and the trust has no authority, or the reverse.
+    pub fn new(
+        identity: TlsIdentity,
+        trust: PeerTrust,
+        settings: LinkSettings,
+    ) -> Result<Self, Error> {
+        Ok(DataEndpoint(Arc::new(EndpointShared {
+            tls: TlsContext::new(identity, trust, settings.cipher)?,
+            heartbeats: Heartbeats::start(settings.heartbeat)?,
+            settings: Arc::new(settings),
+        })))
+    }
+
+    /// Returns the key that peers know this end by.
+    pub fn key(&self) -> PeerKey {
+        self.0.tls.identity().key()
+    }
+
+    /// Returns the trusted peers. Changes hold for this endpoint at once.
+    pub fn trust(&self) -> &PeerTrust {
+        self.0.tls.trust()
+    }
+
+    /// Listens on the first free port of `ports`.
+    ///
+    /// The address `::` takes IPv4 connections, too.
+    ///
+    /// # Errors
+    /// Fails if no port is free, or the address is not one of this host.
+    pub fn listen(&self, address: IpAddr, ports: PortRange) -> Result<LinkListener, Error> {
+        LinkListener::start(Arc::clone(&self.0), address, ports)
+    }
+
+    /// Connects to the first of `addresses` where `peer` answers.
+    ///
+    /// # Errors
+    /// Fails if the peer answers nowhere, or refuses the key of this end. The error names each
+    /// address with its cause.
+    pub fn connect(
+        &self,
+        addresses: &[SocketAddr],
+        peer: &ExpectedPeer,
+    ) -> Result<DataLink, Error> {
+        let begin = Instant::now();
+        self.connect_first(addresses, peer, LinkOpening::ALONE, begin)
+    }
+
+    /// Makes `count` connections to the same peer, at most [`BUNDLE_LINKS_MAX`].
+    ///
+    /// # Errors
+    /// As [`Self::connect`]; each of the connections must succeed.
+    pub fn connect_bundle(
+        &self,
+        addresses: &[SocketAddr],
+        peer: &ExpectedPeer,
+        count: u8,
+    ) -> Result<LinkBundle, Error> {
+        let begin = Instant::now();
+        let mut opening = LinkOpening {
+            count: count.clamp(1, BUNDLE_LINKS_MAX),
+            ..LinkOpening::ALONE
+        };
+        let filled = SystemRandom::new().fill(&mut opening.id);
+        filled.map_err(|_| Error::Identity("the system gives no random numbers".into()))?;
+        let first = self.connect_first(addresses, peer, opening, begin)?;
+        let address = first.peer().address;
+        let mut links = vec![first];
+        for index in 1..opening.count {
+            let opening = LinkOpening { index, ..opening };
+            links.push(self.connect_first(&[address], peer, opening, begin)?);
+        }
+        LinkBundle::new(links)
+    }
+
+    fn connect_first(
+        &self,
+        addresses: &[SocketAddr],
+        peer: &ExpectedPeer,
+        opening: LinkOpening,
+        begin: Instant,
+    ) -> Result<DataLink, Error> {
+        let mut attempts = Vec::new();
+        for (number, address) in addresses.iter().enumerate() {
+            // Each address has an equal share of the time that is left.
+            let left = self.0.settings.connect_max.saturating_sub(begin.elapsed());
+            let addresses_left = addresses.len().saturating_sub(number).max(1);
+            let share = left / u32::try_from(addresses_left).unwrap_or(u32::MAX);
+            match self.attempt(*address, peer, opening, share) {
+                Ok(open) => return Ok(self.0.link(open)),
+                Err(cause) => attempts.push((*address, cause)),
+            }
+        }
+        let peer = peer.clone();
+        Err(Error::Connect { peer, attempts })
+    }
+
+    fn attempt(
+        &self,
+        address: SocketAddr,
+        peer: &ExpectedPeer,
+        opening: LinkOpening,
+        limit: Duration,
+    ) -> Result<OpenWire, String> {
+        let begin = Instant::now();
+        let settings = &self.0.settings;
+        let stream = connect_to(address, settings, limit).map_err(|error| error.to_string())?;
+        let session = self.0.tls.connector(peer.clone());
+        let session = session.map_err(|error| error.to_string())?;
+        let left = limit
+            .saturating_sub(begin.elapsed())
+            .min(settings.handshake_max);
+        let handshake = Handshake::new(stream, session, left);
+        handshake.open(self.trust(), opening, settings.message_bytes_max())
+    }
+}
