@@ -5,12 +5,21 @@
 //! replay every accident of a cluster with a seed. An event is a claim of one node: the planner
 //! believes a node about that node alone, and two nodes about the link between them.
 
+mod assign;
 mod estimate;
+mod failure;
 mod hostlist;
+mod hypercube;
 mod limits;
+mod member;
 mod messages;
+mod meter;
+mod pace;
 mod planner;
+mod state;
+mod stream;
 mod topology;
+mod trust;
 mod units;
 
 pub use estimate::{LinkModel, PlanShape};

@@ -58,7 +58,7 @@ impl Default for PlanLimits {
             window_ms: 2_000,
             slow_ms: 1_000,
             slow_percent: 80,
-            stall_ms: 2_000,
+            stall_ms: 3_000,
             leaf_wait_ms: 10_000,
             give_up_ms: 300_000,
             grace_ms: 5_000,
