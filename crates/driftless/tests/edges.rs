@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A crate and the crates of this workspace that it may use; the last list is for its tests only.
-const EDGES: [(&str, &[&str], &[&str]); 25] = [
+const EDGES: [(&str, &[&str], &[&str]); 26] = [
     ("lock", &[], &[]),
     ("model", &[], &[]),
     ("tree", &["lock", "model"], &[]),
@@ -91,6 +91,11 @@ const EDGES: [(&str, &[&str], &[&str]); 25] = [
             "sarracenia",
             "announce",
         ],
+        &["testkit"],
+    ),
+    (
+        "store",
+        &["lock", "model", "tree", "state"],
         &["testkit"],
     ),
     ("queue", &["lock"], &["testkit"]),
