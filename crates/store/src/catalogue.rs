@@ -159,6 +159,32 @@ impl Catalogue {
         Ok(catalogue)
     }
 
+    /// Reads the entries of a catalogue whose content is not hashed yet.
+    pub(crate) fn of_entries(file: Box<dyn ReadFile>, head: CatalogueHead) -> Result<Catalogue> {
+        let mut catalogue = Catalogue {
+            hash: SetHash([0; 32]),
+            head_bytes: Vec::new(),
+            offsets: part_offsets(&head),
+            entries: PartIndex::of(&head, PartKind::Entries),
+            small: PartIndex::default(),
+            hashes: PartIndex::default(),
+            head,
+            layout: Layout::default(),
+            file,
+            entry_cache: PartCache::default(),
+            small_cache: PartCache::default(),
+            hash_cache: PartCache::default(),
+        };
+        let mut tops = Vec::new();
+        for number in 0..catalogue.head.entries {
+            if catalogue.entry(number)?.parent.is_none() {
+                tops.push(number);
+            }
+        }
+        catalogue.layout.tops = tops;
+        Ok(catalogue)
+    }
+
     fn check(&self) -> Result<Layout> {
         let malformed = |what| Error::Malformed {
             hash: self.hash,
@@ -312,7 +338,10 @@ impl Catalogue {
     }
 
     fn items_of(&self, part: usize) -> usize {
-        self.head.parts.get(part).map_or(0, |part| part.items as usize)
+        self.head
+            .parts
+            .get(part)
+            .map_or(0, |part| part.items as usize)
     }
 
     fn read_part(&self, part: usize) -> Result<Vec<u8>> {

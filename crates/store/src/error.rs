@@ -33,19 +33,28 @@ pub enum Error {
         fault: Fault,
     },
     /// The source changed after its content was hashed.
-    #[error("\"{}\": the source changed while it was distributed; start again when it is quiet", escape(path))]
+    #[error(
+        "\"{}\": the source changed while it was distributed; start again when it is quiet",
+        escape(path)
+    )]
     SourceChanged {
         /// The path below the source.
         path: Vec<u8>,
     },
     /// A copy no longer holds the content that was placed.
-    #[error("\"{}\": the copy was changed or its disk is damaged; repair it by casting the data set again", escape(path))]
+    #[error(
+        "\"{}\": the copy was changed or its disk is damaged; repair it by casting the data set again",
+        escape(path)
+    )]
     CopyChanged {
         /// The path below the copy.
         path: Vec<u8>,
     },
     /// Two sources have the same last name, or a source has a reserved one.
-    #[error("\"{}\": cannot distribute it under this name: {why}; rename it", escape(name))]
+    #[error(
+        "\"{}\": cannot distribute it under this name: {why}; rename it",
+        escape(name)
+    )]
     SourceName {
         /// The name.
         name: Vec<u8>,
@@ -61,7 +70,10 @@ pub enum Error {
         max: u64,
     },
     /// An entry has more extended attributes than a catalogue takes.
-    #[error("\"{}\": its extended attributes take more than {max} bytes; remove some", escape(path))]
+    #[error(
+        "\"{}\": its extended attributes take more than {max} bytes; remove some",
+        escape(path)
+    )]
     TooManyAttributes {
         /// The path below the source.
         path: Vec<u8>,
@@ -98,7 +110,10 @@ pub enum Error {
         number: u64,
     },
     /// The file system or the quota has no room for the set.
-    #[error("\"{}\": no room: {needed} bytes and {inodes} entries needed, {free} bytes free; make room or choose another directory", escape(path))]
+    #[error(
+        "\"{}\": no room: {needed} bytes and {inodes} entries needed, {free} bytes free; make room or choose another directory",
+        escape(path)
+    )]
     NoRoom {
         /// The place.
         path: Vec<u8>,
@@ -110,13 +125,19 @@ pub enum Error {
         free: u64,
     },
     /// Something stands at a final name that this store did not place.
-    #[error("\"{}\": driftless cast did not place it, so it stays; move it away or choose another directory", escape(path))]
+    #[error(
+        "\"{}\": driftless cast did not place it, so it stays; move it away or choose another directory",
+        escape(path)
+    )]
     Occupied {
         /// The path.
         path: Vec<u8>,
     },
     /// Another process receives the same set at the same place.
-    #[error("{hash} in {}: another process receives it; wait for its end", quote(place))]
+    #[error(
+        "{hash} in {}: another process receives it; wait for its end",
+        quote(place)
+    )]
     Busy {
         /// The set.
         hash: SetHash,
@@ -133,7 +154,10 @@ pub enum Error {
     },
     /// The directory of the node, or an unfinished copy, belongs to another user or is open to
     /// other users.
-    #[error("{}: it belongs to another user, or other users may write to it; choose another directory", quote(path))]
+    #[error(
+        "{}: it belongs to another user, or other users may write to it; choose another directory",
+        quote(path)
+    )]
     Foreign {
         /// The path.
         path: PathBuf,

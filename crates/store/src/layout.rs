@@ -116,9 +116,7 @@ impl Layout {
     /// Returns the numbers of the small files in a packed unit.
     pub(crate) fn small_files_of(&self, pack: u64) -> Range<usize> {
         let begin = |pack: u64| {
-            let first = usize::try_from(pack)
-                .ok()
-                .and_then(|at| self.packs.get(at));
+            let first = usize::try_from(pack).ok().and_then(|at| self.packs.get(at));
             first.copied().unwrap_or(self.small.len())
         };
         begin(pack)..begin(pack.saturating_add(1))
@@ -222,7 +220,11 @@ impl LayoutBuilder {
                 &mut self.last_top
             }
             Some(parent) => {
-                while self.levels.last().is_some_and(|level| level.entry != parent) {
+                while self
+                    .levels
+                    .last()
+                    .is_some_and(|level| level.entry != parent)
+                {
                     self.levels.pop();
                 }
                 let level = self.levels.last_mut().ok_or("an entry in no directory")?;
