@@ -95,6 +95,11 @@ const EDGES: [(&str, &[&str], &[&str]); 26] = [
         ],
         &["testkit"],
     ),
+    (
+        "store",
+        &["lock", "model", "tree", "state"],
+        &["testkit"],
+    ),
     ("queue", &["lock"], &["testkit"]),
     ("detect", &["lock", "model"], &["testkit"]),
     (
