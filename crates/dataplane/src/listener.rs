@@ -186,7 +186,7 @@ impl ListenerShared {
     fn hand_over(&self, open: OpenWire, opening: LinkOpening) {
         let address = open.peer.address;
         let link = self.endpoint.link(open);
-        let arrived = if opening.count == 1 {
+        let arrived = if opening.is_alone() {
             Some(ArrivedLink::Link(link))
         } else {
             let complete = self.gathering.lock().add(link, opening);
