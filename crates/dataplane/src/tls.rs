@@ -76,6 +76,28 @@ impl TlsContext {
         })
     }
 
+    /// Returns the same with keys that encrypt at most so many records, so that tests see renewals.
+    #[cfg(test)]
+    pub(crate) fn with_records_max(mut self, records_max: u64) -> Self {
+        use rustls::{CipherSuiteCommon, SupportedCipherSuite, Tls13CipherSuite};
+        let aes = TLS13_AES_128_GCM_SHA256
+            .tls13()
+            .expect("a suite of TLS 1.3");
+        let suite = Tls13CipherSuite {
+            common: CipherSuiteCommon {
+                suite: aes.common.suite,
+                hash_provider: aes.common.hash_provider,
+                confidentiality_limit: records_max,
+            },
+            quic: None,
+            ..*aes
+        };
+        let mut provider = (*self.provider).clone();
+        provider.cipher_suites = vec![SupportedCipherSuite::Tls13(Box::leak(Box::new(suite)))];
+        self.provider = Arc::new(provider);
+        self
+    }
+
     pub(crate) fn identity(&self) -> &TlsIdentity {
         &self.identity
     }
