@@ -1,10 +1,9 @@
 //! An endpoint: one key, one list of trusted peers, and all connections made with them.
 
-use crate::handshake::Handshake;
-use crate::handshake::OpenWire;
+use crate::context::EndpointShared;
+use crate::handshake::{Handshake, OpenWire};
 use crate::heartbeat::Heartbeats;
 use crate::opening::LinkOpening;
-use crate::shared::LinkParts;
 use crate::sockets::connect_to;
 use crate::tls::TlsContext;
 use crate::{
@@ -15,27 +14,6 @@ use ring::rand::{SecureRandom, SystemRandom};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// State that connections and listeners of an endpoint share.
-pub(crate) struct EndpointShared {
-    pub(crate) tls: TlsContext,
-    pub(crate) settings: Arc<LinkSettings>,
-    heartbeats: Arc<Heartbeats>,
-}
-
-impl EndpointShared {
-    /// Returns a connection whose handshake is complete.
-    pub(crate) fn link(&self, open: OpenWire) -> DataLink {
-        let parts = LinkParts {
-            wire: open.wire,
-            peer: open.peer,
-            settings: Arc::clone(&self.settings),
-            trust: self.tls.trust().clone(),
-            heartbeats: Arc::clone(&self.heartbeats),
-        };
-        DataLink::new(parts, open.intake)
-    }
-}
 
 /// Source of connections: connects to peers and listens for them.
 ///

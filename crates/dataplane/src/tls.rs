@@ -3,7 +3,7 @@
 //! A resumed session skips the check of the peer's key, so that a revoked key would stay valid. Both
 //! sides therefore keep no sessions and send no tickets.
 
-use crate::verifier::{ConnectorVerifier, ListenerVerifier, PeerRules, Verdict};
+use crate::verifier::{ConnectorVerifier, ListenerVerifier, PeerRules, PeerVerdict};
 use crate::{CipherChoice, Error, ExpectedPeer, PeerTrust, TlsIdentity};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, ResolvesClientCert, Resumption};
 use rustls::crypto::CryptoProvider;
@@ -27,7 +27,7 @@ pub(crate) const PROTOCOL: &[u8] = b"driftless-data/1";
 /// Server name that rustls needs and does not send.
 const UNUSED_NAME: &str = "peer.invalid";
 
-/// All that connections of an endpoint have in common.
+/// Parts that all connections of an endpoint share.
 #[derive(Debug)]
 pub(crate) struct TlsContext {
     provider: Arc<CryptoProvider>,
@@ -40,7 +40,7 @@ pub(crate) struct TlsContext {
 /// A connection before its handshake, and the place of the verdict.
 pub(crate) struct NewSession {
     pub(crate) connection: Connection,
-    pub(crate) verdict: Arc<Verdict>,
+    pub(crate) verdict: Arc<PeerVerdict>,
 }
 
 fn refused(error: impl ToString) -> Error {
