@@ -1,10 +1,9 @@
 //! An endpoint: one key, one list of trusted peers, and all connections made with them.
 
-use crate::handshake::Handshake;
-use crate::handshake::OpenWire;
+use crate::context::EndpointShared;
+use crate::handshake::{Handshake, OpenWire};
 use crate::heartbeat::Heartbeats;
 use crate::opening::LinkOpening;
-use crate::shared::LinkParts;
 use crate::sockets::connect_to;
 use crate::tls::TlsContext;
 use crate::{
@@ -15,27 +14,6 @@ use ring::rand::{SecureRandom, SystemRandom};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// State that connections and listeners of an endpoint share.
-pub(crate) struct EndpointShared {
-    pub(crate) tls: TlsContext,
-    pub(crate) settings: Arc<LinkSettings>,
-    heartbeats: Arc<Heartbeats>,
-}
-
-impl EndpointShared {
-    /// Returns a connection whose handshake is complete.
-    pub(crate) fn link(&self, open: OpenWire) -> DataLink {
-        let parts = LinkParts {
-            wire: open.wire,
-            peer: open.peer,
-            settings: Arc::clone(&self.settings),
-            trust: self.tls.trust().clone(),
-            heartbeats: Arc::clone(&self.heartbeats),
-        };
-        DataLink::new(parts, open.intake)
-    }
-}
 
 /// Source of connections: connects to peers and listens for them.
 ///
@@ -53,8 +31,13 @@ impl DataEndpoint {
         trust: PeerTrust,
         settings: LinkSettings,
     ) -> Result<Self, Error> {
+        let tls = TlsContext::new(identity, trust, settings.cipher)?;
+        Self::with_tls(tls, settings)
+    }
+
+    fn with_tls(tls: TlsContext, settings: LinkSettings) -> Result<Self, Error> {
         Ok(DataEndpoint(Arc::new(EndpointShared {
-            tls: TlsContext::new(identity, trust, settings.cipher)?,
+            tls,
             heartbeats: Heartbeats::start(settings.heartbeat)?,
             settings: Arc::new(settings),
         })))
@@ -160,5 +143,66 @@ impl DataEndpoint {
             .min(settings.handshake_max);
         let handshake = Handshake::new(stream, session, left);
         handshake.open(self.trust(), opening, settings.message_bytes_max())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DataEndpoint, TlsContext};
+    use crate::{
+        ArrivedLink, CipherChoice, ExpectedPeer, LinkSettings, PeerTrust, PortRange, TlsIdentity,
+    };
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::thread;
+    use std::time::Duration;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Returns two endpoints whose keys encrypt a few records each.
+    fn with_short_lived_keys() -> (DataEndpoint, DataEndpoint) {
+        let identities = [(); 2].map(|()| TlsIdentity::generate().unwrap());
+        let trust = PeerTrust::keys(identities.iter().map(TlsIdentity::key));
+        let settings = || LinkSettings {
+            silence_max: LONG,
+            handshake_max: LONG,
+            connect_max: LONG,
+            ..LinkSettings::default()
+        };
+        let [one, two] = identities.map(|identity| {
+            let tls = TlsContext::new(identity, trust.clone(), CipherChoice::Aes128Gcm).unwrap();
+            DataEndpoint::with_tls(tls.with_records_max(20), settings()).unwrap()
+        });
+        (one, two)
+    }
+
+    #[test]
+    fn keys_are_renewed_while_both_ends_send() {
+        const UNITS: usize = 300;
+        let (one, two) = with_short_lived_keys();
+        let listener = one
+            .listen(IpAddr::V4(Ipv4Addr::LOCALHOST), PortRange::ANY)
+            .unwrap();
+        let peer = ExpectedPeer::Key(one.key());
+        let connected = two.connect(&[listener.address()], &peer).unwrap();
+        let Some(ArrivedLink::Link(arrived)) = listener.accept(LONG) else {
+            panic!("no connection")
+        };
+        thread::scope(|scope| {
+            for link in [connected, arrived] {
+                let (sender, mut receiver) = link.split();
+                scope.spawn(move || {
+                    let unit = vec![5; 64 << 10];
+                    (0..UNITS).for_each(|_| sender.send(1, &[&unit]).unwrap());
+                    sender.finish().unwrap();
+                });
+                scope.spawn(move || {
+                    let mut count = 0;
+                    while receiver.recv().unwrap().is_some() {
+                        count += 1;
+                    }
+                    assert_eq!(count, UNITS);
+                });
+            }
+        });
     }
 }

@@ -1,4 +1,4 @@
-//! Why a connection was not made, and why it ended.
+//! Errors: causes for which a connection was not made, or ended.
 
 use crate::{ExpectedPeer, PeerKey, PortRange};
 use std::fmt;

@@ -8,7 +8,7 @@ use crate::opening::{LinkOpening, OPENING_BYTES};
 use crate::shared::LinkPeer;
 use crate::tls::{NewSession, PROTOCOL};
 use crate::trust::PeerTrust;
-use crate::verifier::{Verdict, key_of};
+use crate::verifier::{PeerVerdict, key_of};
 use crate::wire::{Intake, ReadStep, Wire, io_fault};
 use crate::{LinkFault, LinkMessage};
 use rustix::event::PollFlags;
@@ -24,7 +24,7 @@ const HANDSHAKE_READ_BYTES: usize = 4 << 10;
 pub(crate) struct Handshake {
     wire: Wire,
     intake: Intake,
-    verdict: Arc<Verdict>,
+    verdict: Arc<PeerVerdict>,
     address: SocketAddr,
     deadline: Instant,
     limit: Duration,

@@ -4,7 +4,6 @@
 //! never waits for a socket. It ends with the endpoint and its last connection.
 
 use crate::Error;
-use crate::shared::LinkShared;
 use driftless_lock::Mutex;
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -13,9 +12,15 @@ use std::time::Duration;
 /// Stack of the thread in bytes. It calls rustls, which needs a few KiB.
 const STACK_BYTES: usize = 256 << 10;
 
+/// A connection that needs heartbeats.
+pub(crate) trait HeartbeatSource: Send + Sync {
+    /// Sends a heartbeat if this end is idle. Must not wait for the peer.
+    fn beat(&self);
+}
+
 /// Connections that need heartbeats.
 pub(crate) struct Heartbeats {
-    links: Mutex<Vec<Weak<LinkShared>>>,
+    links: Mutex<Vec<Weak<dyn HeartbeatSource>>>,
 }
 
 impl Heartbeats {
@@ -45,8 +50,8 @@ impl Heartbeats {
         Ok(heartbeats)
     }
 
-    pub(crate) fn watch(&self, link: &Arc<LinkShared>) {
-        self.links.lock().push(Arc::downgrade(link));
+    pub(crate) fn watch(&self, link: Weak<dyn HeartbeatSource>) {
+        self.links.lock().push(link);
     }
 
     fn beat(&self) {

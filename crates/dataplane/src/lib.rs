@@ -12,10 +12,12 @@
 //! Nothing here knows what the messages mean.
 
 mod bundle;
+mod context;
 mod endpoint;
 mod error;
 mod frame;
 mod gather;
+mod handle;
 mod handshake;
 mod heartbeat;
 mod identity;
@@ -39,9 +41,10 @@ pub use bundle::{BUNDLE_LINKS_MAX, BundleEvent, BundleReceiver, BundleSender, Li
 pub use endpoint::DataEndpoint;
 pub use error::{Error, LinkFault};
 pub use frame::{FrameError, FrameReader, KIND_MAX, LinkMessage, MESSAGE_BYTES_LIMIT};
+pub use handle::LinkHandle;
 pub use identity::TlsIdentity;
 pub use key::PeerKey;
-pub use link::{DataLink, LinkHandle};
+pub use link::DataLink;
 pub use listener::{ArrivedLink, LinkListener, RefusedPeers};
 pub use ports::PortRange;
 pub use receive::{LinkEvent, LinkReceiver};

@@ -3,7 +3,7 @@
 //! Each handshake has a thread, a time limit and a place in the table of pending peers. The caller
 //! receives connections after both ends are authenticated.
 
-use crate::endpoint::EndpointShared;
+use crate::context::EndpointShared;
 use crate::gather::BundleGathering;
 use crate::handshake::{Handshake, OpenWire};
 use crate::opening::LinkOpening;
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub enum ArrivedLink {
     /// A connection that stands alone.
     Link(DataLink),
-    /// All connections of a bundle.
+    /// A bundle with all its connections.
     Bundle(LinkBundle),
 }
 
@@ -186,7 +186,7 @@ impl ListenerShared {
     fn hand_over(&self, open: OpenWire, opening: LinkOpening) {
         let address = open.peer.address;
         let link = self.endpoint.link(open);
-        let arrived = if opening.count == 1 {
+        let arrived = if opening.is_alone() {
             Some(ArrivedLink::Link(link))
         } else {
             let complete = self.gathering.lock().add(link, opening);

@@ -19,7 +19,7 @@ pub(crate) struct LinkOpening {
     pub(crate) id: [u8; ID_BYTES],
     /// Place in the bundle, from 0.
     pub(crate) index: u8,
-    /// Connections of the bundle.
+    /// Connections of the bundle. Zero for a connection that stands alone.
     pub(crate) count: u8,
 }
 
@@ -28,8 +28,13 @@ impl LinkOpening {
     pub(crate) const ALONE: LinkOpening = LinkOpening {
         id: [0; ID_BYTES],
         index: 0,
-        count: 1,
+        count: 0,
     };
+
+    /// Whether the connection belongs to no bundle.
+    pub(crate) fn is_alone(self) -> bool {
+        self.count == 0
+    }
 
     pub(crate) fn to_bytes(self) -> [u8; OPENING_BYTES] {
         let mut bytes = [0; OPENING_BYTES];
@@ -47,9 +52,14 @@ impl LinkOpening {
         let &[index, count] = rest else {
             return None;
         };
-        let is_valid = message.kind == KIND_OPEN && index < count && count <= BUNDLE_LINKS_MAX;
-        let id = *id;
-        is_valid.then_some(LinkOpening { id, index, count })
+        let opening = LinkOpening {
+            id: *id,
+            index,
+            count,
+        };
+        let has_place = index < count && count <= BUNDLE_LINKS_MAX;
+        let is_valid = has_place || opening == LinkOpening::ALONE;
+        (message.kind == KIND_OPEN && is_valid).then_some(opening)
     }
 }
 
@@ -68,7 +78,9 @@ mod tests {
     fn opening_is_read_as_written() {
         let (id, index, count) = ([7; 16], 2, 3);
         let opening = LinkOpening { id, index, count };
-        assert_eq!(read(KIND_OPEN, &opening.to_bytes()), Some(opening));
+        for opening in [opening, LinkOpening::ALONE] {
+            assert_eq!(read(KIND_OPEN, &opening.to_bytes()), Some(opening));
+        }
     }
 
     #[test]

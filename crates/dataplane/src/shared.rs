@@ -1,6 +1,6 @@
 //! State that the two halves of a connection, its handles and the heartbeat thread share.
 
-use crate::heartbeat::Heartbeats;
+use crate::heartbeat::{HeartbeatSource, Heartbeats};
 use crate::trust::PeerTrust;
 use crate::wire::{Wire, io_fault};
 use crate::{Error, LinkFault, LinkSettings, PeerKey};
@@ -110,7 +110,8 @@ impl LinkShared {
             activity: Activity::default(),
             heartbeats: parts.heartbeats,
         });
-        shared.heartbeats.watch(&shared);
+        let weak = Arc::downgrade(&shared);
+        shared.heartbeats.watch(weak);
         shared
     }
 
@@ -237,9 +238,11 @@ impl LinkShared {
         waited.map_err(|error| self.fail(io_fault(&error)))?;
         Ok(())
     }
+}
 
-    /// Sends a heartbeat if this end is idle, and ends the connection of a revoked peer.
-    pub(crate) fn beat(&self) {
+impl HeartbeatSource for LinkShared {
+    /// Also ends the connection of a revoked peer.
+    fn beat(&self) {
         if self.has_failed() {
             return;
         }

@@ -3,7 +3,7 @@
 //! A resumed session skips the check of the peer's key, so that a revoked key would stay valid. Both
 //! sides therefore keep no sessions and send no tickets.
 
-use crate::verifier::{ConnectorVerifier, ListenerVerifier, PeerRules, Verdict};
+use crate::verifier::{ConnectorVerifier, ListenerVerifier, PeerRules, PeerVerdict};
 use crate::{CipherChoice, Error, ExpectedPeer, PeerTrust, TlsIdentity};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, ResolvesClientCert, Resumption};
 use rustls::crypto::CryptoProvider;
@@ -27,7 +27,7 @@ pub(crate) const PROTOCOL: &[u8] = b"driftless-data/1";
 /// Server name that rustls needs and does not send.
 const UNUSED_NAME: &str = "peer.invalid";
 
-/// All that connections of an endpoint have in common.
+/// Parts that all connections of an endpoint share.
 #[derive(Debug)]
 pub(crate) struct TlsContext {
     provider: Arc<CryptoProvider>,
@@ -40,7 +40,7 @@ pub(crate) struct TlsContext {
 /// A connection before its handshake, and the place of the verdict.
 pub(crate) struct NewSession {
     pub(crate) connection: Connection,
-    pub(crate) verdict: Arc<Verdict>,
+    pub(crate) verdict: Arc<PeerVerdict>,
 }
 
 fn refused(error: impl ToString) -> Error {
@@ -74,6 +74,28 @@ impl TlsContext {
             trust,
             prefers_own_order: cipher == CipherChoice::Processor && !has_aes(),
         })
+    }
+
+    /// Returns the same with keys that encrypt at most so many records, so that tests see renewals.
+    #[cfg(test)]
+    pub(crate) fn with_records_max(mut self, records_max: u64) -> Self {
+        use rustls::{CipherSuiteCommon, SupportedCipherSuite, Tls13CipherSuite};
+        let aes = TLS13_AES_128_GCM_SHA256
+            .tls13()
+            .expect("a suite of TLS 1.3");
+        let suite = Tls13CipherSuite {
+            common: CipherSuiteCommon {
+                suite: aes.common.suite,
+                hash_provider: aes.common.hash_provider,
+                confidentiality_limit: records_max,
+            },
+            quic: None,
+            ..*aes
+        };
+        let mut provider = (*self.provider).clone();
+        provider.cipher_suites = vec![SupportedCipherSuite::Tls13(Box::leak(Box::new(suite)))];
+        self.provider = Arc::new(provider);
+        self
     }
 
     pub(crate) fn identity(&self) -> &TlsIdentity {

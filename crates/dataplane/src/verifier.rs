@@ -19,12 +19,12 @@ use std::sync::{Arc, OnceLock};
 
 /// Key of the peer, and the cause if it was refused.
 #[derive(Debug, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct PeerVerdict {
     pub(crate) key: OnceLock<PeerKey>,
     pub(crate) refusal: OnceLock<String>,
 }
 
-impl Verdict {
+impl PeerVerdict {
     /// Notes a cause and returns the error that makes rustls send an alert.
     fn refuse(&self, cause: String) -> Error {
         let _first_cause_stays = self.refusal.set(cause);
@@ -46,7 +46,7 @@ pub(crate) fn key_of(trust: &PeerTrust, entity: &CertificateDer<'_>) -> Result<P
 pub(crate) struct PeerRules {
     pub(crate) trust: PeerTrust,
     pub(crate) algorithms: WebPkiSupportedAlgorithms,
-    pub(crate) verdict: Arc<Verdict>,
+    pub(crate) verdict: Arc<PeerVerdict>,
 }
 
 impl PeerRules {

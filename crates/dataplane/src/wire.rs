@@ -1,4 +1,4 @@
-//! One TCP connection with its TLS state, and the only code that moves bytes between both.
+//! A TCP connection with its TLS state, and the only code that moves bytes between both.
 //!
 //! The socket never blocks. The TLS state is locked for one step of encryption or decryption and
 //! never while a thread waits, so that both directions go on when both ends send at once.

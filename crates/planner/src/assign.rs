@@ -5,6 +5,7 @@
 //! with capacity to spare. The links of the chain have capacity first, so a leaf waits before it
 //! takes a share of a node that is busy with the chain.
 
+use crate::failure::TROUBLES_MAX;
 use crate::member::Role;
 use crate::messages::{NodeId, SOURCE};
 use crate::state::{Mode, State};
@@ -60,6 +61,9 @@ fn serve(state: &mut State, id: NodeId) {
             }
             return;
         };
+        if stream.slot == Slot::Chain && state.members[id].role == Role::Chain {
+            state.free_place(stream.from);
+        }
         state.open(stream);
     }
 }
@@ -78,6 +82,43 @@ fn is_cut_off(state: &State, id: NodeId) -> bool {
     let wanted = state.missing(id);
     let mut earlier = state.chain.range(..seat).map(|(_, from)| *from);
     earlier.any(|from| state.members[from].may_feed() && state.supply(from).intersects(&wanted))
+}
+
+/// Ends the streams to leaves that share their feeder, if a node is idle that could serve them.
+pub(crate) fn move_to_idle(state: &mut State) {
+    if state.mode != Mode::Chain {
+        return;
+    }
+    let is_leaf = |id: &NodeId| state.members[*id].role == Role::Leaf && state.is_needing(*id);
+    let leaves: Vec<NodeId> = state.members.ids().filter(is_leaf).collect();
+    for id in leaves {
+        let feeders = state.feeders(id);
+        let shares = |from: &NodeId| state.receivers(*from).len() > 1;
+        let is_sound = state.members[id].failing_since_ms.is_none();
+        if !is_sound || !feeders.iter().any(shares) {
+            continue;
+        }
+        if let Some(stream) = idle_stream(state, id) {
+            let incoming = state.members[id].incoming.clone();
+            state.cut_all(incoming);
+            state.open(stream);
+        }
+    }
+}
+
+/// Returns a stream from a node that feeds no other and could send all that a leaf lacks.
+fn idle_stream(state: &State, id: NodeId) -> Option<Stream> {
+    let missing = state.missing(id);
+    let is_idle = |from: &NodeId| {
+        let member = &state.members[*from];
+        let is_sound = state.trust.failures(*from, id) == 0;
+        member.outgoing.is_empty() && member.role == Role::Chain && is_sound
+    };
+    let idle = state.members.ids().filter(is_idle);
+    let candidates = idle.filter_map(|from| candidate(state, from, id, &missing));
+    let able = candidates.filter(|one| !one.is_busy && missing.is_subset(&one.units));
+    let best = able.min_by_key(|one| rank(state, one, id, &missing))?;
+    Some(best.stream(id, state.now_ms))
 }
 
 fn may_serve(state: &State, from: NodeId, to: NodeId) -> bool {
@@ -106,7 +147,16 @@ struct Candidate {
     from: NodeId,
     units: UnitSet,
     kind: StreamKind,
+    slot: Slot,
+    /// Whether the node feeds its successor, or fails to feed others.
     is_busy: bool,
+}
+
+impl Candidate {
+    fn stream(self, to: NodeId, now_ms: u64) -> Stream {
+        let stream = Stream::new(self.from, to, self.units, now_ms);
+        stream.of_kind(self.kind, self.slot)
+    }
 }
 
 /// Returns a stream from the best node with capacity to spare.
@@ -118,18 +168,26 @@ fn spare_stream(state: &State, id: NodeId, wanted: &UnitSet) -> Option<Stream> {
     let candidates = ids.filter_map(|from| candidate(state, from, id, wanted));
     let allowed = candidates.filter(|candidate| may_disturb || !candidate.is_busy);
     let best = allowed.min_by_key(|candidate| rank(state, candidate, id, wanted))?;
-    let stream = Stream::new(best.from, id, best.units, state.now_ms);
-    Some(stream.of_kind(best.kind, Slot::Leaf))
+    Some(best.stream(id, state.now_ms))
+}
+
+/// Returns the capacity that a node has for one more receiver. The place of a successor serves a leaf
+/// until there is a successor.
+fn spare_slot(state: &State, from: NodeId, id: NodeId) -> Option<Slot> {
+    let leaves = state.leaf_receivers(from);
+    if leaves.len() < state.limits.leaf_fanout || leaves.contains(&id) {
+        return Some(Slot::Leaf);
+    }
+    let place = state.chain_stream(from);
+    let is_free = place.is_none_or(|stream| stream.to == id);
+    is_free.then_some(Slot::Chain)
 }
 
 fn candidate(state: &State, from: NodeId, id: NodeId, wanted: &UnitSet) -> Option<Candidate> {
     if !may_serve(state, from, id) {
         return None;
     }
-    let leaves = state.leaf_receivers(from);
-    if leaves.len() >= state.limits.leaf_fanout && !leaves.contains(&id) {
-        return None;
-    }
+    let slot = spare_slot(state, from, id)?;
     // A node may promise units that it has yet to receive only to nodes behind it.
     let is_behind = match (state.members[from].seat, state.members[id].seat) {
         (Some(_), None) => true,
@@ -141,12 +199,20 @@ fn candidate(state: &State, from: NodeId, id: NodeId, wanted: &UnitSet) -> Optio
     } else {
         (StreamKind::Held, state.members[from].held.clone())
     };
+    // A second stream of units that the feeder has received since would be short, and a third.
+    let mut incoming = state.streams_of(&state.members[id].incoming);
+    if kind == StreamKind::Held && incoming.any(|stream| stream.from == from) {
+        return None;
+    }
     let units = supply.intersect(wanted);
-    let is_busy = state.chain_receiver(from).is_some_and(|to| to != id);
+    let troubles = state.members[from].send_troubles.len();
+    let is_suspect = from != SOURCE && troubles >= TROUBLES_MAX;
+    let is_busy = is_suspect || state.chain_receiver(from).is_some_and(|to| to != id);
     (!units.is_empty()).then_some(Candidate {
         from,
         units,
         kind,
+        slot,
         is_busy,
     })
 }
@@ -164,6 +230,7 @@ fn rank(state: &State, candidate: &Candidate, id: NodeId, wanted: &UnitSet) -> i
         from.role == Role::Leaf,
         state.trust.failures(candidate.from, id),
         candidate.is_busy,
+        state.receivers(candidate.from).len(),
         wanted.len().saturating_sub(candidate.units.len()),
         Reverse(shared.count()),
         Reverse(from.seat),

@@ -12,7 +12,7 @@ use crate::state::{Mode, State};
 use crate::stream::{Slot, Stream, StreamKind};
 
 /// Peers that fail one after another before the node itself is to blame.
-const TROUBLES_MAX: usize = 2;
+pub(crate) const TROUBLES_MAX: usize = 2;
 /// Time in ms for which a stream has to work before earlier failures of the pair are forgotten.
 const LASTING_MS: u64 = 60_000;
 

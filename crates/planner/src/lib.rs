@@ -27,7 +27,7 @@ pub use hostlist::{HostlistError, NODE_NAME_BYTES_MAX, NODES_MAX, parse_hostlist
 pub use limits::PlanLimits;
 pub use messages::{
     FailReason, NodeId, NodeOutcome, OrderAction, PlanEvent, PlanOrder, RootHash, SOURCE,
-    StreamCause, StreamId,
+    SPARE_UNITS, StreamCause, StreamId,
 };
 pub use planner::{DataSet, NodeStatus, PlanSetupError, Planner};
 pub use topology::{Topology, TopologyError};

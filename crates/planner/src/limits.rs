@@ -28,9 +28,10 @@ pub struct PlanLimits {
     pub slow_ms: u64,
     /// Share of its feeder's rate below which a node is slow, in percent.
     pub slow_percent: u64,
-    /// Time without a verified unit after which the planner itself ends a stream that has data to send.
+    /// Time without a verified unit after which the planner itself ends a stream that has data to send. Each
+    /// stall of the receiver doubles it.
     pub stall_ms: u64,
-    /// Wait after which a leaf may use a feeder that is busy with the chain.
+    /// Wait after which a leaf takes a share of a feeder that is busy with the chain.
     pub leaf_wait_ms: u64,
     /// Time without progress, in spite of attempts, after which a node fails.
     pub give_up_ms: u64,
@@ -60,7 +61,7 @@ impl Default for PlanLimits {
             slow_percent: 80,
             stall_ms: 3_000,
             leaf_wait_ms: 10_000,
-            give_up_ms: 300_000,
+            give_up_ms: 120_000,
             grace_ms: 5_000,
             join_ms: 60_000,
             rejoin_ms: 0,

@@ -44,6 +44,8 @@ pub(crate) struct Member {
     pub typical: Option<u64>,
     pub demotions: u32,
     pub was_promoted: bool,
+    /// Whether another first node was tried in place of this one.
+    pub was_tried: bool,
     pub is_quarantined: bool,
     /// Receivers that were slow with this feeder, one after another.
     pub slow_receivers: u32,
@@ -52,6 +54,8 @@ pub(crate) struct Member {
     pub receive_troubles: BTreeSet<NodeId>,
     /// Moment since which no stream serves the node.
     pub waiting_since_ms: Option<u64>,
+    /// Streams to the node that stalled one after another.
+    pub stalls: u32,
     /// Moment since which every stream to the node failed.
     pub failing_since_ms: Option<u64>,
     /// Moment since which units that the node lacks are on no reachable node.
@@ -77,11 +81,13 @@ impl Member {
             typical: None,
             demotions: 0,
             was_promoted: false,
+            was_tried: false,
             is_quarantined: false,
             slow_receivers: 0,
             send_troubles: BTreeSet::new(),
             receive_troubles: BTreeSet::new(),
             waiting_since_ms: None,
+            stalls: 0,
             failing_since_ms: None,
             unavailable_since_ms: None,
             full_since_ms: None,

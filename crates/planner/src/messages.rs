@@ -10,6 +10,9 @@ use std::fmt;
 /// The source of the distribution. The planner gives the nodes the numbers 1, 2, 3 and so on.
 pub const SOURCE: NodeId = NodeId(0);
 
+/// Units of which a leaf gets one while its feeder is busy with the chain: 5 percent of the link.
+pub const SPARE_UNITS: u64 = 20;
+
 /// BLAKE3 hash of the manifest of a data set.
 pub type RootHash = [u8; 32];
 
@@ -53,7 +56,7 @@ pub enum OrderAction {
         units: UnitSet,
     },
     /// Send `units` on a stream: first those that the node holds, in ascending order; then the others,
-    /// each as soon as the node has verified it. A node with several streams serves them in turn.
+    /// each as soon as the node has verified it. A node with several streams of a class serves them in turn.
     Feed {
         /// The stream.
         stream: StreamId,
@@ -61,6 +64,9 @@ pub enum OrderAction {
         to: NodeId,
         /// Units to send. The receiver names those that it still lacks.
         units: UnitSet,
+        /// Whether the stream has the class of a leaf: while streams of the chain have units to send, the
+        /// node sends at most one unit in [`SPARE_UNITS`] on streams of this class.
+        is_spare: bool,
     },
     /// End a stream before the receiver holds its units. Unknown streams are ignored.
     Stop {

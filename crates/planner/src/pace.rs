@@ -3,9 +3,11 @@
 //! A node is slow if it verifies fewer units than its feeder receives, while the feeder has units for
 //! it. A node that waits for its feeder is not slow. Either end of a slow pair may be the
 //! cause, so the receiver becomes a leaf first; if the next receiver is as slow, the feeder does.
-//! The source receives nothing. It is compared with its measured link, or with one trial.
+//! The source receives nothing. Its pair is compared with the measured link, or with one trial of another
+//! first node.
 
-use crate::failure::{leave_cube, stream_failed};
+use crate::assign::move_to_idle;
+use crate::failure::{TROUBLES_MAX, leave_cube, stream_failed};
 use crate::member::{Phase, Role};
 use crate::messages::{FailReason, NodeId, NodeOutcome, SOURCE, StreamCause, StreamId};
 use crate::state::{Mode, State};
@@ -15,14 +17,20 @@ use crate::units::UnitSet;
 /// Part of a second by whose units, in ms, a receiver lags at least if it is slow. Reports of two nodes
 /// differ by one tick anyway.
 const LAG_MS: u64 = 400;
+/// First part of a stream in ms, which is not measured: orders and reports are on their way.
+const SETTLING_MS: u64 = 500;
 /// Units that a receiver lags at least if it is slow.
 const LAG_UNITS: u64 = 8;
+/// Divisor of the time for which a pair must be slow, if another receiver of the feeder was slow before.
+const SUSPECT_DIVISOR: u64 = 4;
 /// Demotions of a node at most, so that every plan comes to rest.
 const DEMOTIONS_MAX: u32 = 2;
 /// Time in ms that a transfer must still take to be worth a trial of another first node.
 const TRIAL_WORTH_MS: u64 = 20_000;
 /// Rate of the next first node, in percent of the last one, above which the last one was slow.
 const TRIAL_BETTER_PERCENT: u64 = 125;
+/// Doublings of the time after which a stream has stalled.
+const STALL_DOUBLINGS_MAX: u32 = 5;
 /// Streams of a slow vertex of a hypercube have so many times the usual backlog.
 const CUBE_LAG_FACTOR: u64 = 4;
 
@@ -35,13 +43,15 @@ pub(crate) fn tick(state: &mut State) {
             watch_streams(state);
             compare_rates(state);
             promote_leaves(state);
+            move_to_idle(state);
         }
         Mode::Cube { since_ms } => watch_cube(state, since_ms),
     }
     end_hopeless(state);
 }
 
-fn sample(state: &mut State) {
+/// Takes a sample of the units that each node has verified.
+pub(crate) fn sample(state: &mut State) {
     let keep_ms = state.limits.window_ms;
     for id in state.members.ids() {
         let now_ms = state.now_ms;
@@ -57,18 +67,24 @@ fn watch_streams(state: &mut State) {
         let Some(stream) = state.streams.get(&id) else {
             continue;
         };
-        let is_starved = state.backlog(stream).is_empty();
+        // A leaf may get little from a feeder that is busy with the chain.
+        let is_second = stream.slot == Slot::Leaf && state.chain_stream(stream.from).is_some();
+        let is_starved = is_second || state.backlog(stream).is_empty();
+        let doublings = state.members[stream.to].stalls.min(STALL_DOUBLINGS_MAX);
+        let stall_ms = state.limits.stall_ms.saturating_mul(1 << doublings);
         let now_ms = state.now_ms;
         let Some(stream) = state.streams.get_mut(&id) else {
             continue;
         };
         if is_starved {
             stream.moved_ms = now_ms;
-        } else if now_ms.saturating_sub(stream.moved_ms) >= state.limits.stall_ms {
+        } else if now_ms.saturating_sub(stream.moved_ms) >= stall_ms {
             stalled.push((id, stream.to));
         }
     }
     for (id, to) in stalled {
+        let stalls = &mut state.members[to].stalls;
+        *stalls = stalls.saturating_add(1);
         stream_failed(state, to, id, &StreamCause::Stalled);
     }
 }
@@ -88,8 +104,13 @@ struct Pace {
 impl Pace {
     /// Returns the units that the receiver would verify in a whole window.
     fn in_window(&self, state: &State) -> u64 {
+        self.scaled(state, self.count)
+    }
+
+    /// Converts a number of units in the period to one in a whole window.
+    fn scaled(&self, state: &State, count: u64) -> u64 {
         let window = u128::from(state.limits.window_ms);
-        let scaled = u128::from(self.count) * window / u128::from(self.period_ms.max(1));
+        let scaled = u128::from(count) * window / u128::from(self.period_ms.max(1));
         u64::try_from(scaled).unwrap_or(u64::MAX)
     }
 
@@ -104,7 +125,7 @@ impl Pace {
 /// Measures a stream. Returns `None` while the stream is too young.
 fn pace(state: &State, id: StreamId, stream: &Stream) -> Option<Pace> {
     let limits = &state.limits;
-    let age = stream.age_ms(state.now_ms);
+    let age = stream.age_ms(state.now_ms).saturating_sub(SETTLING_MS);
     let period_ms = age.min(limits.window_ms);
     if period_ms.saturating_mul(2) < limits.window_ms {
         return None;
@@ -129,8 +150,11 @@ fn reference(state: &State, pace: &Pace) -> Option<u64> {
     if feeder.incoming.is_empty() {
         return feeder.typical;
     }
-    let since = state.now_ms.saturating_sub(state.limits.window_ms);
-    feeder.meter.since(since)
+    let since = state.now_ms.saturating_sub(pace.period_ms);
+    feeder
+        .meter
+        .since(since)
+        .map(|count| pace.scaled(state, count))
 }
 
 /// Returns the units that a link carries in a window, if its speed is known.
@@ -147,8 +171,10 @@ fn measured(state: &State) -> Option<u64> {
 /// Demotes the slow end of each pair of the chain that is slow for long enough.
 fn compare_rates(state: &mut State) {
     let streams = state.streams.iter();
-    let of_chain =
-        streams.filter(|(_, stream)| stream.slot == Slot::Chain && stream.kind == StreamKind::Flow);
+    let of_chain = streams.filter(|(_, stream)| {
+        let is_of_chain = state.members[stream.to].role == Role::Chain;
+        stream.slot == Slot::Chain && stream.kind == StreamKind::Flow && is_of_chain
+    });
     let paces: Vec<Pace> = of_chain
         .filter_map(|(id, stream)| pace(state, *id, stream))
         .collect();
@@ -172,7 +198,10 @@ fn compare(state: &mut State, pace: &Pace) {
         }
         None => pace.from == SOURCE && is_worth_a_trial(state, pace),
     };
-    let (now_ms, slow_ms) = (state.now_ms, state.limits.slow_ms);
+    let now_ms = state.now_ms;
+    let is_suspect = state.members[pace.from].slow_receivers > 0;
+    let doubt = if is_suspect { SUSPECT_DIVISOR } else { 1 };
+    let slow_ms = state.limits.slow_ms / doubt;
     let Some(stream) = state.streams.get_mut(&pace.stream) else {
         return;
     };
@@ -194,7 +223,12 @@ fn is_worth_a_trial(state: &State, pace: &Pace) -> bool {
     let missing = u128::from(state.missing(pace.to).len());
     let rest = missing * u128::from(pace.period_ms) / u128::from(pace.count.max(1));
     let others = state.chain.values().filter(|id| state.is_needing(**id));
-    rest >= u128::from(TRIAL_WORTH_MS) && others.count() > 1
+    let mut elsewhere = state
+        .streams
+        .values()
+        .filter(|stream| stream.from != SOURCE);
+    let is_slow_elsewhere = elsewhere.any(|stream| stream.slow_since_ms.is_some());
+    rest >= u128::from(TRIAL_WORTH_MS) && others.count() > 1 && !is_slow_elsewhere
 }
 
 /// Records a pair that works at its full rate: earlier receivers of the feeder were the slow ones.
@@ -225,18 +259,14 @@ fn blame(state: &mut State, pace: &Pace, count: u64) {
     }
 }
 
-/// Demotes the first node of the chain. If the next one is no faster, the source is the slow end, and
-/// the nodes come back.
+/// Moves the first node of the chain to the end, where it is compared with its new feeder. If the next
+/// one is no faster, the source is the slow end.
 fn blame_at_source(state: &mut State, pace: &Pace, count: u64) {
     let is_measured = state.limits.link.is_measured;
     let trials_max = if is_measured { 2 } else { 1 };
-    if state.head_trials.len() >= trials_max || !may_demote(state, pace.to) {
+    if state.head_trials.len() >= trials_max || state.members[pace.to].was_tried {
         let trials = std::mem::take(&mut state.head_trials);
-        let best = trials.iter().map(|(_, best)| *best).fold(count, u64::max);
-        state.members[SOURCE].typical = Some(best);
-        for (id, _) in trials {
-            promote(state, id);
-        }
+        state.members[SOURCE].typical = Some(trials.into_iter().fold(count, u64::max));
         return;
     }
     if state.members[SOURCE].typical.is_none() && !is_measured {
@@ -244,8 +274,9 @@ fn blame_at_source(state: &mut State, pace: &Pace, count: u64) {
         let better = count.saturating_mul(TRIAL_BETTER_PERCENT) / state.limits.slow_percent.max(1);
         state.members[SOURCE].typical = Some(better);
     }
-    state.head_trials.push((pace.to, count));
-    demote(state, pace.to);
+    state.head_trials.push(count);
+    state.members[pace.to].was_tried = true;
+    state.move_to_tail(pace.to);
 }
 
 /// Tells whether a node may become a leaf. A plan has few leaves: if many nodes are slow, slow is normal.
@@ -271,26 +302,31 @@ fn demote(state: &mut State, id: NodeId) {
 fn promote(state: &mut State, id: NodeId) {
     let member = &mut state.members[id];
     let is_leaf = member.role == Role::Leaf && member.is_connected() && member.outcome.is_none();
-    if !is_leaf || member.was_promoted || member.is_quarantined {
+    let is_suspect = member.is_quarantined || member.send_troubles.len() >= TROUBLES_MAX;
+    if !is_leaf || member.was_promoted || is_suspect {
         return;
     }
     member.was_promoted = true;
-    member.send_troubles.clear();
+    // The chain serves the node before any leaf.
+    let incoming = member.incoming.clone();
     member.receive_troubles.clear();
+    state.cut_all(incoming);
     state.append(id);
 }
 
 /// Promotes leaves that receive at the rate of the chain.
 fn promote_leaves(state: &mut State) {
-    let leaves = state.streams.iter().filter(|(_, stream)| {
-        stream.slot == Slot::Leaf && state.members[stream.to].role == Role::Leaf
-    });
+    let streams = state.streams.iter();
+    let leaves = streams.filter(|(_, stream)| state.members[stream.to].role == Role::Leaf);
     let paces = leaves.filter_map(|(id, stream)| pace(state, *id, stream));
     let recovered = paces.filter(|pace| {
-        let floor = reference(state, pace)
-            .map(|reference| u128::from(reference) * u128::from(state.limits.slow_percent));
+        let percent = u128::from(state.limits.slow_percent);
+        let floor = reference(state, pace).map(|reference| u128::from(reference) * percent);
         let is_full = pace.period_ms >= state.limits.window_ms && pace.count > 0;
-        is_full && floor.is_some_and(|floor| u128::from(pace.in_window(state)) * 100 >= floor)
+        // Receivers share the link of their feeder.
+        let shares = state.receivers(pace.from).len().max(1) as u128;
+        let count = u128::from(pace.in_window(state)) * shares;
+        is_full && floor.is_some_and(|floor| count * 100 >= floor)
     });
     for id in recovered.map(|pace| pace.to).collect::<Vec<_>>() {
         promote(state, id);

@@ -207,6 +207,7 @@ fn start(state: &mut State) {
     }
     state.started_ms = state.now_ms;
     state.mode = Mode::Chain;
+    pace::sample(state);
     let members = state.members.iter().skip(1);
     let joined = members.filter(|(_, member)| member.is_connected() && member.outcome.is_none());
     let mut names: Vec<String> = joined.map(|(_, member)| member.name.clone()).collect();
@@ -246,6 +247,8 @@ fn join(state: &mut State, id: NodeId, holds: &UnitSet) {
     member.send_troubles.clear();
     member.receive_troubles.clear();
     state.add_held(id, holds);
+    let (now_ms, keep_ms) = (state.now_ms, state.limits.window_ms);
+    state.members[id].meter.sample(now_ms, keep_ms);
     if state.mode == Mode::Waiting && id != SOURCE {
         return;
     }
@@ -306,6 +309,7 @@ fn progress(state: &mut State, id: NodeId, stream: StreamId, verified: &UnitSet)
     let member = &mut state.members[id];
     member.meter.add(new);
     member.failing_since_ms = None;
+    member.stalls = 0;
     member.receive_troubles.clear();
     state.finish_streams(id);
 }

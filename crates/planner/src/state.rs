@@ -50,9 +50,8 @@ pub(crate) struct State {
     pub is_dirty: bool,
     /// Whether a node of the hypercube has left it.
     pub is_cube_broken: bool,
-    /// First nodes of the chain that were demoted to see whether the next one is faster, and their units
-    /// in a window.
-    pub head_trials: Vec<(NodeId, u64)>,
+    /// Units in a window of the first nodes that were moved to see whether the next one is faster.
+    pub head_trials: Vec<u64>,
     pub orders: Vec<PlanOrder>,
 }
 
@@ -128,11 +127,29 @@ impl State {
             && !self.full.is_subset(&member.held)
     }
 
-    /// Returns the successor that a node feeds in the chain.
-    pub fn chain_receiver(&self, id: NodeId) -> Option<NodeId> {
+    /// Returns a stream in the place of a successor of a node.
+    pub fn chain_stream(&self, id: NodeId) -> Option<&Stream> {
         let mut streams = self.streams_of(&self.members[id].outgoing);
-        let stream = streams.find(|stream| stream.slot == Slot::Chain);
-        stream.map(|stream| stream.to)
+        streams.find(|stream| stream.slot == Slot::Chain)
+    }
+
+    /// Returns the successor that a node feeds in the chain. A leaf may hold the place until there is one.
+    pub fn chain_receiver(&self, id: NodeId) -> Option<NodeId> {
+        let to = self.chain_stream(id)?.to;
+        (self.members[to].role == Role::Chain).then_some(to)
+    }
+
+    /// Ends the streams to leaves in the place of a successor.
+    pub fn free_place(&mut self, id: NodeId) {
+        let is_leaf = |id: &StreamId| {
+            let stream = self.streams.get(id);
+            stream.is_some_and(|stream| {
+                stream.slot == Slot::Chain && self.members[stream.to].role == Role::Leaf
+            })
+        };
+        let outgoing = self.members[id].outgoing.iter().copied();
+        let leaves: Vec<StreamId> = outgoing.filter(is_leaf).collect();
+        self.cut_all(leaves);
     }
 
     /// Returns the other receivers of a node.
@@ -140,6 +157,12 @@ impl State {
         let streams = self.streams_of(&self.members[id].outgoing);
         let leaves = streams.filter(|stream| stream.slot == Slot::Leaf);
         leaves.map(|stream| stream.to).collect()
+    }
+
+    /// Returns the receivers of a node.
+    pub fn receivers(&self, id: NodeId) -> BTreeSet<NodeId> {
+        let streams = self.streams_of(&self.members[id].outgoing);
+        streams.map(|stream| stream.to).collect()
     }
 
     /// Returns the feeders of a node.
@@ -153,6 +176,7 @@ impl State {
         let id = StreamId(self.next_stream);
         self.next_stream = self.next_stream.saturating_add(1);
         let (from, to, units) = (stream.from, stream.to, stream.units.clone());
+        let is_spare = stream.slot == Slot::Leaf || self.members[to].role == Role::Leaf;
         self.members[from].outgoing.insert(id);
         self.members[to].incoming.insert(id);
         self.members[to].waiting_since_ms = None;
@@ -167,6 +191,7 @@ impl State {
             stream: id,
             to,
             units,
+            is_spare,
         };
         self.order(from, feed);
     }

@@ -14,17 +14,27 @@ use std::ffi::{CStr, CString};
 pub(crate) trait DirHandle: Clone {
     /// Opens a subdirectory.
     fn enter(&self, name: &CStr) -> Done<Self>;
+    /// Ends the work in it and below it: its parent is used next.
+    fn leave(&self);
 }
 
 impl DirHandle for DirRef {
     fn enter(&self, name: &CStr) -> Done<Self> {
         (**self).enter(name)
     }
+
+    fn leave(&self) {
+        (**self).leave();
+    }
 }
 
 impl DirHandle for DirMutRef {
     fn enter(&self, name: &CStr) -> Done<Self> {
         (**self).enter_mut(name)
+    }
+
+    fn leave(&self) {
+        (**self).leave();
     }
 }
 
@@ -85,13 +95,13 @@ impl<D: DirHandle> DirCursor<D> {
         let mut next = Some(number);
         while let Some(entry) = next {
             if let Ok(at) = self.open.binary_search_by_key(&entry, |(open, _)| *open) {
-                self.open.truncate(at.saturating_add(1));
+                self.leave_to(at.saturating_add(1));
                 break;
             }
             chain.push(entry);
             next = catalogue.entry(entry)?.parent;
             if next.is_none() {
-                self.open.clear();
+                self.leave_to(0);
             }
         }
         for entry in chain.into_iter().rev() {
@@ -101,6 +111,16 @@ impl<D: DirHandle> DirCursor<D> {
         match self.open.last() {
             Some((_, dir)) => Ok(dir.clone()),
             None => Err(self.failed(catalogue, number, no_file())),
+        }
+    }
+
+    /// Leaves the last directories, from the bottom up: each opens its parent again if its handle was
+    /// taken back, which costs one call then.
+    fn leave_to(&mut self, levels: usize) {
+        while self.open.len() > levels {
+            if let Some((_, dir)) = self.open.pop() {
+                dir.leave();
+            }
         }
     }
 
@@ -123,16 +143,6 @@ impl<D: DirHandle> DirCursor<D> {
         let top = at.and_then(|at| self.tops.get(at));
         top.cloned()
             .ok_or_else(|| self.failed(catalogue, number, no_file()))
-    }
-
-    /// Adds a directory that was just made in the last one.
-    pub(crate) fn push(&mut self, number: u32, dir: D) {
-        self.open.push((number, dir));
-    }
-
-    /// Forgets all directories, for instance because they were made anew.
-    pub(crate) fn forget(&mut self) {
-        self.open.clear();
     }
 
     /// Names the entry whose call failed.

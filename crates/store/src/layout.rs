@@ -134,23 +134,9 @@ impl Layout {
         pieces.collect()
     }
 
-    /// Returns the packed unit that a small file is in.
-    pub(crate) fn unit_of_small(&self, number: usize) -> u64 {
-        let behind = self.packs.partition_point(|first| *first <= number);
-        self.large_units
-            .saturating_add((behind as u64).saturating_sub(1))
-    }
-
     /// Returns the first unit behind those of large files.
     pub(crate) fn large_units(&self) -> u64 {
         self.large_units
-    }
-
-    /// Returns the large files: entry, bytes of data, first unit.
-    pub(crate) fn large_files(&self) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
-        self.large
-            .iter()
-            .map(|file| (file.entry, file.bytes, file.first_unit))
     }
 
     /// Returns the small files in the order of the content: entry and bytes.
@@ -363,6 +349,6 @@ mod tests {
             .into_iter()
             .map(|bytes| packer.add(bytes))
             .collect();
-        assert_eq!(begins, [true, false, true, true, false, true]);
+        assert_eq!(begins, [true, false, true, false, true, false]);
     }
 }

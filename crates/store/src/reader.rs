@@ -134,6 +134,21 @@ impl UnitReader {
         Ok(())
     }
 
+    /// Returns the open file and the range in which all of a piece lies; `None` if holes divide it.
+    pub(crate) fn whole_range(
+        &mut self,
+        piece: &UnitPiece,
+    ) -> Result<Option<(Arc<dyn ReadFile>, DataExtent)>> {
+        let Ok(open) = self.open(piece) else {
+            return Ok(None);
+        };
+        let ranges = file_ranges(&open.extents, piece.at, piece.bytes.into());
+        match ranges.as_slice() {
+            [range] if range.bytes == u64::from(piece.bytes) => Ok(Some((open.file, *range))),
+            _ => Ok(None),
+        }
+    }
+
     fn open(&mut self, piece: &UnitPiece) -> Result<OpenFile> {
         if let Some(found) = self.open.iter().find(|open| open.entry == piece.entry) {
             return Ok(found.clone());

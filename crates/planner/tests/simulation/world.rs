@@ -6,7 +6,7 @@
 
 use driftless_planner::{
     DataSet, NodeId, NodeOutcome, OrderAction, PlanEvent, PlanLimits, PlanOrder, Planner, SOURCE,
-    StreamCause, StreamId, Topology, UnitSet,
+    SPARE_UNITS, StreamCause, StreamId, Topology, UnitSet,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -90,7 +90,7 @@ struct Feed {
     wanted: UnitSet,
     ready: VecDeque<u64>,
     in_flight: usize,
-    has_want: bool,
+    is_spare: bool,
 }
 
 struct Expect {
@@ -116,6 +116,8 @@ pub struct SimNode {
     /// Wants whose order is still on its way.
     early: BTreeMap<StreamId, (NodeId, UnitSet)>,
     last_served: Option<StreamId>,
+    /// Units of the chain sent since the last one of a leaf.
+    since_spare: u64,
     silent_since: BTreeMap<StreamId, u64>,
     to_coordinator: u64,
     from_coordinator: u64,
@@ -226,11 +228,27 @@ impl SimNode {
             expects: BTreeMap::new(),
             early: BTreeMap::new(),
             last_served: None,
+            since_spare: 0,
             silent_since: BTreeMap::new(),
             to_coordinator: 0,
             from_coordinator: 0,
             full_at: None,
         }
+    }
+
+    /// Chooses the stream of the next unit: those of a class in turn, the chain before leaves.
+    fn next_stream(&mut self) -> Option<StreamId> {
+        let can_send = |feed: &Feed| !feed.ready.is_empty() && feed.in_flight < IN_FLIGHT_MAX;
+        let able = self.feeds.iter().filter(|(_, feed)| can_send(feed));
+        let (spare, chain): (Vec<_>, Vec<_>) = able.partition(|(_, feed)| feed.is_spare);
+        let is_turn_of_spare = chain.is_empty() || self.since_spare >= SPARE_UNITS;
+        let takes_spare = !spare.is_empty() && is_turn_of_spare;
+        let able = if takes_spare { spare } else { chain };
+        let able: Vec<StreamId> = able.into_iter().map(|(stream, _)| *stream).collect();
+        let after = able.iter().find(|stream| Some(**stream) > self.last_served);
+        let stream = after.or(able.first()).copied()?;
+        self.since_spare = if takes_spare { 0 } else { self.since_spare + 1 };
+        Some(stream)
     }
 
     fn drop_streams(&mut self) {
@@ -412,6 +430,7 @@ impl World {
     }
 
     fn obey(&mut self, id: NodeId, action: OrderAction) {
+        let now = self.now;
         match action {
             OrderAction::Expect {
                 stream,
@@ -443,13 +462,18 @@ impl World {
                     self.at(self.now + HOP, Happening::Broken(id, stream, cause));
                 }
             }
-            OrderAction::Feed { stream, to, .. } => {
+            OrderAction::Feed {
+                stream,
+                to,
+                is_spare,
+                ..
+            } => {
                 let feed = Feed {
                     to,
                     wanted: UnitSet::new(),
                     ready: VecDeque::new(),
                     in_flight: 0,
-                    has_want: false,
+                    is_spare,
                 };
                 let node = self.node(id);
                 node.feeds.insert(stream, feed);
@@ -463,7 +487,9 @@ impl World {
             OrderAction::Stop { stream } => {
                 let node = self.node(id);
                 node.feeds.remove(&stream);
-                node.expects.remove(&stream);
+                if node.expects.remove(&stream).is_some() {
+                    node.down_free = node.down_free.min(now + node.down);
+                }
                 node.silent_since.remove(&stream);
             }
             OrderAction::GiveUp { .. } => self.node(id).drop_streams(),
@@ -486,7 +512,6 @@ impl World {
             }
             return;
         };
-        feed.has_want = true;
         feed.wanted = units.subtract(&node.held);
         let ready = units.intersect(&node.held);
         feed.ready = ready
@@ -503,11 +528,7 @@ impl World {
         if node.is_sending || !node.is_up || node.is_hung || node.nature == Nature::Mute {
             return;
         }
-        let can_send = |feed: &Feed| !feed.ready.is_empty() && feed.in_flight < IN_FLIGHT_MAX;
-        let able = node.feeds.iter().filter(|(_, feed)| can_send(feed));
-        let able: Vec<StreamId> = able.map(|(stream, _)| *stream).collect();
-        let after = able.iter().find(|stream| Some(**stream) > node.last_served);
-        let Some(stream) = after.or(able.first()).copied() else {
+        let Some(stream) = node.next_stream() else {
             return;
         };
         let (up, nature) = (node.up, node.nature);
