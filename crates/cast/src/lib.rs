@@ -12,13 +12,19 @@
 //! Nothing here prints or knows of arguments.
 
 mod admin;
+mod bits;
+mod board;
 mod coordinator;
 mod daemon;
 mod doctor;
 mod error;
 mod event;
+mod feed;
+mod intake;
+mod message;
 mod node;
 mod settings;
+mod stream;
 
 pub use admin::{
     AdminError, CheckSummary, HeldCopyInfo, NodeInfo, PurgeSelection, PurgeSummary, node_info,

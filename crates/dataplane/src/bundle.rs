@@ -49,6 +49,16 @@ struct OutgoingBlock {
     bytes: Arc<Vec<u8>>,
 }
 
+/// A connection as a bundle of one, without further threads. The listener hands over a bundle of one
+/// as a connection.
+impl From<DataLink> for LinkBundle {
+    fn from(link: DataLink) -> Self {
+        let peer = link.peer();
+        let links = vec![link];
+        LinkBundle { links, peer }
+    }
+}
+
 impl LinkBundle {
     /// Returns a bundle of connections to the same peer, the first one in front.
     pub(crate) fn new(links: Vec<DataLink>) -> Result<Self, Error> {
