@@ -1,7 +1,8 @@
 # make check: what a newcomer runs first: formatting, clippy, and all tests that need neither root nor mounts nor servers.
 # make test: installs the Debian packages that the tests need (as root), then runs all tests.
 # make campaign: long campaigns, of which make test runs samples; CAMPAIGN_SEEDS trees for each pair of file systems, and as many
-# times 600 system calls that fail and 120 power cuts; MIRROR_SEEDS rounds of what mirrors are tested by.
+# times 600 system calls that fail and 120 power cuts; MIRROR_SEEDS rounds of what mirrors are tested by; SHARE_SEEDS kills, trees and
+# so on of the suites that make test runs a third of; CHAOS_SEEDS accidents of each kind.
 # make static: a statically linked binary, which --deploy copies to other hosts.
 # make shim: the preloaded library for systems with an old C library (glibc from 2.17); for newer ones make build makes it.
 # make install: builds, and copies the program, the shim, units, manual pages and completions below PREFIX, in DESTDIR.
@@ -9,7 +10,7 @@
 # make packages: a tarball, a deb and an rpm of the static program, and their checksums, in target/packages.
 # make book: a site with search of all pages, in target/book/site; builds mdbook the first time, which takes some minutes.
 # make lint: formatting and clippy, warnings denied, and the subjects of commits. make bench: side by side with peers, about 85 minutes.
-# make fuzz: each fuzz target for FUZZ_SECONDS, three at a time; needs a C++ compiler.
+# make fuzz: each fuzz target for FUZZ_SECONDS, three at a time; needs a C++ compiler. .ci/run takes FUZZ_SECONDS=20.
 
 PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \
 	openssh-server openssh-client sshfs iproute2 rabbitmq-server openssl sqlite3 \
@@ -100,7 +101,7 @@ OVER_SSH = removal displaced guards verify unkept folding spelling inplace locks
 OVER_SSH_LONG = closed grain links signals output audit misbehaving matrix nth_call anytree filesystems property kill races power
 suites = $(foreach suite,$(1),--test $(suite))
 
-# Tests wait for servers, clocks and disks more than they compute: four at a time in each of two programs.
+# Tests wait for servers, clocks and disks more than they compute: four at a time in each of two or three programs.
 export RUST_TEST_THREADS ?= 4
 
 # All in one set of packages: for another one cargo would build the libraries anew, with other features.
@@ -111,12 +112,12 @@ TEST = cargo test $(OF_ALL)
 check: lint
 	$(TEST) --exclude driftless-testkit --lib --test fake_trees --test coordinator --test edges
 
-# The same, two programs at a time.
+# Two programs at a time, and a third one of those that mostly wait; the longest first.
 TEST_ALL = crates/testkit/run_tests.py $(OF_ALL)
 
 test: test-packages
 	$(TEST_ALL)
-	$(TEST_ALL) --test movers_chaos -- --ignored --test-threads=5
+	$(TEST_ALL) $(CHAOS)
 	DRIFTLESS_TEST_OVER=push $(TEST_ALL) $(call suites,$(OVER_SSH_ALL_WAYS) $(OVER_SSH))
 	for way in pull push-user pull-user; do DRIFTLESS_TEST_OVER=$$way $(TEST_ALL) $(call suites,$(OVER_SSH_ALL_WAYS)) || exit; done
 
@@ -128,6 +129,14 @@ test-broker: test-packages
 OF_MIRRORS = mirror mirror_moves cycles listed_cycles simulation
 MIRROR_SEEDS = 200
 
+# Suites of which make test runs about a third.
+OF_SHARES = kill property
+SHARE_SEEDS = 50
+
+# Accidents of each kind in movers_chaos, of which make test runs at most four.
+CHAOS_SEEDS = 10
+CHAOS = --test movers_chaos -- --ignored --test-threads=5
+
 # Each campaign prints its figures and fails if one of its runs did; all are run, and all suites that go over ssh each way.
 CAMPAIGNS = matrix nth_call injected power movers_model promises
 
@@ -135,6 +144,8 @@ campaign: test-packages
 	@failed=; for name in $(CAMPAIGNS); do \
 	DRIFTLESS_SEEDS=$(CAMPAIGN_SEEDS) $(TEST) --test $$name -- --ignored --nocapture || failed="$$failed $$name"; done; \
 	DRIFTLESS_SEEDS=$(MIRROR_SEEDS) $(TEST) --no-fail-fast $(call suites,$(OF_MIRRORS)) || failed="$$failed mirrors"; \
+	DRIFTLESS_SEEDS=$(SHARE_SEEDS) $(TEST) --no-fail-fast $(call suites,$(OF_SHARES)) || failed="$$failed shares"; \
+	DRIFTLESS_SEEDS=$(CHAOS_SEEDS) $(TEST) $(CHAOS) || failed="$$failed movers_chaos"; \
 	for way in push pull; do DRIFTLESS_TEST_OVER=$$way $(TEST) --no-fail-fast \
 	$(call suites,$(OVER_SSH_ALL_WAYS) $(OVER_SSH) $(OVER_SSH_LONG)) || failed="$$failed $$way"; done; \
 	if [ -n "$$failed" ]; then echo "campaigns with failures:$$failed" >&2; exit 1; fi

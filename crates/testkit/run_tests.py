@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Runs the test programs of the workspace as `cargo test` does, two at a time: most of them wait more than they compute, and some
-have one test that is under way when all others are done.
+"""Runs the test programs of the workspace as `cargo test` does, two at a time, and a third one beside them that mostly waits for servers
+and clocks. The longest begin first, so that no lane runs a long one alone at the end.
 
     run_tests.py CARGO ARGUMENTS [-- ARGUMENTS OF THE PROGRAMS]
+
+`test_seconds.tsv` beside this file has the seconds of each program and says which ones wait. A program that the table lacks begins first.
 
 What a program prints comes when it has ended. All are run, and those that failed are named at the end. A program that exceeds its time is
 killed together with its process group, so that a test that hangs costs minutes and names itself.
@@ -18,13 +20,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-PROGRAMS_AT_ONCE = 2
+SECONDS_TABLE = Path(__file__).with_name("test_seconds.tsv")
 PROGRAM_SECONDS_MAX = 1500
 # More failures than these are no accident, and none of them is tried again.
-RUN_AGAIN_MAX = 3
+RUN_AGAIN_MAX = 6
 
 # One folder for each FUSE connection of the kernel (Documentation/filesystems/fuse.rst, "Control filesystem").
 FUSE_CONNECTIONS = Path("/sys/fs/fuse/connections")
@@ -42,6 +45,25 @@ def programs(arguments):
     told = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
     built = (one for one in told if one["reason"] == "compiler-artifact" and one["profile"]["test"] and one["executable"])
     return [(one["executable"], Path(one["manifest_path"]).parent) for one in built]
+
+
+def name_of(program):
+    """Returns the name of a program without the hash that cargo appends."""
+    return Path(program).name.rsplit("-", 1)[0]
+
+
+def table():
+    """Reads the table; returns the seconds of each program and whether it mostly waits, by package folder and name."""
+    lines = SECONDS_TABLE.read_text().splitlines()
+    rows = (line.split("\t") for line in lines[1:] if not line.startswith("#"))
+    return {(folder, name): (float(seconds), does == "waits") for folder, name, seconds, does in rows}
+
+
+def in_order(built, known):
+    """Returns the programs that compute, and those that mostly wait: each the longest first, before them those that are not `known`."""
+    row = {one: known.get((one[1].name, name_of(one[0])), (float("inf"), False)) for one in built}
+    longest_first = sorted(built, key=lambda one: row[one][0], reverse=True)
+    return tuple(deque(one for one in longest_first if row[one][1] == waits) for waits in (False, True))
 
 
 def connections():
@@ -81,9 +103,40 @@ def run(program, folder, words, known):
         RUNNING.discard(process.pid)
         output.seek(0)
         said = output.read().decode(errors="replace")
-    name = Path(program).name.rsplit("-", 1)[0]
+    name = name_of(program)
     print(f"{folder.name}: {name}: exit {code} after {time.monotonic() - began:.1f} s\n{said}", flush=True)
     return name, code == 0
+
+
+def run_lane(queues, run_one):
+    """Runs programs one after the other, each from the first queue that has one; returns those that failed."""
+    failed = []
+    for queue in queues:
+        while queue:
+            try:
+                one = queue.popleft()
+            except IndexError:  # Another lane took the last one.
+                break
+            if not run_one(one):
+                failed.append(one)
+    return failed
+
+
+def run_all(built, words, known):
+    """Runs the programs in three lanes, the third for those that mostly wait; returns those that failed."""
+    computing, waiting = in_order(built, table())
+    lanes = [(computing, waiting), (computing, waiting), (waiting,)]
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        ends = [pool.submit(run_lane, queues, lambda one: run(*one, words, known)[1]) for queues in lanes]
+        try:
+            return [one for lane in ends for one in lane.result()]
+        except BaseException:
+            # The executor waits for its lanes, so none may begin another program.
+            computing.clear()
+            waiting.clear()
+            for leader in list(RUNNING):
+                end(leader, known)
+            raise
 
 
 def run_again(failed, words, known):
@@ -103,18 +156,12 @@ def main():
     cut = words.index("--") if "--" in words else len(words)
     built = programs(words[:cut])
     known = connections()
-    with ThreadPoolExecutor(PROGRAMS_AT_ONCE) as pool:
-        runs = pool.map(lambda one: run(*one, words[cut + 1:], known), built)
-        try:
-            ended = list(runs)
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for leader in list(RUNNING):
-                end(leader, known)
-            sys.exit(130)
-    failed = [one for one, (_, passed) in zip(built, ended) if not passed]
+    try:
+        failed = run_all(built, words[cut + 1:], known)
+    except KeyboardInterrupt:
+        sys.exit(130)
     failed = run_again(failed, words[cut + 1:], known)
-    if not ended or failed:
+    if not built or failed:
         sys.exit(f"failed: {' '.join(failed) or 'there is no test program'}")
 
 

@@ -35,7 +35,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(15);
 const SHARED_TIME_MAX: Duration = Duration::from_secs(60);
 
 const MADE_ANEW: &str =
-    "the queue of announcements was not there and was made: what was announced before is not known";
+    "the missing queue of announcements was created: earlier announcements are unknown";
 
 /// The announcements of a queue, of one tree.
 pub struct Announcements {
@@ -229,7 +229,7 @@ impl Announcements {
         let is_long = since.elapsed() >= SHARED_TIME_MAX;
         if is_long && !is_told {
             tracing::warn!(
-                "{}: {consumers} hear this queue: what comes to others is not heard here",
+                "{}: the queue has {consumers} consumers: this mirror lacks the messages of the others",
                 self.place
             );
         }
@@ -258,7 +258,7 @@ impl Announcements {
                     }));
                 }
                 Err(why) => {
-                    tracing::warn!("{}: a message cannot be used: {why}", self.place);
+                    tracing::warn!("{}: cannot use a message: {why}", self.place);
                     heard.unread += 1;
                 }
             }
@@ -269,7 +269,10 @@ impl Announcements {
     }
 
     fn deaf(&self, why: &str) -> Deaf {
-        Deaf::for_now(format!("{}: cannot hear announcements: {why}", self.place))
+        Deaf::for_now(format!(
+            "{}: cannot receive announcements: {why}",
+            self.place
+        ))
     }
 }
 

@@ -155,7 +155,7 @@ fn open_both(options: &Options, pool: &Arc<HandlePool>) -> Result<(DirRef, DirRe
             ..
         } => Err(RunError::NoReplica(options.replica.to_string())),
         Roots::Entries { .. } => {
-            let cause = "a sample is drawn from directories, and this is none".into();
+            let cause = "not a directory; an audit compares two directories".into();
             Err(RunError::Unusable {
                 path: options.source.to_string(),
                 cause,
@@ -212,7 +212,7 @@ fn compare(
     let is_early = stop.load(Relaxed) || options.lost().is_some();
     assert!(
         summary.end == End::Complete || is_early,
-        "it ended before all was compared, and nothing says why"
+        "the audit ended early, for an unknown reason"
     );
     Ok(collector.compared.into_inner())
 }

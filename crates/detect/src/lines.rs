@@ -21,10 +21,10 @@ pub(crate) struct Line {
 #[derive(Debug, thiserror::Error)]
 pub enum LineFault {
     /// The reader failed.
-    #[error("cannot read it: {}", cause(.0))]
+    #[error("cannot read: {}", cause(.0))]
     Read(io::Error),
     /// It is longer than two paths.
-    #[error("it is longer than {0} bytes")]
+    #[error("longer than {0} bytes")]
     TooLong(usize),
 }
 

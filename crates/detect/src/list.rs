@@ -102,7 +102,7 @@ pub enum PathFault {
     #[error(transparent)]
     Line(#[from] LineFault),
     /// A path that leads elsewhere, or none.
-    #[error("\"{}\" is no path below the source", escape(.0))]
+    #[error("\"{}\" is not a path below the source", escape(.0))]
     Path(Vec<u8>),
     /// It is not JSON, or not of the keys that there are.
     #[error("{}", escape_text(.0))]
@@ -111,7 +111,7 @@ pub enum PathFault {
     #[error("\"{}\" is not base64", escape(.0.as_bytes()))]
     Base64(String),
     /// It has no path, or two.
-    #[error("it needs one of \"{0}\" and \"{0}_base64\"")]
+    #[error("one of \"{0}\" and \"{0}_base64\" is required")]
     OneOf(&'static str),
 }
 

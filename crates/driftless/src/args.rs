@@ -85,7 +85,7 @@ pub enum Command {
     Sum(Box<SumArgs>),
     /// Serve the file systems of this host to another host
     ///
-    /// The other host starts it through ssh. It uses standard input and output.
+    /// The other host starts the agent through ssh. The agent uses standard input and output.
     ///
     /// As the forced command of a key in authorized_keys, it limits the users of that key:
     /// command="driftless agent --only /backup --no-delete",restrict
@@ -105,9 +105,9 @@ pub enum Command {
     Post(Box<PostArgs>),
     /// Collect changes on this host, and report them to mirrors
     ///
-    /// The watch daemon of a node. It receives changes from programs or from the kernel, and keeps
-    /// them. It delivers them to the mirrors of this host that have "announcements" in detect. It
-    /// runs until a signal ends it.
+    /// Runs the watch daemon of a node. The daemon receives changes from programs or from the
+    /// kernel, and keeps them. It delivers them to the mirrors of this host that have
+    /// "announcements" in detect. It runs until a signal ends it.
     Watch(Box<WatchArgs>),
     /// Have programs report the files that they change
     ///

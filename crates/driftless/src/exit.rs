@@ -66,22 +66,20 @@ impl Exit {
 
     fn meaning(self) -> &'static str {
         match self {
-            Exit::Equal => {
-                "everything of the source is on the replica, and durable; with --delete, and for verify, they are equal; without root, owners and groups that cannot be set are only counted"
-            }
-            Exit::CouldNotRun => "could not run, or had to end",
+            Exit::Equal => "success: the copy is complete and on disk; verify: both are identical",
+            Exit::CouldNotRun => "failed: could not start, or could not finish",
             Exit::Usage => "wrong usage",
-            Exit::Problems => "finished, but some paths have problems",
+            Exit::Problems => "finished, but some paths failed",
             Exit::Different => "differences were found",
             Exit::Changing => "finished, but some paths kept changing or vanished",
             Exit::Behind => {
-                "a mirror is further behind than its recovery point objective allows, or than was waited for"
+                "a mirror is behind its rpo, its replica is active, or --timeout is over"
             }
-            Exit::NoQueue => "the movers, or the queue between them, cannot be reached",
-            Exit::Locked => "another run is working on the replica, or on the job",
-            Exit::State => "what was kept of an interrupted run is damaged, or of a newer version",
-            Exit::Refused => "a guard refused to begin, or to delete",
-            Exit::Bug => "a bug",
+            Exit::NoQueue => "the movers or the broker cannot be reached",
+            Exit::Locked => "another process has locked the replica or the job",
+            Exit::State => "the state of a run or mirror is damaged, or a newer version wrote it",
+            Exit::Refused => "a guard refused to start, or to delete",
+            Exit::Bug => "internal error: a bug in driftless",
             Exit::Signal(_) => "ended by signal N, after a clean stop",
         }
     }
@@ -201,5 +199,23 @@ impl Exit {
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         exit.code().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Columns of a terminal that is not resized.
+    const COLUMNS: usize = 80;
+
+    #[test]
+    fn exit_codes_fit_a_terminal() {
+        let list = crate::args::exit_codes();
+        let wide: Vec<&str> = list
+            .lines()
+            .filter(|line| line.chars().count() > COLUMNS)
+            .collect();
+        assert!(wide.is_empty(), "{wide:#?}");
     }
 }

@@ -15,10 +15,8 @@ use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 const NONE: [&str; 0] = [];
-const SOON: Duration = Duration::from_secs(60);
 
 fn stage() -> (Scratch, PathBuf, PathBuf) {
     let scratch = Scratch::new(FsKind::Tmpfs, 100);
@@ -367,7 +365,7 @@ fn check_private_while_filled(name: &str, change: Change) {
     put(&src.join("top/priv/deep/slow"), vec![1u8; 20 << 20]);
     let running = sync(&src, &dst).args(["--bwlimit=1M", "--jobs=8"]).spawn();
     let secret = dst.join("top/priv/deep/secret");
-    wait_until("it is in the middle", SOON, || secret.exists());
+    wait_until("it is in the middle", || secret.exists());
     check_rights(&src, &dst, &format!("{name}, while it is filled"));
     running.signal(Signal::KILL);
     let _ = running.wait();

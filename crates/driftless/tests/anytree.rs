@@ -7,14 +7,14 @@ use common::{
     USER, check_accounts, check_equal, check_settled, names_below, on_trees, only_local, put, sync,
     sync_by_user, sync_ok, verify, while_disturbed,
 };
-use driftless_testkit::{FsKind, Options, Scratch, attrs, compare, deep_path};
+use driftless_testkit::{EVENT_MAX, FsKind, Options, Scratch, attrs, compare, deep_path};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const NONE: [&str; 0] = [];
-const LONG: Duration = Duration::from_secs(300);
+const LONG: Duration = EVENT_MAX;
 
 fn stage(kind: FsKind, size_mib: u64) -> (Scratch, PathBuf, PathBuf) {
     let scratch = Scratch::new(kind, size_mib);
@@ -144,10 +144,7 @@ fn the_largest_file_there_can_be_is_copied_through_its_holes() {
         file.write_all_at(&[9; 5000], at).expect("island");
     }
     drop(file);
-    let _ = sync(&src, &dst)
-        .limit(Duration::from_secs(60))
-        .run()
-        .expect(0);
+    let _ = sync(&src, &dst).limit(LONG).run().expect(0);
     check_equal(&src, &dst, "8 EiB - 1");
     check_settled(&src, &dst, NONE);
 }
@@ -411,7 +408,7 @@ fn a_replica_written_in_the_tick_of_its_source_is_told_by_verify_and_mended_by_c
                 .map(|meta| (meta.mtime(), meta.mtime_nsec()))
                 .expect("stat")
         };
-        common::wait_until("both are written in one tick", LONG, || {
+        common::wait_until("both are written in one tick", || {
             here.write_all_at(b"one", 50_000).expect("write");
             there.write_all_at(b"two", 70_000).expect("write");
             time(&here) == time(&there)

@@ -22,8 +22,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The longest that anything may take that is expected to happen.
-const LIMIT: Duration = Duration::from_secs(120);
 /// The mark of a replica of root's.
 const MARK: &str = "trusted.driftless.mark";
 /// Names in the root of a replica by which a mirror holds it.
@@ -187,7 +185,7 @@ fn whoever_is_stopped_killed_or_cut_off_a_chain_becomes_equal() {
     relay.stall();
     put(&one.join("a/unheard"), "1");
     let arrives = sites.tree("2").join("a/unheard");
-    wait_until("it is on the replica", LIMIT, || arrives.exists());
+    wait_until("it is on the replica", || arrives.exists());
     first.kill();
     relay.resume();
     first.start();
@@ -256,7 +254,7 @@ impl Pool {
             let pool = self.lead.status()["pool"].as_array().cloned();
             pool.is_some_and(|pool| pool.iter().any(hears))
         };
-        wait_until("the member hears", LIMIT, is_there);
+        wait_until("the member hears", is_there);
     }
 
     /// Another member in the place of one that was killed or has left.
@@ -290,7 +288,7 @@ impl Pool {
                 let is_there = |number: usize| tree.join(format!("d{}/{number}", number % 7));
                 (0..self.count).all(|number| is_there(number).exists())
             };
-            wait_until("all is there", LIMIT, || all("3"));
+            wait_until("all is there", || all("3"));
         }
         std::thread::sleep(Duration::from_secs(2));
     }
@@ -395,8 +393,8 @@ fn a_broker_that_is_away_delays_no_replica() {
         put(&sites.tree("1").join(number.to_string()), "1");
     }
     let last = sites.tree("2").join("99");
-    wait_until("it is on the replica", LIMIT, || last.exists());
-    wait_until("it is told", LIMIT, || told(&mirror, "away").is_string());
+    wait_until("it is on the replica", || last.exists());
+    wait_until("it is told", || told(&mirror, "away").is_string());
     assert!(told(&mirror, "waiting").as_u64() > Some(0));
     let text = mirror.command("status").run().expect(0).stdout_text();
     assert!(text.contains("changes are not announced: "), "{text}");
@@ -408,7 +406,7 @@ fn a_broker_that_is_away_delays_no_replica() {
     assert!(told(&mirror, "away").is_null());
     relay.stall();
     put(&sites.tree("1").join("more"), "1");
-    wait_until("it is told", LIMIT, || told(&mirror, "away").is_string());
+    wait_until("it is told", || told(&mirror, "away").is_string());
     mirror.stop();
     let rows = mirror.rows("SELECT has_told_all FROM job");
     assert_eq!(rows, "0\n", "it has not told all");
@@ -432,7 +430,7 @@ fn what_was_removed_while_the_broker_is_away_goes_on_the_last_site_too() {
     relay.stall();
     let arrived = |path: &str, is: &dyn Fn(&Path) -> bool| {
         let path = sites.tree("2").join(path);
-        wait_until("it is on the replica", LIMIT, || is(&path));
+        wait_until("it is on the replica", || is(&path));
     };
     let again = |path: &str| fs::create_dir(one.join(path)).expect("a directory");
     let gone = |path: &str| fs::remove_dir_all(one.join(path)).expect("removed");
@@ -592,7 +590,7 @@ fn a_subscriber_of_sr3_follows_a_mirror() {
     let has = |name: &str| three.join(name).symlink_metadata().is_ok();
     let wait = |names: &[&str]| {
         let what = format!("{names:?}: {}", subscriber.log());
-        wait_until(&what, LIMIT, || names.iter().all(|name| has(name)));
+        wait_until(&what, || names.iter().all(|name| has(name)));
     };
     wait(&["a", "dir/b c", "dir/deep/d", "link"]);
     fs::rename(one.join("dir/deep"), one.join("deep")).expect("renamed");
@@ -603,7 +601,7 @@ fn a_subscriber_of_sr3_follows_a_mirror() {
     fs::remove_file(one.join("dir/b c")).expect("removed");
     mirror.barrier();
     fs::remove_dir(one.join("dir")).expect("removed");
-    wait_until("it follows", LIMIT, || {
+    wait_until("it follows", || {
         !has("link")
             && !has("dir")
             && fs::read(three.join("a")).ok() == fs::read(one.join("a")).ok()
@@ -673,7 +671,7 @@ fn a_ring_that_is_closed_behind_a_mirror_stops_it_until_it_is_open() {
             .is_some_and(|why| why.contains("form a loop"))
     };
     put(&one.join("first"), "1");
-    wait_until("it is noticed", LIMIT, || {
+    wait_until("it is noticed", || {
         put(&one.join("changing"), "2");
         is_away()
     });

@@ -12,12 +12,10 @@ use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 /// The attributes of what is not finished.
 const MARKS: [&str; 2] = ["trusted.driftless.unfinished", "user.driftless.unfinished"];
-const SOON: Duration = Duration::from_secs(60);
 
 /// A tree that takes a while at a megabyte a second, and where a replica may be made.
 fn stage() -> (Scratch, PathBuf, PathBuf) {
@@ -46,7 +44,7 @@ fn dirs(root: &Path) -> Vec<String> {
 fn interrupt(run: Driftless, dst: &Path, signal: Signal) {
     let running = run.args(["--bwlimit=1M", "--jobs=8"]).spawn();
     let is_being_filled = |dir: &str| dst.join(dir).is_dir() && mode(&dst.join(dir)) == 0o700;
-    wait_until("it is in the middle", SOON, || {
+    wait_until("it is in the middle", || {
         dst.join("a/c/d/slow").exists() && is_being_filled("a/c/d")
     });
     running.signal(signal);

@@ -15,7 +15,6 @@ use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 const CAT: &str = r#"sh -c 'cat < "$1" > "$2"' x %s %d"#;
 const MIB: usize = 1 << 20;
@@ -416,16 +415,14 @@ fn a_program_that_hangs_is_ended_with_all_it_started_when_the_run_is_stopped() {
             .arg("--copy-with")
             .arg(script(text, &pids))
             .spawn();
-        wait_until("the program runs", Duration::from_secs(20), || {
-            pids.exists()
-        });
+        wait_until("the program runs", || pids.exists());
         run.signal(signal);
         let outcome = run.wait().expect(128 + signal.as_raw());
         let text = fs::read_to_string(&pids).expect("pids");
         let runs = |pid: &str| {
             fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
         };
-        wait_until("what it started is gone", Duration::from_secs(5), || {
+        wait_until("what it started is gone", || {
             !text.split_whitespace().any(runs)
         });
         assert_eq!(
@@ -457,7 +454,7 @@ fn what_it_leaves_running_is_ended_and_its_words_spoil_no_output() {
         fs::read_to_string(format!("/proc/{}/stat", left.trim()))
             .is_ok_and(|stat| !stat.contains(") Z "))
     };
-    wait_until("what it left is gone", Duration::from_secs(5), || !runs());
+    wait_until("what it left is gone", || !runs());
     assert_eq!(
         fs::read(dst.join("file"))
             .map(|content| content.len())

@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use common::mirror::Mirror;
 use driftless_testkit::{
-    FsKind, Options, Profile, Scratch, assert_equal, build_tree, mutate, rsync_oracle,
+    EVENT_MAX, FsKind, Options, Profile, Scratch, assert_equal, build_tree, mutate, rsync_oracle,
 };
 use fastrand::Rng;
 use rustix::fs::{FallocateFlags, fallocate};
@@ -28,7 +28,7 @@ const ROUNDS: u64 = 12;
 const KEYS: &str = "detect = [\"btrfs\"]\ndelete = true\n";
 /// An unfinished entry's name.
 const UNFINISHED: &str = ".driftless-tmp-0123456789abcdef0123456789abcdef";
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = EVENT_MAX;
 
 fn number(name: &str, otherwise: u64) -> u64 {
     let asked = std::env::var(name).ok();

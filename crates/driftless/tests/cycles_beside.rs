@@ -5,7 +5,7 @@
 mod common;
 
 use common::mirror::Mirror;
-use driftless_testkit::{FsKind, Scratch, mutate};
+use driftless_testkit::{EVENT_MAX, FsKind, Scratch, mutate};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const SIZE_MIB: u64 = 600;
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = EVENT_MAX;
 const KEYS: &str =
     "detect = [\"fanotify\", \"btrfs\"]\ndelete = true\n[cycle]\nevery = \"2s\"\nkeep = 2\n";
 

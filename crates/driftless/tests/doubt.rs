@@ -43,9 +43,7 @@ impl Gated {
 
     /// Does something while the run waits at a gate.
     fn at(self, gate: &str, act: impl FnOnce()) -> Gated {
-        wait_until(gate, Duration::from_secs(60), || {
-            self.folder.join(format!("at-{gate}")).exists()
-        });
+        wait_until(gate, || self.folder.join(format!("at-{gate}")).exists());
         act();
         put(&self.folder.join(format!("go-{gate}")), "");
         self

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{check_accounts, check_settled, on_trees, only_local, put, sync, sync_ok};
-use driftless_testkit::{FsKind, Fuse, Mood, Outcome, Running, Scratch, snapshot_hash};
+use driftless_testkit::{EVENT_MAX, FsKind, Fuse, Mood, Outcome, Running, Scratch, snapshot_hash};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_OMIT, utimensat};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -301,7 +301,7 @@ fn now() -> (i64, u32) {
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(60), "never {what}");
+        assert!(began.elapsed() < EVENT_MAX, "never {what}");
         std::hint::spin_loop();
     }
 }

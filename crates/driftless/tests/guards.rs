@@ -17,7 +17,6 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 const NONE: [&str; 0] = [];
 
@@ -806,7 +805,7 @@ fn interrupted_copy_beside_other_entries_goes_on() {
             .arg(&dst)
             .output()
     };
-    wait_until("it has begun", Duration::from_secs(60), || {
+    wait_until("it has begun", || {
         marked().expect("getfattr").status.success()
     });
     running.signal(Signal::KILL);

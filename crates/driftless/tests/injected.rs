@@ -14,8 +14,8 @@ mod common;
 use common::campaign::{Campaign, count_of};
 use common::{LOCK, LOCK_SIGN, check_accounts, check_equal, driftless, leftovers, put};
 use driftless_testkit::{
-    Driftless, FsKind, Options, Outcome, Profile, Scratch, attrs, build_tree, compare, mutate,
-    snapshot_hash,
+    Driftless, EVENT_MAX, FsKind, Options, Outcome, Profile, Scratch, attrs, build_tree, compare,
+    mutate, snapshot_hash,
 };
 use fastrand::Rng;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ use std::time::Duration;
 const CRASHES: [i32; 5] = [70, 101, 134, 135, 139];
 /// The loader could not begin the program (glibc, `elf/dl-minimal.c`).
 const NOT_BEGUN: i32 = 127;
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = EVENT_MAX;
 const MIB: u64 = 1 << 20;
 const MUTATIONS: usize = 20;
 /// Of a campaign, on each file system, for each seed that is asked for.

@@ -2,20 +2,21 @@
 //! finishes the work.
 //!
 //! Every file consists of one repeated word that names the file and its version, and its size
-//! follows from both, so any mix of versions and any missing tail shows.
+//! follows from both, so any mix of versions and any missing tail shows. `DRIFTLESS_SEEDS` sets the
+//! number of kills on each file system.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
 
+use common::campaign::count_of;
 use common::marks::must_run;
 use common::{check_equal, leftovers, only_local, put, sync, sync_ok, wait_until};
-use driftless_testkit::{FsKind, Scratch, attrs, snapshot_hash};
+use driftless_testkit::{EVENT_MAX, FsKind, Scratch, attrs, snapshot_hash};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 const NONE: [&str; 0] = [];
 const MIB: usize = 1 << 20;
@@ -25,7 +26,8 @@ const LARGE: [u32; 2] = [1000, 1001];
 const LARGE_BYTES: usize = 66 * MIB;
 /// Progress is recorded each 256 MiB.
 const LARGEST_BYTES: usize = 640 * MIB;
-const KILLS: u32 = 100;
+/// Kills on each file system.
+const KILLS: u64 = 16;
 const RUNS_TO_THE_END_EACH: u32 = 5;
 
 fn size_of(id: u32, version: u32) -> usize {
@@ -186,8 +188,9 @@ fn a_killed_run_leaves_nothing_torn_and_the_next_finishes() {
         .unwrap_or(1);
     println!("seed {seed}; replay: DRIFTLESS_SEED={seed} cargo test -p driftless --test kill");
     let mut rng = fastrand::Rng::with_seed(seed);
+    let kills = u32::try_from(count_of("DRIFTLESS_SEEDS", KILLS)).expect("a small number");
     for kind in [FsKind::Tmpfs, FsKind::Ext4] {
-        kill_often(kind, KILLS / 2, &mut rng);
+        kill_often(kind, kills, &mut rng);
     }
 }
 
@@ -235,16 +238,12 @@ fn killed_in_a_large_file(src: &Path, dst: &Path) {
             .flatten()
     };
     let mut first = None;
-    wait_until(
-        "more of the large file is recorded",
-        Duration::from_secs(30),
-        || {
-            assert!(!dst.join("large").exists(), "it ended before that");
-            let now = leftovers_quietly(dst).iter().find_map(note);
-            first = first.take().or_else(|| now.clone());
-            now.is_some() && now != first
-        },
-    );
+    wait_until("more of the large file is recorded", || {
+        assert!(!dst.join("large").exists(), "it ended before that");
+        let now = leftovers_quietly(dst).iter().find_map(note);
+        first = first.take().or_else(|| now.clone());
+        now.is_some() && now != first
+    });
     running.signal(Signal::KILL);
     assert_eq!(running.wait().code(), 137);
 }
@@ -379,12 +378,10 @@ fn an_interrupted_run_says_how_to_go_on_and_leaves_nothing_torn() {
         let _ = sync_ok(&src, &dst, NONE);
         write_source(&src, 3);
         let running = sync(&src, &dst).args(["--delete", "--bwlimit=5M"]).spawn();
-        wait_until("it works", Duration::from_secs(20), || {
-            !leftovers_quietly(&dst).is_empty()
-        });
+        wait_until("it works", || !leftovers_quietly(&dst).is_empty());
         running.signal(signal);
         assert!(
-            running.ends_within(Duration::from_secs(10)),
+            running.ends_within(EVENT_MAX),
             "it ends soon after the signal"
         );
         let outcome = running.wait().expect(code);
@@ -507,17 +504,15 @@ fn what_a_killed_first_copy_leaves_lets_in_nobody_whom_the_source_keeps_out() {
             must_run(&["setfacl", "-m", "u:1234:---"], &[&file]);
         }
         let running = sync(&src, &dst).args(["--bwlimit=2M", "--jobs=1"]).spawn();
-        wait_until("some of it is copied", Duration::from_secs(30), || {
+        wait_until("some of it is copied", || {
             fs::metadata(&copy).is_ok_and(|meta| meta.len() > 0)
         });
         running.signal(Signal::KILL);
         assert_eq!(running.wait().code(), 137);
         fs::rename(&file, src.join("sub/renamed")).expect("rename");
-        wait_until(
-            "nobody is at work any more",
-            Duration::from_secs(30),
-            || sync(&src, &dst).run().code() == 0,
-        );
+        wait_until("nobody is at work any more", || {
+            sync(&src, &dst).run().code() == 0
+        });
         let mode = fs::metadata(&copy).expect("it is kept").mode();
         assert_eq!(mode & 0o077, 0, "{mode:o}");
         assert!(!is_listed || !is_read_by_the_group(&copy, 1234));

@@ -117,7 +117,6 @@ fn names_that_take_no_link_become_files() {
 }
 
 const NONE: [&str; 0] = [];
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// The file among these that the process has open.
 fn open_in(process: u32, files: &[PathBuf]) -> Option<PathBuf> {
@@ -159,7 +158,7 @@ fn replaced_while_waited_for(
 ) -> Option<(Outcome, PathBuf)> {
     let running = run.spawn();
     let mut waited_for = None;
-    wait_until("a file is waited for", LIMIT, || {
+    wait_until("a file is waited for", || {
         waited_for = open_in(running.pid(), files);
         waited_for.is_some() || running.ends_within(Duration::ZERO)
     });

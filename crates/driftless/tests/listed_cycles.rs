@@ -11,7 +11,7 @@ mod common;
 use common::mirror::Mirror;
 use driftless_testkit::fuse::{Fuse, Mood, Op};
 use driftless_testkit::{
-    FsKind, Options, Profile, Scratch, assert_equal, build_tree, mutate, rsync_oracle,
+    EVENT_MAX, FsKind, Options, Profile, Scratch, assert_equal, build_tree, mutate, rsync_oracle,
 };
 use fastrand::Rng;
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 const SIZE_MIB: u64 = 600;
 const ROUNDS: u64 = 8;
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = EVENT_MAX;
 
 fn number(name: &str, otherwise: u64) -> u64 {
     let asked = std::env::var(name).ok();

@@ -23,11 +23,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 const NONE: [&str; 0] = [];
 const MIB: usize = 1 << 20;
-const SOON: Duration = Duration::from_secs(60);
 /// The lock in the root of a replica, and its sign, as earlier versions called them.
 const FORMER: [&str; 2] = [
     ".driftless-tmp-00000000000000000000000000000002",
@@ -65,7 +63,7 @@ fn stage() -> (Scratch, PathBuf, PathBuf) {
 /// Waits until the lock of a run that was started is there.
 fn at_work(run: Driftless, lock: &Path) -> Running {
     let running = run.arg("--bwlimit=1M").spawn();
-    wait_until("the run has its lock", SOON, || {
+    wait_until("the run has its lock", || {
         fs::read(lock).is_ok_and(|text| text.ends_with(b"\n"))
     });
     running
@@ -280,7 +278,7 @@ fn while_locked_by<T>(user: u32, file: &Path, act: impl FnOnce() -> T) -> T {
         std::os::unix::fs::MetadataExt::ino(&fs::metadata(file).expect("stat"))
     );
     let locks = || fs::read_to_string("/proc/locks").expect("locks");
-    wait_until("he holds it", SOON, || {
+    wait_until("he holds it", || {
         locks()
             .lines()
             .any(|line| line.contains("FLOCK") && line.contains(&inode))
@@ -335,9 +333,7 @@ fn work_of_unlocked_run_is_compared_by_content() {
     let (src, dst) = (scratch.dir("src"), scratch.dir("dst"));
     (0..400).for_each(|number| put(&src.join(format!("f{number}")), vec![1; 100_000]));
     let first = at_work(sync(&src, &dst).arg("--jobs=1"), &dst.join(LOCK_FILE));
-    wait_until("it copies", SOON, || {
-        mark(&dst).is_some() && is_unsettled(&dst)
-    });
+    wait_until("it copies", || mark(&dst).is_some() && is_unsettled(&dst));
     first.signal(Signal::STOP);
     fs::remove_file(dst.join(LOCK_FILE)).expect("the owner of the directory can");
     let second = sync(&src, &dst).through(OTHER_HOST).run().expect(0);
@@ -472,7 +468,7 @@ fn of_two_runs_that_make_the_same_replica_at_once_one_is_turned_away() {
             )
             .spawn();
         let is_about_to = || fs::read_to_string(&trace).is_ok_and(|text| text.contains("\"new\""));
-        wait_until("it is about to make it", SOON, is_about_to);
+        wait_until("it is about to make it", is_about_to);
         let outcome = sync(&src, &dst).run().expect(11);
         assert!(
             outcome.stderr_text().contains("another run") && !dst.exists(),
@@ -497,7 +493,7 @@ fn stopped_in_a(run: Driftless, src: &Path) -> Running {
     };
     let is_there =
         || links().any(|link| fs::read_link(link.path()).is_ok_and(|to| to == src.join("a")));
-    wait_until("it compares", SOON, is_there);
+    wait_until("it compares", is_there);
     running.signal(Signal::STOP);
     running
 }
@@ -509,7 +505,7 @@ fn killed_elsewhere(src: &Path, dst: &Path, entry: &Path) {
         .args(["--bwlimit=4M", "--jobs=2"])
         .through(OTHER_HOST)
         .spawn();
-    wait_until("it has copied something", SOON, || entry.exists());
+    wait_until("it has copied something", || entry.exists());
     killed(run);
 }
 
@@ -552,7 +548,7 @@ fn left_unsettled(src: &Path, dst: &Path) {
     put(&src.join("slow"), vec![1u8; 60 * MIB]);
     let running = at_work(sync(src, dst).arg("--exclude=/b"), &dst.join(LOCK_FILE));
     // The lock is there first.
-    wait_until("it has begun to change something", SOON, || {
+    wait_until("it has begun to change something", || {
         mark(dst).is_some() && is_unsettled(dst)
     });
     killed(running);
@@ -656,7 +652,7 @@ fn check_time_of_root(mood: Mood) {
         put(&src.join("file"), content);
         must_run(&["touch", "-d", "2001-01-01"], &[&src]);
         let _ = sync_ok(&src, &dst, NONE);
-        wait_until("nothing is hidden any more", SOON, || {
+        wait_until("nothing is hidden any more", || {
             fs::read_dir(&dst).expect("list").count() == 1
         });
         check_equal(&src, &dst, "its time, too");

@@ -8,6 +8,7 @@
 mod common;
 
 use common::mirror::Mirror;
+use driftless_testkit::EVENT_MAX;
 use driftless_testkit::scratch::scratch_folder;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File, Permissions};
@@ -188,7 +189,7 @@ impl Lustre {
     fn check_cleared(&self) {
         let began = Instant::now();
         while self.cleared() < self.last {
-            let limit = Duration::from_secs(60);
+            let limit = EVENT_MAX;
             assert!(
                 began.elapsed() < limit,
                 "{} of {}",
@@ -303,11 +304,7 @@ fn a_program_that_fails_is_told_and_tried_again() {
         .to_string()
         .contains("the server is away")
     {
-        assert!(
-            began.elapsed() < Duration::from_secs(60),
-            "{}",
-            mirror.status()
-        );
+        assert!(began.elapsed() < EVENT_MAX, "{}", mirror.status());
         std::thread::sleep(Duration::from_millis(20));
     }
     fs::rename(&aside, &program).expect("renamed");

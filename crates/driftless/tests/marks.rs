@@ -19,7 +19,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 const NONE: [&str; 0] = [];
 fn stage(kind: FsKind) -> (Scratch, PathBuf, PathBuf) {
@@ -110,16 +109,12 @@ fn after_a_power_cut_what_has_its_size_and_not_its_data_is_mended() {
     let mounted = Mounted::new(&image, scratch.path().join("fs"), "loop,commit=1");
     let dst = mounted.0.join("dst");
     let running = sync(&src, &dst).args(["--bwlimit=6M", "--jobs=1"]).spawn();
-    wait_until(
-        "the power is cut with a file that lacks its data",
-        Duration::from_secs(60),
-        || {
-            must_run(&["cp", "--sparse=always"], &[&image, &cut]);
-            let at = Mounted::new(&cut, scratch.path().join("after"), "loop");
-            let content = fs::read(at.0.join("dst/a")).unwrap_or_default();
-            content.len() == 2 * MIB && content[..MIB].iter().all(|byte| *byte == 0)
-        },
-    );
+    wait_until("the power is cut with a file that lacks its data", || {
+        must_run(&["cp", "--sparse=always"], &[&image, &cut]);
+        let at = Mounted::new(&cut, scratch.path().join("after"), "loop");
+        let content = fs::read(at.0.join("dst/a")).unwrap_or_default();
+        content.len() == 2 * MIB && content[..MIB].iter().all(|byte| *byte == 0)
+    });
     running.signal(Signal::KILL);
     let _ = running.wait();
     let after = Mounted::new(&cut, scratch.path().join("after"), "loop");
@@ -371,7 +366,7 @@ fn nobody_else_can_lock_a_run_out() {
     for path in [&dst, &planted[0], &planted[1], &scratch.path().to_owned()] {
         planted.iter().for_each(|path| plant(path));
         let mut intruder = Intruder::holding(path);
-        wait_until("he holds it", Duration::from_secs(10), || is_locked(path));
+        wait_until("he holds it", || is_locked(path));
         assert!(intruder.is_at_work());
         put(&src.join("file"), format!("content {}", path.display()));
         let _ = sync_ok(&src, &dst, NONE);
@@ -394,7 +389,7 @@ fn at_work(src: &Path, dst: &Path) -> Running {
         .args(["--bwlimit=100K", "--copy-into"])
         .spawn();
     let is_written = || fs::read(dst.join(LOCK_FILE)).is_ok_and(|text| text.ends_with(b"\n"));
-    wait_until("the first run works", Duration::from_secs(20), is_written);
+    wait_until("the first run works", is_written);
     first
 }
 
@@ -471,7 +466,7 @@ fn where_the_file_system_has_no_locks_runs_are_possible_and_keep_each_other_out(
             .arg("--bwlimit=100K")
             .through(words)
             .spawn();
-        wait_until("it works", Duration::from_secs(30), || mark(&dst).is_some());
+        wait_until("it works", || mark(&dst).is_some());
         let _ = sync(&src, &dst).through(words).run().expect(11);
         first.signal(Signal::INT);
         let _ = first.wait();

@@ -7,7 +7,7 @@ mod common;
 use common::agent::Agent;
 use common::mirror::Mirror;
 use driftless_testkit::scratch::scratch_folder;
-use driftless_testkit::{FsKind, Scratch};
+use driftless_testkit::{EVENT_MAX, FsKind, Scratch, wait_slowly_until};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -105,14 +105,6 @@ fn value(address: SocketAddr, name: &str, labels: &str) -> f64 {
     value.parse().expect("a number")
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 /// A table for a broker that is away: nobody listens there.
 fn broker_away(folder: &Path) -> String {
     let credentials = folder.join("credentials");
@@ -132,9 +124,9 @@ fn how_long_a_mirror_has_not_announced_is_told() {
     let mirror = Mirror::of(&source, &keys);
     let labels = format!("job_name=\"test\",replica=\"{}\"", mirror.replica.display());
     let of = |name: &str| value(address, &format!("driftless_mirror_{name}"), &labels);
-    wait_until("it says so", || of("is_mute") == 1.0);
+    wait_slowly_until("it says so", || of("is_mute") == 1.0);
     assert!(of("unannounced_changes") > 0.0);
-    wait_until("it waits", || of("unannounced_seconds") > 2.5);
+    wait_slowly_until("it waits", || of("unannounced_seconds") > 2.5);
     assert_eq!(of("announcements_total"), 0.0);
     let told = mirror.status()["told"].clone();
     let now = mirror.status()["now"].as_f64().expect("a number");
@@ -160,10 +152,10 @@ fn metrics_of_an_agent_are_told_as_the_page_and_the_board_have_them() {
             "agent=\"node\"",
         )
     };
-    wait_until("it hears", || of("messages_total") == 1.0);
-    wait_until("it says so", || of("is_mute") == 1.0);
+    wait_slowly_until("it hears", || of("messages_total") == 1.0);
+    wait_slowly_until("it says so", || of("is_mute") == 1.0);
     assert!(of("unannounced_paths") > 0.0);
-    wait_until("it waits", || of("unannounced_seconds") > 2.5);
+    wait_slowly_until("it waits", || of("unannounced_seconds") > 2.5);
     assert!(value(address, "driftless_watch_waiting_seconds", &tree_of) > 2.5);
     assert!(value(address, "driftless_watch_gaps_total", &tree_of) > 0.0);
     check_page(&asked(address, GET), "driftless_watch_");
@@ -187,10 +179,7 @@ fn whoever_asks_for_metrics_badly_holds_up_nobody() {
         .collect();
     let began = Instant::now();
     while !asked(address, GET).starts_with("HTTP/1.1 200") {
-        assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "nobody is answered"
-        );
+        assert!(began.elapsed() < EVENT_MAX, "nobody is answered");
         std::thread::sleep(Duration::from_millis(100));
     }
     drop(silent);

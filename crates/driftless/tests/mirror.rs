@@ -10,18 +10,18 @@ use common::far::Far;
 use common::mirror::Mirror;
 use common::mounted::Mounted;
 use driftless_testkit::{
-    FsKind, Options, Profile, Scratch, assert_equal, build_tree, mutate, rsync_oracle,
+    EVENT_MAX, FsKind, Options, Profile, Scratch, assert_equal, build_tree, mutate, rsync_oracle,
+    wait_slowly_until,
 };
 use fastrand::Rng;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 const WRITERS: u64 = 4;
-const ROUNDS: u64 = 12;
-const KILLS: u64 = 30;
+const ROUNDS: u64 = 4;
+const KILLS: u64 = 10;
 const MUTATIONS: usize = 40;
 const SIZE_MIB: u64 = 600;
 
@@ -259,23 +259,13 @@ fn what_is_left_to_do_and_a_pause_outlive_the_mirror() {
     let _done = mirror.command("pause").run().expect(0);
     fs::write(source.join("new"), b"content").expect("a file");
     mirror.wait_for("left", |left| left > 0);
-    std::thread::sleep(Duration::from_secs(3));
+    wait_slowly_until("the path is kept", || {
+        mirror.rows("SELECT CAST(path AS TEXT) FROM dirty WHERE path = CAST('new' AS BLOB)")
+            == "new\n"
+    });
     mirror.kill();
-    let rows = |sql: &str| {
-        let file = mirror.state_file();
-        let said = Command::new("sqlite3")
-            .args(["-readonly"])
-            .arg(file)
-            .arg(sql)
-            .output();
-        String::from_utf8(said.expect("sqlite3 runs").stdout).expect("text")
-    };
     assert_eq!(
-        rows("SELECT CAST(path AS TEXT) FROM dirty WHERE path = CAST('new' AS BLOB)"),
-        "new\n"
-    );
-    assert_eq!(
-        rows("SELECT count(*) FROM runs WHERE kind = 'walk' AND end = 'complete'"),
+        mirror.rows("SELECT count(*) FROM runs WHERE kind = 'walk' AND end = 'complete'"),
         "1\n"
     );
     mirror.start();
@@ -510,10 +500,7 @@ fn another_disk_at_the_replicas_path_is_filled_when_somebody_says_so() {
     mirror.start();
     let began = std::time::Instant::now();
     while mirror.status()["away"].is_null() {
-        assert!(
-            began.elapsed() < Duration::from_secs(30),
-            "it is not missed"
-        );
+        assert!(began.elapsed() < EVENT_MAX, "it is not missed");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(!there.join("file").exists());

@@ -6,7 +6,7 @@
 mod common;
 
 use common::mirror::Mirror;
-use driftless_testkit::{FsKind, Options, Scratch, assert_equal, rsync_oracle};
+use driftless_testkit::{EVENT_MAX, FsKind, Options, Scratch, assert_equal, rsync_oracle};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
@@ -22,7 +22,7 @@ const FILES: u64 = 20;
 const OLD: Duration = Duration::from_secs(12);
 /// An unfinished entry's name.
 const UNFINISHED: &str = ".driftless-tmp-0123456789abcdef0123456789abcdef";
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = EVENT_MAX;
 const KEPT: &str = "SELECT CAST(position AS TEXT) FROM cursors WHERE detector = 'fanotify'";
 const KEYS: &str = "detect = [\"fanotify\", \"walk\"]\ndelete = true\n";
 

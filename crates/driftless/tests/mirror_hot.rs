@@ -19,7 +19,7 @@ const KEYS: &str = "detect = [\"fanotify\", \"walk\"]\ndelete = true\n";
 const APPENDS: u32 = 10_000;
 /// How long a quiet file may take beside a directory that changes all the time. It takes some tens
 /// of milliseconds; the machine that tests may be busy.
-const QUIET_LAG_MAX: Duration = Duration::from_secs(10);
+const QUIET_LAG_MAX: Duration = Duration::from_secs(60);
 
 fn append(path: &Path, text: &str) {
     let file = OpenOptions::new().append(true).create(true).open(path);
@@ -204,7 +204,7 @@ fn a_path_that_fails_for_good_is_in_quarantine_and_the_rest_goes_on() {
     mirror.wait_for("quarantined", |quarantined| quarantined == 1);
     fs::write(source.join("other"), b"content").expect("a file");
     // It is reached but for what is in quarantine, which is told.
-    let reached = mirror.command("barrier").arg("--timeout=100s").run();
+    let reached = mirror.command("barrier").arg("--timeout=300s").run();
     let _with_problems = reached.expect(3);
     assert!(mirror.replica.join("other").exists());
     let told = mirror.command("problems").run().expect(3);

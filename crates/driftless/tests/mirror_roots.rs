@@ -9,7 +9,7 @@ use common::far::Far;
 use common::lease::Lease;
 use common::mirror::Mirror;
 use common::mounted::Mounted;
-use driftless_testkit::{FsKind, Scratch};
+use driftless_testkit::{EVENT_MAX, FsKind, Scratch};
 use std::fs::{self, FileTimes};
 use std::io::Write;
 use std::path::Path;
@@ -17,7 +17,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const SIZE_MIB: u64 = 300;
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = EVENT_MAX;
 const KEYS: &str = "detect = [\"fanotify\", \"walk\"]\ndelete = true\n";
 
 fn wait_for(mirror: &Mirror, name: &str) {
@@ -772,8 +772,9 @@ fn files_that_others_hold_leases_on_hold_up_nothing_else() {
     fs::write(source.join("other"), "content").expect("a file");
     let began = Instant::now();
     wait_for(&mirror, "other");
+    // The kernel itself ends a lease after 45 seconds (proc(5), lease-break-time).
     assert!(
-        began.elapsed() < Duration::from_secs(15),
+        began.elapsed() < Duration::from_secs(40),
         "{:?}",
         began.elapsed()
     );
@@ -861,7 +862,7 @@ fn a_part_of_the_replica_that_is_elsewhere_by_now_is_compared() {
     // Nothing of it is held, so that it can be unmounted as ever.
     let began = Instant::now();
     unmount_when_free(mount.path());
-    assert!(began.elapsed() < Duration::from_secs(20));
+    assert!(began.elapsed() < Duration::from_secs(60));
     mirror.check_equal("it is not mounted any more");
     let _mount = Mounted::bind(&disk.dir("other"), &replica.join("a/b"));
     fs::write(source.join("a/b/new"), "content").expect("a file");

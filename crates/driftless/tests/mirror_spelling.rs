@@ -9,10 +9,6 @@ use common::{check_accounts, put, sync, sync_ok, wait_until};
 use driftless_testkit::{FsKind, Fuse, Mood, Scratch};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// The longest that a change may take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(100);
 
 const WATCHED: &str = "detect = [\"fanotify\"]\ndelete = true\n";
 
@@ -57,11 +53,11 @@ fn read(path: &Path) -> String {
 
 /// Waits until a name is a problem, and a file of the replica has a content.
 fn check_problem_of(mirror: &Mirror, name: &str, (file, content): (&Path, &str)) {
-    wait_until(name, LIMIT, || {
+    wait_until(name, || {
         let told = mirror.command("problems").run().stdout_text();
         told.contains(name) && told.contains("is the same name to its file system")
     });
-    wait_until(content, LIMIT, || read(file) == content);
+    wait_until(content, || read(file) == content);
 }
 
 /// Checks that the trees are equal once what has failed is tried again.

@@ -10,7 +10,8 @@ mod common;
 use common::{check_accounts, is_temp, leftovers, on_trees, wait_until};
 use driftless_testkit::fuse::Op;
 use driftless_testkit::{
-    FsKind, Fuse, Mood, Options, Outcome, Rule, Scratch, attrs, compare, mutate, snapshot, touched,
+    EVENT_MAX, FsKind, Fuse, Mood, Options, Outcome, Rule, Scratch, attrs, compare, mutate,
+    snapshot, touched,
 };
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ use std::time::Duration;
 /// The modification time of everything that a row puts up, so that contents of one length look
 /// equal.
 const MTIME: (i64, u32) = (1_000_000_000, 123_456_789);
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = EVENT_MAX;
 const FOREVER: Duration = Duration::from_secs(3600);
 
 /// A path and its content; `*N` is N bytes.
@@ -271,7 +272,7 @@ const ROWS: &[Row] = &[
         source: &[("f", "this is old")],
         orders: |fuse| fuse.order(Rule::slow(Op::Read, Duration::from_millis(500)).named("f")),
         meanwhile: Some(|fuse| {
-            wait_until("the file is read", LIMIT, || fuse.calls(Op::Read) > 0);
+            wait_until("the file is read", || fuse.calls(Op::Read) > 0);
             fs::write(fuse.backing().join("src/f"), "this is NEW").expect("write");
         }),
         codes: &[0, 5],
@@ -311,7 +312,7 @@ const ROWS: &[Row] = &[
         replica: &[("d/f", "old"), ("d/extra", "extra"), ("gone", "gone")],
         orders: |fuse| fuse.order(Rule::never(Op::Read).named("f")),
         meanwhile: Some(|fuse| {
-            wait_until("the file is read", LIMIT, || fuse.calls(Op::Read) > 0);
+            wait_until("the file is read", || fuse.calls(Op::Read) > 0);
             fuse.cut();
         }),
         codes: &[3],
@@ -324,7 +325,7 @@ const ROWS: &[Row] = &[
         source: &[("f", "new content")],
         orders: |fuse| fuse.order(Rule::never(Op::Write)),
         meanwhile: Some(|fuse| {
-            wait_until("the file is written", LIMIT, || fuse.calls(Op::Write) > 0);
+            wait_until("the file is written", || fuse.calls(Op::Write) > 0);
             fuse.cut();
         }),
         codes: &[1, 3],

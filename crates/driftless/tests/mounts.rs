@@ -17,9 +17,6 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
-
-const SOON: Duration = Duration::from_secs(60);
 
 fn stage() -> (Scratch, PathBuf, PathBuf) {
     let scratch = Scratch::new(FsKind::Tmpfs, 256);
@@ -134,7 +131,7 @@ fn what_a_run_that_was_killed_had_met_is_missed() {
     let running = pair.run(&["--jobs=1", "--bwlimit=1M"]).spawn();
     let copied =
         || fs::read_dir(pair.dst.join("data/disk/slow")).is_ok_and(|list| list.count() > 0);
-    wait_until("it has begun to copy what is mounted", SOON, copied);
+    wait_until("it has begun to copy what is mounted", copied);
     running.signal(Signal::KILL);
     assert_eq!(running.wait().code(), 137);
     drop(pair.disk.take());

@@ -328,7 +328,7 @@ fn classes_of_work_go_to_their_movers() {
         .args(["--route", "size>=2MiB:big"])
         .spawn();
     let small = job.start_mover();
-    wait_until("the small files are there", Duration::from_secs(60), || {
+    wait_until("the small files are there", || {
         dst.join("dir/small-49").exists()
     });
     // Nobody takes the big ones, which the coordinator says sooner or later.
@@ -668,9 +668,7 @@ fn one_job_has_one_coordinator_and_one_replica_one_run() {
     let (scratch, src, dst) = stage();
     put(&src.join("file"), "content");
     let running = job.sync(&src, &dst).spawn();
-    wait_until("the replica is made", Duration::from_secs(30), || {
-        dst.exists()
-    });
+    wait_until("the replica is made", || dst.exists());
     let other = scratch.path().join("other");
     let outcome = job.sync(&src, &other).run().expect(11);
     assert!(
@@ -841,7 +839,6 @@ fn a_mover_that_stops_late_leaves_no_trace_on_a_finished_file() {
         lease: None,
     };
     let modified = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).ok();
-    let limit = Duration::from_secs(60);
     std::thread::scope(|scope| {
         let late = scope.spawn(|| {
             work_off(
@@ -852,7 +849,7 @@ fn a_mover_that_stops_late_leaves_no_trace_on_a_finished_file() {
             )
             .expect("it can be carried out")
         });
-        wait_until("the copy is begun", limit, || !leftovers(&dst).is_empty());
+        wait_until("the copy is begun", || !leftovers(&dst).is_empty());
         let _ = work_off(
             (&fast, &mut Known::default()),
             (&brief, &batch),
@@ -861,7 +858,7 @@ fn a_mover_that_stops_late_leaves_no_trace_on_a_finished_file() {
         )
         .expect("it can be carried out");
         assert!(dst.join("large").exists());
-        wait_until("the late one has written again", limit, || {
+        wait_until("the late one has written again", || {
             modified(&dst.join("large")) != modified(&src.join("large"))
         });
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -900,9 +897,7 @@ fn a_run_does_not_end_while_a_second_mover_is_at_work_on_a_batch() {
     batch.give_back().expect("the broker");
     drop(consumer);
     let late = job.mover().arg("--bwlimit=20M").spawn();
-    wait_until("the late one has begun", LIMIT, || {
-        !leftovers(&dst).is_empty()
-    });
+    wait_until("the late one has begun", || !leftovers(&dst).is_empty());
     let fast = job.start_mover();
     let outcome = running.wait().expect(0);
     let idle = control

@@ -2,7 +2,7 @@
 //! broker or the coordinator.
 //!
 //! Each kind of accident has a broker and hosts of its own, which its cases use one after the
-//! other. A failure names the seed.
+//! other. A failure names the seed. `DRIFTLESS_SEEDS` sets the number of cases of each kind.
 #![allow(clippy::disallowed_methods)]
 
 mod common;
@@ -24,7 +24,7 @@ fn stop_and_continue(case: &mut Case<'_>, milliseconds: std::ops::Range<u64>) {
 #[test]
 #[ignore = "make test runs these by themselves, more of them at a time: they mostly wait"]
 fn movers_are_killed() {
-    run_cases("movers_are_killed", 10, |case| {
+    run_cases("movers_are_killed", 4, |case| {
         let (mover, starts_another) = (case.any_mover(), case.rng.bool());
         case.kill_mover(mover);
         if case.rng.u8(0..3) == 0 {
@@ -42,7 +42,7 @@ fn movers_are_killed() {
 #[test]
 #[ignore = "make test runs these by themselves, more of them at a time: they mostly wait"]
 fn movers_are_stopped_for_a_while() {
-    run_cases("movers_are_stopped_for_a_while", 7, |case| {
+    run_cases("movers_are_stopped_for_a_while", 4, |case| {
         stop_and_continue(case, 50..2500)
     });
 }
@@ -69,7 +69,7 @@ fn movers_are_stopped_for_long() {
 fn connections_are_closed_while_a_mover_is_stopped() {
     run_cases(
         "connections_are_closed_while_a_mover_is_stopped",
-        8,
+        4,
         |case| {
             case.twice = true;
             let mover = case.any_mover();
@@ -86,7 +86,7 @@ fn connections_are_closed_while_a_mover_is_stopped() {
 #[test]
 #[ignore = "make test runs these by themselves, more of them at a time: they mostly wait"]
 fn links_are_down_for_a_while() {
-    run_cases("links_are_down_for_a_while", 7, |case| {
+    run_cases("links_are_down_for_a_while", 4, |case| {
         let mover = case.any_mover();
         case.site.host(mover).link_down();
         case.pass_some(100..3000);
@@ -110,7 +110,7 @@ fn links_are_down_for_long() {
 #[test]
 #[ignore = "make test runs these by themselves, more of them at a time: they mostly wait"]
 fn coordinators_are_killed() {
-    run_cases("coordinators_are_killed", 9, |case| {
+    run_cases("coordinators_are_killed", 4, |case| {
         for _ in 0..case.rng.u8(1..3) {
             case.kill_coordinator();
             std::thread::sleep(Duration::from_millis(case.rng.u64(0..1500)));
@@ -153,7 +153,7 @@ fn brokers_are_restarted() {
 #[test]
 #[ignore = "make test runs these by themselves, more of them at a time: they mostly wait"]
 fn brokers_run_out_of_memory() {
-    run_cases("brokers_run_out_of_memory", 5, |case| {
+    run_cases("brokers_run_out_of_memory", 4, |case| {
         case.site.rabbit().memory_alarm(true);
         std::thread::sleep(Duration::from_millis(case.rng.u64(0..4000)));
         case.site.rabbit().memory_alarm(false);
@@ -163,7 +163,7 @@ fn brokers_run_out_of_memory() {
 #[test]
 #[ignore = "make test runs these by themselves, more of them at a time: they mostly wait"]
 fn two_things_happen() {
-    run_cases("two_things_happen", 9, |case| {
+    run_cases("two_things_happen", 4, |case| {
         let mover = case.any_mover();
         match case.rng.u8(0..6) {
             0 => {

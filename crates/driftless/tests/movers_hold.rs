@@ -8,17 +8,18 @@
 mod common;
 
 use common::mounted::Mounted;
-use common::movers::{Job, LIMIT, check_output_has, end_mover, in_own_mounts, sync_on_hosts};
+use common::movers::{Job, check_output_has, end_mover, in_own_mounts, sync_on_hosts};
 use common::programs::script;
 use common::{USER, check_equal, driftless, files_below, put, stage, sync, wait_until};
 use driftless_engine::Sample;
 use driftless_model::Side;
 use driftless_testkit::attrs::set_owner;
-use driftless_testkit::fuse::{Fuse, Mood};
+use driftless_testkit::fuse::{Fuse, Mood, Op, Rule};
 use driftless_testkit::{
     Driftless, Outcome, Rabbit, Running, Scratch, Snapshot, snapshot, touched,
 };
 use driftless_tree::{DirRef, HandlePool, Place, locate};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::fs;
@@ -70,7 +71,7 @@ impl Trees {
 
     /// Waits until a mover is in the middle of it.
     fn wait_until_begun(&self) {
-        wait_until("a mover is at work", LIMIT, || self.files() >= 3);
+        wait_until("a mover is at work", || self.files() >= 3);
         assert!(
             self.files() < FILES,
             "the movers were too fast for this test"
@@ -105,7 +106,7 @@ impl Trees {
                 .ok()
                 .and_then(Pid::from_raw)
         };
-        wait_until("a process has begun", LIMIT, || read().is_some());
+        wait_until("a process has begun", || read().is_some());
         read().expect("a number")
     }
 
@@ -113,7 +114,7 @@ impl Trees {
     fn cut(&self, line: Pid) {
         let _ = kill_process(line, Signal::KILL);
         let shell = self.pid("shell");
-        wait_until("the line has ended", LIMIT, || !is_there(shell));
+        wait_until("the line has ended", || !is_there(shell));
     }
 
     fn check_other(&self, context: &str) {
@@ -145,7 +146,7 @@ fn is_there(pid: Pid) -> bool {
 }
 
 fn wait_for_end(pid: Pid) {
-    wait_until("the mover has ended", LIMIT, || !is_there(pid));
+    wait_until("the mover has ended", || !is_there(pid));
 }
 
 fn slow(run: Driftless) -> Driftless {
@@ -250,9 +251,7 @@ fn interrupted_run_counts_what_movers_did() {
     for signal in [Signal::INT, Signal::TERM] {
         let running = slow(run()).spawn();
         let before = trees.files();
-        wait_until("some files are copied", LIMIT, || {
-            trees.files() >= before + 10
-        });
+        wait_until("some files are copied", || trees.files() >= before + 10);
         running.signal(signal);
         let outcome = running.wait().expect(128 + signal.as_raw());
         let (copied, seen) = (outcome.count("bytes_copied"), outcome.count("seen"));
@@ -395,7 +394,7 @@ fn a_mover_whose_agent_slept_changes_nothing_when_that_wakes() {
             .filter(|file| is_of_one(&trees.replica.join(format!("dir-{}/file-{file}", file % 6))))
             .count()
     };
-    wait_until("the mover is at work", LIMIT, || arrived() >= 3);
+    wait_until("the mover is at work", || arrived() >= 3);
     let agent = trees.pid("agent");
     signal(agent, Signal::STOP);
     let before = arrived();
@@ -403,7 +402,7 @@ fn a_mover_whose_agent_slept_changes_nothing_when_that_wakes() {
     std::thread::sleep(Duration::from_secs(2));
     kill(running);
     let again = || sync(&trees.other, &trees.replica).arg("--delete").run();
-    wait_until("the replica is free", LIMIT, || again().code() == 0);
+    wait_until("the replica is free", || again().code() == 0);
     trees.check_other("while the agent sleeps");
     signal(agent, Signal::CONT);
     end_mover(mover);
@@ -547,6 +546,71 @@ fn a_mover_that_makes_entries_where_nobody_sees_them_is_not_believed() {
         ],
     );
     check_equal(&trees.one, &trees.replica, &outcome.describe());
+}
+
+/// Another file system lies on one of the replica's directories until the mover has begun to fill
+/// it. When the batch ends, that host sees what all others see.
+#[test]
+fn wrong_mount_that_goes_away_is_noticed() {
+    let trees = Trees::new();
+    let (below, hidden) = (trees.replica.join("dir-0"), trees.scratch.dir("hidden"));
+    fs::create_dir_all(&below).expect("make");
+    let wait = format!(
+        "until [ -e {}/file-0 ]; do sleep 0.01; done",
+        hidden.display()
+    );
+    let mounts = format!(
+        "mount --bind {hidden} {below}; ({wait}; umount -l {below}) </dev/null >/dev/null 2>&1 &",
+        hidden = hidden.display(),
+        below = below.display()
+    );
+    let ssh = trees.blind_ssh(&format!("{mounts} true"));
+    let outcome = slow(sync_on_hosts("blind", &ssh, &trees.one, &trees.replica))
+        .run()
+        .expect(0);
+    assert!(files_below(&hidden) > 0, "{}", outcome.describe());
+    check_equal(&trees.one, &trees.replica, &outcome.describe());
+}
+
+/// A file system over the source that cannot read one of its files.
+fn damaged(trees: &Trees) -> Fuse {
+    let fuse = Fuse::over(&trees.one, Mood::healthy());
+    fuse.order(Rule::fail(Op::Read, Errno::IO).named("file-7"));
+    fuse
+}
+
+#[test]
+fn file_that_one_host_cannot_read_is_copied() {
+    let trees = Trees::new();
+    let fuse = damaged(&trees);
+    let (shown, source) = (fuse.path().display(), trees.one.display());
+    let ssh = trees.blind_ssh(&format!("mount --bind {shown} {source}"));
+    let outcome = sync_on_hosts("damaged", &ssh, &trees.one, &trees.replica)
+        .run()
+        .expect(0);
+    check_output_has(
+        &outcome,
+        &[
+            "damaged: \"dir-1/file-7\": cannot read",
+            "the coordinator can",
+        ],
+    );
+    assert!(outcome.events_named("problem").is_empty());
+    check_equal(&trees.one, &trees.replica, &outcome.describe());
+}
+
+#[test]
+fn file_that_no_host_can_read_is_an_error() {
+    let trees = Trees::new();
+    let fuse = damaged(&trees);
+    let ssh = trees.ssh("exec $command");
+    let outcome = sync_on_hosts("near", &ssh, fuse.path(), &trees.replica)
+        .run()
+        .expect(3);
+    let problems = outcome.events_named("problem");
+    let paths: Vec<_> = problems.iter().map(|problem| &problem["path"]).collect();
+    assert_eq!(paths, ["dir-1/file-7"], "{}", outcome.describe());
+    assert_eq!(trees.files(), FILES - 1, "{}", outcome.describe());
 }
 
 /// Whatever the one has said is looked at by the other.
@@ -900,7 +964,7 @@ fn a_mover_of_a_queue_that_sees_a_clone_changes_nothing_lasting() {
         .arg("--delete")
         .spawn();
     let first = trees.replica.join("a/f1");
-    wait_until("the clone is copied", LIMIT, || first.exists());
+    wait_until("the clone is copied", || first.exists());
     let good = job.start_mover();
     let outcome = running.wait().expect(0);
     check_equal(&cloned.source, &trees.replica, &outcome.describe());
@@ -917,7 +981,7 @@ fn a_source_that_changes_excludes_no_mover() {
     let running = slow(sync_on_hosts("near", &ssh, &trees.one, &trees.replica)).spawn();
     trees.wait_until_begun();
     // Later than the second in which the run began.
-    wait_until("half is there", LIMIT, || trees.files() >= FILES / 2);
+    wait_until("half is there", || trees.files() >= FILES / 2);
     let mut changed = 0_u8;
     while trees.files() < FILES && !running.ends_within(Duration::ZERO) {
         changed = changed.wrapping_add(1);
@@ -938,7 +1002,7 @@ fn a_source_that_changes_excludes_no_mover() {
 /// on `rooty` starts when that one has spoken.
 fn plain_and_rooty(trees: &Trees) -> String {
     let plain = format!("setpriv --reuid {USER} --regid {USER} --clear-groups $command | tee said");
-    let rooty = "for _ in $(seq 100); do grep -qs \"coordinator's user\" said && break; sleep 0.1; done; exec $command";
+    let rooty = "for _ in $(seq 3000); do grep -qs \"coordinator's user\" said && break; sleep 0.1; done; exec $command";
     trees.ssh(&format!(
         "case \"$*\" in *plain*) {plain};; *) {rooty};; esac"
     ))
@@ -1041,7 +1105,7 @@ fn misfit(job: &Job, log: &Path, words: &str) -> Running {
             log.as_os_str(),
         ])
         .spawn();
-    wait_until("it has said so", LIMIT, || {
+    wait_until("it has said so", || {
         fs::read_to_string(log).is_ok_and(|said| said.contains(words))
     });
     mover
@@ -1144,7 +1208,7 @@ fn a_source_is_known_again_when_everything_at_its_top_has_changed() {
     // The clock of a file system may go on in steps.
     for path in [&src, &src.join("incoming")] {
         let before = changed(path);
-        wait_until("the clock goes on", LIMIT, || {
+        wait_until("the clock goes on", || {
             touch(path);
             changed(path) != before
         });

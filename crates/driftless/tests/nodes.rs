@@ -14,7 +14,7 @@ use common::campaign::count_of;
 use common::mirror::Mirror;
 use common::published::settle;
 use common::writer::{Writer, covered};
-use driftless_testkit::{FsKind, Host, Lab, Rabbit, Relay, Scratch};
+use driftless_testkit::{EVENT_MAX, FsKind, Host, Lab, Rabbit, Relay, Scratch};
 use fastrand::Rng;
 use serde_json::Value;
 use std::fs;
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// The longest that anything may take that is expected to happen.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = EVENT_MAX;
 /// Hosts on which programs write, the first of the lab.
 const NODES: usize = 4;
 /// The hosts of the mirror that leads, of its member, and of the broker.

@@ -11,7 +11,8 @@ use common::campaign::Campaign;
 use common::{check_accounts, leftovers, sync};
 use driftless_testkit::fuse::Op;
 use driftless_testkit::{
-    FsKind, Fuse, Mood, Options, Outcome, Rule, Scratch, assert_equal, attrs, compare, snapshot,
+    EVENT_MAX, FsKind, Fuse, Mood, Options, Outcome, Rule, Scratch, assert_equal, attrs, compare,
+    snapshot,
 };
 use fastrand::Rng;
 use rustix::io::Errno;
@@ -20,7 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = EVENT_MAX;
 /// More requests of one kind than a run of this tree makes, for nearly every kind.
 const CALLS_MAX: u64 = 24;
 const SAMPLE: usize = 90;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{driftless, on_trees, put, sync, sync_by_user, sync_ok};
-use driftless_testkit::{FsKind, Profile, Scratch, attrs, build_tree, on_terminal};
+use driftless_testkit::{EVENT_MAX, FsKind, Profile, Scratch, attrs, build_tree, on_terminal};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -216,7 +216,7 @@ fn log_in_a_pipe_without_reader_is_refused() {
     assert!(made.expect("mkfifo runs").success());
     let run = || {
         let run = on_trees("sync", &src, &dst).arg("--log").arg(&pipe);
-        run.limit(std::time::Duration::from_secs(60)).run()
+        run.limit(EVENT_MAX).run()
     };
     let told = run().expect(1).stderr_text();
     assert!(told.contains("no program reads from this pipe"), "{told}");

@@ -16,7 +16,7 @@ use driftless_testkit::mutate::list_all;
 use driftless_testkit::rabbit::calm;
 use driftless_testkit::relay::Relay;
 use driftless_testkit::scratch::scratch_folder;
-use driftless_testkit::{Driftless, Rabbit, Running, attrs};
+use driftless_testkit::{Driftless, EVENT_MAX, Rabbit, Running, attrs};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The longest that anything may take that is expected to happen.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = EVENT_MAX;
 
 /// The mark of a replica of root's.
 const MARK: &str = "trusted.driftless.mark";
@@ -406,7 +406,7 @@ fn a_member_that_dies_in_a_round_is_waited_for_no_longer_than_it_may_be_silent()
         waits.join().expect("it is over")
     });
     println!("a barrier took {took:.1?} after a member was killed in its round");
-    assert!(took < Duration::from_secs(20), "{took:.1?}");
+    assert!(took < Duration::from_secs(60), "{took:.1?}");
     writer.steps(50);
     lead.check_equal("the lead goes on alone");
 }
@@ -533,7 +533,7 @@ fn nothing_is_called_equal_while_somebody_else_hears_the_queue() {
     (0..40).for_each(|number| stage.put(&publisher, &format!("f{number}")));
     let barrier = lead.command("barrier").args(["--timeout", "15s"]);
     let told = barrier.run().expect(6).stderr_text();
-    assert!(told.contains("1 other is subscribed"), "{told}");
+    assert!(told.contains("1 unknown consumer receives"), "{told}");
     running.signal(Signal::KILL);
     let _its_end = running.wait();
     lead.check_equal("what it had has come back");

@@ -15,7 +15,7 @@ use driftless_testkit::{
 };
 use std::path::{Path, PathBuf};
 
-const SEEDS_EACH: u64 = 14;
+const SEEDS_EACH: u64 = 5;
 const ROUNDS: u64 = 3;
 const MUTATIONS: usize = 60;
 const ORACLE_EACH: u64 = 4;

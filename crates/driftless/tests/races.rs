@@ -10,7 +10,7 @@ mod common;
 
 use common::{put, sync};
 use driftless_testkit::mutate::remove_any;
-use driftless_testkit::{FsKind, Scratch, attrs, snapshot_hash};
+use driftless_testkit::{EVENT_MAX, FsKind, Scratch, attrs, snapshot_hash};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -446,9 +446,7 @@ fn fifos_and_devices_in_place_of_files_are_never_opened() {
         let _stop = StopOnDrop(&attacker.state);
         let deadline = Instant::now() + BUDGET;
         while Instant::now() < deadline {
-            let outcome = sync(&arena.src, &arena.dst)
-                .limit(Duration::from_secs(20))
-                .run();
+            let outcome = sync(&arena.src, &arena.dst).limit(EVENT_MAX).run();
             assert!(
                 [0, 3, 5].contains(&outcome.code()),
                 "{}",

@@ -21,7 +21,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 const NONE: [&str; 0] = [];
 const MIB: usize = 1 << 20;
@@ -584,14 +583,10 @@ fn a_name_that_came_into_the_source_while_the_run_lasted_is_not_deleted() {
             .sync(way, &src, &dst)
             .args(["--delete", "--bwlimit=4M"])
             .spawn();
-        wait_until(
-            "one directory is done, and another begun",
-            Duration::from_secs(20),
-            || {
-                dst.join("slow").exists()
-                    && fs::metadata(dst.join("done")).expect("stat").mtime() == 1_000_000
-            },
-        );
+        wait_until("one directory is done, and another begun", || {
+            dst.join("slow").exists()
+                && fs::metadata(dst.join("done")).expect("stat").mtime() == 1_000_000
+        });
         put(&src.join("done/late"), "there before");
         // Nobody has compared it, so that it is there proves nothing.
         let outcome = running.wait().expect(5);
@@ -651,23 +646,19 @@ fn a_large_file_goes_on_where_a_killed_run_stopped() {
             .sync(way, &src, &dst)
             .args(["--bwlimit=150M", "--jobs=1"])
             .spawn();
-        wait_until(
-            "a part of the large file is recorded",
-            Duration::from_secs(30),
-            || {
-                assert!(!dst.join("large").exists(), "it ended before that");
-                let note = unfinished(&dst).and_then(|path| {
-                    attrs::get_xattr(&path, b"user.driftless.resume")
-                        .ok()
-                        .flatten()
-                });
-                note.is_some_and(|note| String::from_utf8_lossy(&note).lines().count() > 2)
-            },
-        );
+        wait_until("a part of the large file is recorded", || {
+            assert!(!dst.join("large").exists(), "it ended before that");
+            let note = unfinished(&dst).and_then(|path| {
+                attrs::get_xattr(&path, b"user.driftless.resume")
+                    .ok()
+                    .flatten()
+            });
+            note.is_some_and(|note| String::from_utf8_lossy(&note).lines().count() > 2)
+        });
         running.signal(Signal::KILL);
         assert_eq!(running.wait().code(), 137);
         // The agent may live a moment longer, and the replica is its own until then.
-        wait_until("the sessions have ended", Duration::from_secs(10), || {
+        wait_until("the sessions have ended", || {
             sync_again_is_let_in(&far, way, &src, &dst)
         });
         check_equal(&src, &dst, &format!("resumed, {way:?}"));
@@ -849,7 +840,7 @@ fn a_second_run_on_the_same_replica_is_turned_away_wherever_it_comes_from() {
         (None, [Some(Way::Push), Some(Way::Between)]),
     ] {
         let first = runs(holder).arg("--bwlimit=1M").spawn();
-        wait_until("the first run works", Duration::from_secs(20), || {
+        wait_until("the first run works", || {
             fs::read_dir(&dst).is_ok_and(|mut dir| dir.next().is_some())
         });
         for other in others {
@@ -868,11 +859,9 @@ fn a_second_run_on_the_same_replica_is_turned_away_wherever_it_comes_from() {
         }
         first.signal(Signal::KILL);
         assert_eq!(first.wait().code(), 137);
-        wait_until(
-            "the lock has died with its run",
-            Duration::from_secs(10),
-            || runs(Some(Way::Push)).run().code() == 0,
-        );
+        wait_until("the lock has died with its run", || {
+            runs(Some(Way::Push)).run().code() == 0
+        });
         check_equal(&src, &dst, "the lock died with its run");
         driftless_testkit::remove_deep(&dst).expect("remove");
     }

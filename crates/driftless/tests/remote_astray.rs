@@ -9,14 +9,14 @@ use common::mounted::Mounted;
 use common::programs::bash;
 use common::relayed::Stage;
 use common::{check_accounts, check_equal, files_below, names_below, put, stage, wait_until};
-use driftless_testkit::{Driftless, Outcome};
+use driftless_testkit::{Driftless, EVENT_MAX, Outcome};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 /// What a run may take on a busy machine, its losses included.
-const RUN_MAX: Duration = Duration::from_secs(180);
+const RUN_MAX: Duration = EVENT_MAX;
 
 impl Stage {
     /// An agent that a shell starts; `AGENT` is the real one, and `FLAG` a file that is not there
@@ -156,7 +156,7 @@ fn what_was_written_before_the_far_host_restarted_is_compared_by_content() {
             })
             .collect()
     };
-    common::wait_until("some are there", RUN_MAX, || victims().len() > 60);
+    common::wait_until("some are there", || victims().len() > 60);
     stage.relay.stall();
     stage.relay.cut();
     victims()
@@ -193,7 +193,7 @@ fn another_machine_of_the_same_name_is_not_taken_for_the_first() {
     let outcome = cut_after(&stage.relay, running, &[8 * MIB]).expect(1);
     let text = outcome.stderr_text();
     assert!(
-        text.contains("\"elsewhere\" answers now") && text.contains("run again"),
+        text.contains("leads to \"elsewhere\"") && text.contains("run again"),
         "{}",
         outcome.describe()
     );
@@ -265,9 +265,7 @@ fn exchange_during_a_cut(way: Way, is_mounted: bool) {
     let arguments = ["--delete", "--durability=none", "--streams=1"];
     let run = stage.near.sync(way, &stage.src, &stage.dst).args(arguments);
     let running = run.arg("--delete-unlike").limit(RUN_MAX).spawn();
-    wait_until("the replica fills", RUN_MAX, || {
-        files_below(&stage.dst) > 60
-    });
+    wait_until("the replica fills", || files_below(&stage.dst) > 60);
     stage.relay.stall();
     stage.relay.cut();
     let finished = finished_files(&stage.dst);
@@ -294,7 +292,7 @@ fn exchange_during_a_cut(way: Way, is_mounted: bool) {
     }
     exchanged.undo();
     // The agent of the lost line may hold the lock a moment longer.
-    wait_until("the replica is free", RUN_MAX, || {
+    wait_until("the replica is free", || {
         let again = stage.far.sync(way, &stage.src, &stage.dst).args(arguments);
         again.run().code() == 0
     });
@@ -326,7 +324,7 @@ fn mount_that_goes_during_a_cut_deletes_nothing() {
         let run = run.args(["--delete", "--durability=none", "--streams=1", "--jobs=1"]);
         let running = run.limit(RUN_MAX).spawn();
         let copied = stage.dst.join("dir-0/disk/file");
-        wait_until("the disk is copied", RUN_MAX, || copied.exists());
+        wait_until("the disk is copied", || copied.exists());
         stage.relay.stall();
         stage.relay.cut();
         drop(mounted);

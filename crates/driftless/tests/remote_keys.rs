@@ -11,7 +11,7 @@ use driftless_model::Side;
 use driftless_remote::wire::{Frame, Located, Name, Opening, Reply, Request, Root};
 use driftless_testkit::mutate::list_all;
 use driftless_testkit::{
-    FsKind, Outcome, Profile, Relay, Scratch, Weather, build_tree, mutate, snapshot_hash,
+    EVENT_MAX, FsKind, Outcome, Profile, Relay, Scratch, Weather, build_tree, mutate, snapshot_hash,
 };
 use driftless_tree::Reach;
 use std::ffi::{CString, OsStr};
@@ -29,7 +29,7 @@ const NONE: [&str; 0] = [];
 const MIB: usize = 1 << 20;
 const EACCES: i32 = 13;
 const EROFS: i32 = 30;
-const RUN_MAX: Duration = Duration::from_secs(120);
+const RUN_MAX: Duration = EVENT_MAX;
 
 /// A server whose key starts one agent, a source, what that agent lets in to, and something beside
 /// it.
@@ -124,7 +124,7 @@ fn a_key_that_is_held_to_a_path_reaches_nothing_else() {
     let named = only.display().to_string();
     let told = [
         "cannot use it as a path: permission denied",
-        "lets this login in to",
+        "limits this login to",
         &named,
     ];
     symlink(outside, only.join("way out")).expect("symlink");
@@ -438,7 +438,7 @@ fn the_agent_of_a_silent_line_is_ended_although_the_key_has_a_command() {
     assert!(greeted(&mut same) > 0 && greeted(&mut other) > 0);
     let mut again = wanted("again 0123");
     assert!(greeted(&mut again) > 0);
-    wait_until("the agent of the same run has ended", RUN_MAX, || {
+    wait_until("the agent of the same run has ended", || {
         same.try_wait().expect("wait").is_some()
     });
     assert!(
@@ -485,7 +485,7 @@ fn limits_that_the_kernel_cannot_hold_are_refused_unless_it_is_wanted() {
         Way::Push,
         (&stage.src, &stage.outside),
         1,
-        &["lets this login in to"],
+        &["limits this login to"],
     );
     lacking("");
     let _ = stage
@@ -506,7 +506,7 @@ fn a_path_that_is_no_directory_is_told_before_anybody_is_served() {
         ),
         (
             format!("--read-only --only {}/a", stage.outside.display()),
-            "no such directory, and --read-only makes none",
+            "no such directory, and --read-only creates none",
         ),
     ] {
         stage.force(&limits);

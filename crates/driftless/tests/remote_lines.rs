@@ -11,7 +11,9 @@ mod common;
 use common::far::{self, Far, Way};
 use common::{check_equal, leftovers, programs, put, wait_until};
 use driftless_testkit::mutate::list_all;
-use driftless_testkit::{Driftless, FsKind, Outcome, Relay, Scratch, Weather, snapshot_hash};
+use driftless_testkit::{
+    Driftless, EVENT_MAX, FsKind, Outcome, Relay, Scratch, Weather, snapshot_hash,
+};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
@@ -23,8 +25,6 @@ const SMALL_FILES: usize = 4000;
 const LARGE_BYTES: usize = 80 * MIB;
 /// What only the replica has.
 const EXTRA: &str = "extra";
-/// How soon a run must have ended after its line was lost.
-const END_MAX: Duration = Duration::from_secs(30);
 /// So slow that the tree takes much longer than the test needs to break in.
 const SLOW: Weather = Weather {
     delay: Duration::ZERO,
@@ -52,7 +52,7 @@ fn script(scratch: &Scratch, text: &str) -> PathBuf {
 
 /// A run that cannot begin: code 1 within the limit, nothing made, and these words.
 fn check_refused(run: Driftless, dst: &Path, words: &[&str]) {
-    let outcome = run.limit(END_MAX).run().expect(1);
+    let outcome = run.limit(EVENT_MAX).run().expect(1);
     let text = outcome.stderr_text();
     for word in words {
         assert!(
@@ -153,8 +153,8 @@ fn what_is_no_agent_is_told() {
             "the disk is on fire",
         ),
         ("printf '\\033[31mred\\n' >&2; exit 1", "\\x1b[31mred"),
-        ("cat /dev/zero; cat >/dev/null", "no agent speaks there"),
-        ("yes; cat >/dev/null", "no agent speaks there"),
+        ("cat /dev/zero; cat >/dev/null", "no greeting of an agent"),
+        ("yes; cat >/dev/null", "no greeting of an agent"),
         // The greeting, and no more of it.
         (
             "echo driftless-agent PROTOCOL 0.1.0; exit 0",
@@ -225,7 +225,7 @@ fn an_ssh_command_that_cannot_be_used_is_told() {
         &dst,
         &[
             "far: no connection",
-            "ended with exit code 1, and said nothing",
+            "ended with exit code 1, without a message",
         ],
     );
     for usage in ["", "ssh 'unfinished"] {
@@ -303,7 +303,7 @@ fn noise_of_any_form_before_the_agent_is_passed_over() {
         let agent = script(&scratch, &format!("{noise}; exec AGENT \"$@\""));
         let outcome = far
             .command_with("sync", &agent, far.ends(Way::Push, &src, &dst))
-            .limit(END_MAX)
+            .limit(EVENT_MAX)
             .run()
             .expect(0);
         check_equal(
@@ -321,12 +321,12 @@ fn what_falls_silent_before_a_greeting_is_given_up_and_shown() {
     let agent = script(&scratch, r"printf '\033]0;title\007'; cat >/dev/null");
     let outcome = far
         .command_with("sync", &agent, far.ends(Way::Push, &src, &dst))
-        .limit(2 * END_MAX)
+        .limit(EVENT_MAX)
         .run()
         .expect(1);
     let said = outcome.stderr_text();
     assert!(
-        said.contains("no agent speaks there")
+        said.contains("no greeting of an agent")
             && said.contains(r"\x1b]0;title\x07")
             && said.contains("start-up file"),
         "{said}"
@@ -486,7 +486,7 @@ fn check_lost(outcome: &Outcome, src: &Path, dst: &Path, context: &str) {
 /// Another run makes the replica equal; the far side of the lost one may hold its lock a moment
 /// longer.
 fn check_made_good(far: &Far, way: Way, src: &Path, dst: &Path) {
-    wait_until("the replica is free", Duration::from_secs(20), || {
+    wait_until("the replica is free", || {
         let outcome = far.sync(way, src, dst).arg("--delete").run();
         assert!([0, 11].contains(&outcome.code()), "{}", outcome.describe());
         outcome.code() == 0
@@ -513,13 +513,11 @@ fn lose_in_the_middle(way: Way, lose: impl Fn(&Far, &Relay)) {
         "--durability=none",
         "--reconnect=0",
     ]);
-    let running = running.limit(Duration::from_secs(60)).spawn();
-    wait_until("the replica fills", Duration::from_secs(30), || {
-        entries(&dst) > 200
-    });
+    let running = running.limit(EVENT_MAX).spawn();
+    wait_until("the replica fills", || entries(&dst) > 200);
     lose(&far, &relay);
     assert!(
-        running.ends_within(END_MAX),
+        running.ends_within(EVENT_MAX),
         "{way:?}: it goes on without a line"
     );
     let outcome = running.wait();
@@ -574,11 +572,9 @@ fn a_lost_line_is_told_in_words() {
         let running = slow
             .sync(way, &src, &dst)
             .args(["--durability=none", "--reconnect=0"])
-            .limit(Duration::from_secs(60))
+            .limit(EVENT_MAX)
             .spawn();
-        wait_until("the replica fills", Duration::from_secs(30), || {
-            entries(&dst) > 200
-        });
+        wait_until("the replica fills", || entries(&dst) > 200);
         relay.cut();
         let outcome = running.wait();
         let text = outcome.stderr_text();
@@ -630,7 +626,7 @@ fn a_lost_line_is_no_reason_to_delete() {
             .sync(Way::Pull, &src, &dst)
             .args(["--delete", "--dry-run", "--reconnect=0"])
             .spawn();
-        wait_until("the listing is on its way", Duration::from_secs(30), || {
+        wait_until("the listing is on its way", || {
             relay.passed().back > passed + bytes
         });
         relay.cut();
@@ -652,7 +648,7 @@ fn a_lost_line_is_no_reason_to_delete() {
             .sync(Way::Pull, &src, &dst)
             .args(["--delete", "--reconnect=0"])
             .spawn();
-        wait_until("the listing is on its way", Duration::from_secs(30), || {
+        wait_until("the listing is on its way", || {
             relay.passed().back > passed + bytes
         });
         relay.cut();
@@ -677,7 +673,7 @@ fn agents_end_with_the_run_that_started_them() {
     let (_scratch, src, dst) = stage();
     plant(&src);
     let gone = || {
-        wait_until("the sessions have ended", Duration::from_secs(10), || {
+        wait_until("the sessions have ended", || {
             far.server.sessions().is_empty()
         })
     };
@@ -688,16 +684,14 @@ fn agents_end_with_the_run_that_started_them() {
         .sync(Way::Between, &src, &dst)
         .arg("--bwlimit=10M")
         .spawn();
-    wait_until("sessions run", Duration::from_secs(20), || {
+    wait_until("sessions run", || {
         !far.server.sessions().is_empty() && !leftovers(&dst).is_empty()
     });
     running.signal(rustix::process::Signal::KILL);
     assert_eq!(running.wait().code(), 137);
     gone();
     let running = far.sync(Way::Push, &src, &dst).arg("--bwlimit=10M").spawn();
-    wait_until("sessions run", Duration::from_secs(20), || {
-        !far.server.sessions().is_empty()
-    });
+    wait_until("sessions run", || !far.server.sessions().is_empty());
     programs::signal(running.pid(), rustix::process::Signal::TERM);
     assert!([128 + 15, 0].contains(&running.wait().code()));
     gone();

@@ -11,7 +11,7 @@ use common::{check_equal, leftovers, put, stage, wait_until};
 use driftless_model::Side;
 use driftless_remote::wire::{Frame, Opening, Reply, Request, Root};
 use driftless_testkit::mutate::list_all;
-use driftless_testkit::{FsKind, Relay, Running, Scratch, Weather, on_terminal};
+use driftless_testkit::{EVENT_MAX, FsKind, Relay, Running, Scratch, Weather, on_terminal};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -22,10 +22,7 @@ use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 /// What a run may take on a busy machine, its losses included.
-const RUN_MAX: Duration = Duration::from_secs(180);
-/// How soon silence is noticed on either side, on a busy machine: it takes half a minute at most.
-const NOTICED_MAX: Duration = Duration::from_secs(60);
-const BEGUN_MAX: Duration = Duration::from_secs(30);
+const RUN_MAX: Duration = EVENT_MAX;
 
 /// A tree that takes a while at a few MiB a second.
 fn plant(src: &Path) {
@@ -43,7 +40,7 @@ fn entries(root: &Path) -> usize {
 }
 
 fn begun(running: Running, dst: &Path) -> Running {
-    wait_until("the replica fills", BEGUN_MAX, || entries(dst) > 50);
+    wait_until("the replica fills", || entries(dst) > 50);
     running
 }
 
@@ -151,7 +148,7 @@ fn an_agent_ends_when_its_client_says_nothing_and_stays_while_it_does() {
     let scratch = Scratch::new(FsKind::Tmpfs, 16);
     let (mut silent, mut alive) = (Client::of(scratch.path()), Client::of(scratch.path()));
     let since = Instant::now();
-    wait_until("the agent ends", NOTICED_MAX, || {
+    wait_until("the agent ends", || {
         if since.elapsed().as_millis() % 1000 < 100 {
             alive.ask(0, &Request::Alive);
         }
@@ -190,7 +187,7 @@ fn what_an_agent_has_not_begun_when_its_client_is_gone_is_not_done() {
     (0..400).for_each(|index| client.ask(10 + index, &remove(&format!("d{index}"))));
     assert!(matches!(client.answer(), Reply::Removed(_)));
     drop(client.to.take());
-    wait_until("the agent ends", BEGUN_MAX, || client.has_ended());
+    wait_until("the agent ends", || client.has_ended());
     assert!(
         fs::read_dir(scratch.path()).expect("list").count() > 0,
         "everything that was read was carried out"
@@ -206,10 +203,10 @@ fn a_removal_is_broken_off_when_its_client_is_gone() {
         let left = || fs::read_dir(scratch.path().join("gone")).map_or(0, Iterator::count);
         let before = left();
         client.ask(2, &remove("gone"));
-        wait_until("some is removed", BEGUN_MAX, || left() < before);
+        wait_until("some is removed", || left() < before);
         if end == "the line ends" {
             drop(client.to.take());
-            wait_until("the agent ends", BEGUN_MAX, || client.has_ended());
+            wait_until("the agent ends", || client.has_ended());
         } else {
             client.ask(0, &Request::Cease);
             let Reply::Removed(removed) = client.answer() else {
@@ -252,7 +249,7 @@ fn stall_and_resume(words: &dyn Fn(&Scratch, &Far) -> String) {
     let running = begun(run.limit(RUN_MAX).spawn(), &dst);
     let first = children(running.pid());
     relay.stall();
-    wait_until("the silence is noticed", NOTICED_MAX, || {
+    wait_until("the silence is noticed", || {
         !children(running.pid())
             .iter()
             .any(|pid| first.contains(pid))
@@ -337,7 +334,7 @@ fn a_client_that_sleeps_loses_its_lock_and_goes_on_when_it_wakes() {
     let mut all = children(running.pid());
     all.push(running.pid());
     all.iter().for_each(|pid| signal(*pid, Signal::STOP));
-    wait_until("its agent ends", NOTICED_MAX, || {
+    wait_until("its agent ends", || {
         !far.server.sessions().iter().any(|pid| is_agent(*pid))
     });
     let _ = far.sync_ok(Way::Push, &src, &dst, ["--durability=none"]);
@@ -369,10 +366,12 @@ const MUTE: [(&str, &str); 4] = [
         "echo driftless mover ready, protocol MOVERS; exec sleep 600",
     ),
 ];
-/// Seconds that a host has for its greeting in these tests.
+/// Seconds that a mute host has for its greeting.
 const GREETING_SECONDS: &str = "4";
+/// Seconds that a host has which greets, on a loaded machine.
+const LATE_GREETING_SECONDS: &str = "20";
 /// Longest time until a run has ended that waits for such a host, on a busy machine.
-const MUTE_MAX: Duration = Duration::from_secs(120);
+const MUTE_MAX: Duration = EVENT_MAX;
 
 /// Commands in the place of ssh, one for each such peer.
 fn mute_peers(scratch: &Scratch) -> Vec<(&'static str, String)> {
@@ -451,7 +450,7 @@ fn configuration_of_ssh_that_hangs_is_done_without() {
     let (near, there) = (src.display(), format!("far:{}", dst.display()));
     let outcome = common::driftless()
         .args(["sync", &near.to_string(), &there, "--ssh", &ssh])
-        .args(["--connect-timeout", GREETING_SECONDS])
+        .args(["--connect-timeout", LATE_GREETING_SECONDS])
         .args(["--agent-path", far::agent()])
         .limit(MUTE_MAX)
         .run()
@@ -468,11 +467,11 @@ fn time_that_a_prompt_takes_does_not_count() {
     let ssh = bash(
         &scratch,
         "asks",
-        "exec 3</dev/tty; sleep 4; exec 3<&-; exec ${@: -1}",
+        "exec 3</dev/tty; sleep 12; exec 3<&-; exec ${@: -1}",
     );
     let (own, ssh) = (far::agent(), ssh.display());
     let line = format!(
-        "{own} sync --ssh {ssh} --agent-path {own} --connect-timeout 2 {} far:{}",
+        "{own} sync --ssh {ssh} --agent-path {own} --connect-timeout 10 {} far:{}",
         src.display(),
         dst.display()
     );

@@ -7,19 +7,15 @@ use common::far::{self, Far, Way};
 use common::programs::{bash, signal};
 use common::{check_accounts, check_equal, put, wait_until};
 use driftless_testkit::mutate::list_all;
-use driftless_testkit::{Driftless, FsKind, Running, Scratch, on_terminal};
+use driftless_testkit::{Driftless, EVENT_MAX, FsKind, Running, Scratch, on_terminal};
 use rustix::process::Signal;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-const BEGUN_MAX: Duration = Duration::from_secs(30);
-/// How soon a run has ended after the first signal: ten seconds, and some more on a busy machine.
-const STOPPED_MAX: Duration = Duration::from_secs(15);
 
 fn is_called(pid: u32, name: &str) -> bool {
     fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name)
@@ -29,7 +25,7 @@ fn is_called(pid: u32, name: &str) -> bool {
 fn interrupt(running: Running) -> driftless_testkit::Outcome {
     signal(running.pid(), Signal::INT);
     assert!(
-        running.ends_within(STOPPED_MAX),
+        running.ends_within(EVENT_MAX),
         "the first signal does not end it"
     );
     running.wait().expect(130)
@@ -51,7 +47,7 @@ fn a_far_side_that_does_not_answer_keeps_nobody_from_stopping() {
             .sync(way, &src, &dst)
             .args(["--bwlimit=2M", "--durability=none"])
             .spawn();
-        wait_until("the replica fills", BEGUN_MAX, || {
+        wait_until("the replica fills", || {
             list_all(&dst).map_or(0, |all| all.len()) > 50
         });
         let agents: Vec<u32> = far
@@ -76,7 +72,7 @@ fn a_far_side_that_does_not_answer_keeps_nobody_from_stopping() {
             outcome.describe()
         );
         agents.iter().for_each(|agent| signal(*agent, Signal::CONT));
-        wait_until("the agents end", BEGUN_MAX, || {
+        wait_until("the agents end", || {
             !far.server.sessions().iter().any(|pid| agents.contains(pid))
         });
     }
@@ -102,13 +98,13 @@ fn a_connection_that_does_not_come_about_keeps_nobody_from_stopping() {
             .arg(&src)
             .arg("far:dst")
             .spawn();
-        wait_until("it connects", BEGUN_MAX, || pid.exists());
+        wait_until("it connects", || pid.exists());
         let ssh: u32 = fs::read_to_string(&pid)
             .expect("its number")
             .trim()
             .parse()
             .expect("a number");
-        wait_until("it waits", BEGUN_MAX, || is_called(ssh, "sleep"));
+        wait_until("it waits", || is_called(ssh, "sleep"));
         let outcome = interrupt(running);
         assert!(
             outcome
@@ -144,10 +140,10 @@ fn what_connects_does_not_hear_the_signals_of_a_terminal() {
             .map(|meta| meta.blocks() * 512)
             .sum::<u64>()
     };
-    wait_until("much of it is there", BEGUN_MAX, || on_disk() > 40 * MIB);
+    wait_until("much of it is there", || on_disk() > 40 * MIB);
     running.signal(Signal::INT);
     assert!(
-        running.ends_within(STOPPED_MAX),
+        running.ends_within(EVENT_MAX),
         "the first signal does not end it"
     );
     let first = running.wait().expect(130);
@@ -199,7 +195,7 @@ fn a_password_can_be_typed_at_the_terminal() {
         typed.to_string_lossy().into_owned(),
     ]);
     let command = shell_words::join(words);
-    let mut terminal = on_terminal(&format!("timeout --foreground 60 {command}"))
+    let mut terminal = on_terminal(&format!("timeout --foreground 300 {command}"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -239,7 +235,7 @@ fn break_off(sync: impl Fn(&Path, &Path) -> Driftless) {
     let running = sync(&src, &dst)
         .args(["--json", "--delete", "--max-delete=100%"])
         .spawn();
-    wait_until("some is removed", BEGUN_MAX, || left() < 600);
+    wait_until("some is removed", || left() < 600);
     let outcome = interrupt(running);
     assert_eq!(
         outcome.summary()["end"],

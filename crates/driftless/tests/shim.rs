@@ -8,6 +8,7 @@ mod common;
 use common::agent::{Agent, POSTS, at_work};
 use common::mirror::Mirror;
 use common::writer::{Kind, Took, Writer, covered};
+use driftless_testkit::EVENT_MAX;
 use driftless_testkit::scratch::scratch_folder;
 use std::fs;
 use std::io::Write;
@@ -179,11 +180,7 @@ fn what_a_program_leaves_that_may_say_no_more_arrives_when_it_has_ended() {
     let copy = mirror.replica.join("left");
     let began = Instant::now();
     while fs::read(&copy).expect("it is there") != b"first and last" {
-        assert!(
-            began.elapsed() < Duration::from_secs(60),
-            "{}",
-            agent.status()
-        );
+        assert!(began.elapsed() < EVENT_MAX, "{}", agent.status());
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(

@@ -7,7 +7,7 @@ use common::{
     check_accounts, check_equal, leftovers, only_local, put, sync, sync_ok, verify, wait_until,
 };
 use driftless_testkit::fuse::{Fuse, Mood, Op, Rule};
-use driftless_testkit::{FsKind, Scratch};
+use driftless_testkit::{EVENT_MAX, FsKind, Scratch};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -42,7 +42,7 @@ fn a_signal_that_was_ignored_at_the_start_does_not_end_the_run() {
             .arg("--bwlimit=1M")
             .through(["sh", "-c", &shell])
             .spawn();
-        wait_until("it works", Duration::from_secs(20), || has_content(&dst));
+        wait_until("it works", || has_content(&dst));
         running.signal(signal);
         let outcome = running.wait().expect(0);
         check_accounts(&outcome);
@@ -59,10 +59,10 @@ fn a_stopped_run_does_not_finish_its_files_at_full_speed() {
         let running = sync(&src, &dst)
             .args(["--jobs=1", &format!("--bwlimit={limit}")])
             .spawn();
-        wait_until("it works", Duration::from_secs(20), || has_content(&dst));
+        wait_until("it works", || has_content(&dst));
         running.signal(Signal::INT);
         assert!(
-            running.ends_within(Duration::from_secs(20)),
+            running.ends_within(EVENT_MAX),
             "it ends soon after the signal"
         );
         let outcome = running.wait().expect(130);
@@ -104,7 +104,7 @@ fn a_press_that_is_heard_twice_stops_the_run_cleanly() {
     let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
     put(&src.join("file"), vec![1; 20 * MIB]);
     let running = sync(&src, &dst).arg("--bwlimit=2M").spawn();
-    wait_until("it works", Duration::from_secs(20), || has_content(&dst));
+    wait_until("it works", || has_content(&dst));
     running.signal(Signal::INT);
     std::thread::sleep(Duration::from_millis(30));
     running.signal(Signal::INT);
@@ -128,9 +128,7 @@ fn a_second_press_ends_a_run_that_does_not_come_to_its_end() {
     put(&src.join("file"), "content");
     fuse.order(Rule::never(Op::Read));
     let running = sync(&src, &dst).spawn();
-    wait_until("it reads", Duration::from_secs(20), || {
-        fuse.calls(Op::Read) > 0
-    });
+    wait_until("it reads", || fuse.calls(Op::Read) > 0);
     running.signal(Signal::INT);
     std::thread::sleep(Duration::from_secs(1));
     assert!(
@@ -138,10 +136,7 @@ fn a_second_press_ends_a_run_that_does_not_come_to_its_end() {
         "the first press waits for what is under way"
     );
     running.signal(Signal::INT);
-    assert!(
-        running.ends_within(Duration::from_secs(10)),
-        "the second ends it"
-    );
+    assert!(running.ends_within(EVENT_MAX), "the second ends it");
     let _ = running.wait().expect(130);
 }
 

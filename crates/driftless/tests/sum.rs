@@ -444,7 +444,7 @@ fn broken_lists_are_reported_by_line() {
     assert_eq!(ran.text(), "f: OK\n");
     for line in [
         "\"list\" line 2: no hash and name",
-        "\"list\" line 4: a hash of another length",
+        "\"list\" line 4: a hash of the wrong length",
         "\"list\" line 5: an unknown escape",
     ] {
         assert!(ran.err.contains(line), "{line} in {}", ran.err);
@@ -600,9 +600,12 @@ fn a_broken_tree_file_is_refused_with_the_line() {
             text.replacen("\nend 1", "\nend 7", 1),
             "line 7: the number of files",
         ),
-        (text.replacen("\nend 1\n", "", 1), "line 7: the file ends"),
-        ("rubbish".into(), "line 1: this is no tree file"),
-        (String::new(), "line 1: the file ends"),
+        (
+            text.replacen("\nend 1\n", "", 1),
+            "line 7: the file is truncated",
+        ),
+        ("rubbish".into(), "line 1: this is not a tree file"),
+        (String::new(), "line 1: the file is truncated"),
     ];
     for (broken, message) in table {
         stage.put("broken", &broken);

@@ -6,8 +6,8 @@ mod common;
 
 use common::driftless;
 use common::mirror::Mirror;
-use driftless_testkit::Driftless;
 use driftless_testkit::scratch::scratch_folder;
+use driftless_testkit::{Driftless, wait_slowly_until};
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::{Read, Write};
@@ -36,14 +36,6 @@ fn list_keys(path: &Path, format: &str) -> String {
 
 fn named(name: &[u8]) -> &OsStr {
     OsStr::from_bytes(name)
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]
@@ -138,7 +130,7 @@ fn lists_in_a_folder_are_deleted_when_the_replica_has_it_all_and_not_before() {
     let _done = mirror.command("resume").run().expect(0);
     mirror.barrier();
     assert!(mirror.replica.join("a").join(named(b"b\xff")).exists());
-    wait_until("the list is deleted", || !lists.join("one").exists());
+    wait_slowly_until("the list is deleted", || !lists.join("one").exists());
     let mut left: Vec<_> = fs::read_dir(&lists)
         .expect("it is there")
         .map(|entry| entry.expect("a name").file_name())
@@ -160,7 +152,7 @@ fn lists_that_come_while_others_are_deleted_are_all_read() {
     while number < 200 || began.elapsed() < Duration::from_secs(4) {
         let name = format!("f{number}");
         fs::write(source.join(&name), &name).expect("a file");
-        wait_until("the name is free", || {
+        wait_slowly_until("the name is free", || {
             !lists.join("list").exists() || number % 3 > 0
         });
         if !lists.join("list").exists() {
@@ -172,7 +164,7 @@ fn lists_that_come_while_others_are_deleted_are_all_read() {
     }
     mirror.check_equal("lists of one name");
     let is_empty = || fs::read_dir(&lists).expect("it is there").next().is_none();
-    wait_until("all lists are deleted", is_empty);
+    wait_slowly_until("all lists are deleted", is_empty);
 }
 
 fn post(mirror: &Mirror) -> Driftless {

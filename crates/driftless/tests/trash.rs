@@ -9,7 +9,8 @@ use common::is_temp;
 use common::mirror::Mirror;
 use common::mounted::Mounted;
 use driftless_testkit::{
-    FsKind, Options, Outcome, Profile, Scratch, assert_equal, build_tree, rsync_oracle,
+    EVENT_MAX, FsKind, Options, Outcome, Profile, Scratch, assert_equal, build_tree, rsync_oracle,
+    wait_slowly_until,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -393,7 +394,7 @@ fn what_may_not_go_stays_and_what_is_around_it_is_kept() {
     let began = Instant::now();
     let told = || mirror.command("problems").run().stdout_text();
     while !(told().contains("dir/deep/frozen") && told().contains("mounted/on")) {
-        assert!(began.elapsed() < Duration::from_secs(60), "{}", told());
+        assert!(began.elapsed() < EVENT_MAX, "{}", told());
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(
@@ -548,21 +549,13 @@ fn the_old_goes_and_then_the_oldest_of_what_is_too_much() {
     mirror.start();
     let began = Instant::now();
     while paths(&mirror) != ["newer", "newest"] {
-        assert!(
-            began.elapsed() < Duration::from_secs(60),
-            "{:?}",
-            paths(&mirror)
-        );
+        assert!(began.elapsed() < EVENT_MAX, "{:?}", paths(&mirror));
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(fs::read(victim.join("file")).expect("stays"), b"untouched");
     let began = Instant::now();
     while mirror.status()["trash"]["entries"] != 4 {
-        assert!(
-            began.elapsed() < Duration::from_secs(60),
-            "{}",
-            mirror.status()
-        );
+        assert!(began.elapsed() < EVENT_MAX, "{}", mirror.status());
         std::thread::sleep(Duration::from_millis(50));
     }
     let _done = ask(&mirror, ["purge", "--older", "4d12h"]).expect(2);
@@ -673,14 +666,6 @@ fn close(tree: &Path, is_closed: bool) {
     let _nothing_is_told = btrfs(words.into_iter().chain([tree.as_os_str()]).chain(value));
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 #[test]
 fn after_a_cycle_the_trash_is_purged_and_then_the_replica_is_closed() {
     let scratch = Scratch::new(FsKind::Btrfs, SIZE_MIB);
@@ -698,7 +683,7 @@ fn after_a_cycle_the_trash_is_purged_and_then_the_replica_is_closed() {
     let mirror = Mirror::between(&source, &replica, keys);
     let cycle = || {
         let _done = mirror.command("sync-now").arg("--wait").run().expect(0);
-        wait_until("it is closed", || is_closed(&replica));
+        wait_slowly_until("it is closed", || is_closed(&replica));
     };
     cycle();
     fs::remove_file(source.join("goes")).expect("removed");
@@ -714,9 +699,9 @@ fn after_a_cycle_the_trash_is_purged_and_then_the_replica_is_closed() {
     went_long_ago();
     assert_eq!(paths(&mirror), ["goes"]);
     cycle();
-    wait_until("it is purged", || paths(&mirror).is_empty());
-    wait_until("it is told", || mirror.status()["trash"]["entries"] == 0);
-    wait_until("it is closed", || is_closed(&replica));
+    wait_slowly_until("it is purged", || paths(&mirror).is_empty());
+    wait_slowly_until("it is told", || mirror.status()["trash"]["entries"] == 0);
+    wait_slowly_until("it is closed", || is_closed(&replica));
     // By hand, too.
     fs::remove_file(source.join("goes too")).expect("removed");
     cycle();

@@ -493,11 +493,9 @@ fn notes_of_an_interrupted_verification_grow_old() {
     };
     let _ = interrupted("1d");
     let noted = Instant::now();
-    wait_until(
-        "a clock of seconds goes on",
-        Duration::from_secs(20),
-        || noted.elapsed() > Duration::from_millis(2100),
-    );
+    wait_until("a clock of seconds goes on", || {
+        noted.elapsed() > Duration::from_millis(2100)
+    });
     assert_eq!(interrupted("1s").count("known_equal"), 0);
     let used = verify(&src, &dst).run().expect(0);
     let oldest = used.count("oldest_note_seconds");
@@ -544,7 +542,7 @@ fn what_changed_since_an_interrupted_verification_is_compared_again() {
     let _ = sync_ok(&src, &dst, NONE);
     let killed = verify(&src, &dst).args(["--bwlimit", "8M"]).spawn();
     let ledger = dst.with_file_name("state").join("driftless");
-    wait_until("something is noted", Duration::from_secs(20), || {
+    wait_until("something is noted", || {
         fs::read_dir(&ledger).is_ok_and(|mut entries| entries.next().is_some())
     });
     std::thread::sleep(Duration::from_millis(300));

@@ -10,7 +10,7 @@ use common::driftless;
 use common::mirror::Mirror;
 use common::mounted::Mounted;
 use driftless_testkit::scratch::scratch_folder;
-use driftless_testkit::{FsKind, Scratch};
+use driftless_testkit::{EVENT_MAX, FsKind, Scratch, wait_slowly_until};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
@@ -31,14 +31,6 @@ fn place() -> (TempDir, PathBuf) {
     let source = folder.path().join("src");
     fs::create_dir(&source).expect("a directory");
     (folder, fs::canonicalize(source).expect("a path"))
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// Waits until what was announced is on the replica.
@@ -62,12 +54,8 @@ fn what_is_announced_arrives_within_a_moment_and_nothing_else_does() {
     shim.say('c', &[&source.join("dir")]);
     shim.say('w', &[&source.join("dir").join(hostile)]);
     let copy = mirror.replica.join("dir").join(hostile);
-    wait_until("it arrives", || copy.exists());
-    assert!(
-        began.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        began.elapsed()
-    );
+    wait_slowly_until("it arrives", || copy.exists());
+    assert!(began.elapsed() < EVENT_MAX, "{:?}", began.elapsed());
     settle(&mirror, &agent, 2);
     assert!(!mirror.replica.join("not announced").exists());
     let mode = fs::Permissions::from_mode(0o600);
@@ -179,7 +167,7 @@ fn what_programs_have_written_down_is_read() {
     let (mirror, agent, shim) = at_work(&source);
     fs::write(source.join("a"), b"1").expect("a file");
     shim.write('w', &[&source.join("a")]);
-    wait_until("it arrives", || mirror.replica.join("a").exists());
+    wait_slowly_until("it arrives", || mirror.replica.join("a").exists());
     // The agent reads nothing for a while, and its queue is full.
     agent.freeze(true);
     let message = Shim::message('m', &[&source]);
@@ -187,7 +175,7 @@ fn what_programs_have_written_down_is_read() {
     fs::write(source.join("b"), b"1").expect("a file");
     shim.write('w', &[&source.join("b")]);
     agent.freeze(false);
-    wait_until("it arrives", || mirror.replica.join("b").exists());
+    wait_slowly_until("it arrives", || mirror.replica.join("b").exists());
     agent.wait_until_told();
     mirror.check_equal("written down");
     agent.wait_for("the spool is empty", |status| status["spool_files"] == 0);
@@ -250,7 +238,7 @@ fn messages_that_make_no_sense_or_lead_elsewhere_do_nothing() {
     for message in &messages {
         let began = Instant::now();
         while !shim.try_send(message) && !message.is_empty() {
-            assert!(began.elapsed() < Duration::from_secs(10));
+            assert!(began.elapsed() < EVENT_MAX);
         }
     }
     let socket = text(&agent.map()).replace(".map", ".map.socket");
@@ -279,7 +267,7 @@ fn what_an_ordinary_user_puts_into_the_spool_takes_nothing_away() {
     ));
     fs::write(source.join("a"), b"1").expect("a file");
     shim.write('w', &[&source.join("a")]);
-    wait_until("it arrives", || mirror.replica.join("a").exists());
+    wait_slowly_until("it arrives", || mirror.replica.join("a").exists());
     agent.wait_for("the spool is empty", |status| status["spool_files"] == 0);
     assert_eq!(fs::read_dir(agent.spool()).expect("a folder").count(), 0);
     agent.wait_until_told();
@@ -348,7 +336,7 @@ fn the_service_manager_is_told_that_it_is_ready_goes_on_and_ends() {
     let (folder, source) = place();
     let path = folder.path().join("manager");
     let manager = std::os::unix::net::UnixDatagram::bind(&path).expect("a socket");
-    let limit = Some(Duration::from_secs(60));
+    let limit = Some(EVENT_MAX);
     manager.set_read_timeout(limit).expect("set");
     let hear = || {
         let mut words = [0; 500];
@@ -420,7 +408,7 @@ fn writers_that_no_shim_covers_are_told_and_the_kernel_hears_them() {
         .stdin(std::process::Stdio::null())
         .status();
     assert!(done.expect("tee runs").success());
-    wait_until("the kernel has told", || {
+    wait_slowly_until("the kernel has told", || {
         mirror.replica.join("uncovered").exists()
     });
     agent.wait_for("it was looked at", |status| {
@@ -460,7 +448,7 @@ fn what_only_the_kernel_tells_is_followed_too() {
     fs::create_dir_all(source.join("a/b")).expect("directories");
     fs::write(source.join("a/b/f"), b"1").expect("a file");
     fs::rename(source.join("a"), source.join("c")).expect("renamed");
-    wait_until("it arrives", || mirror.replica.join("c/b/f").exists());
+    wait_slowly_until("it arrives", || mirror.replica.join("c/b/f").exists());
     agent.wait_until_told();
     mirror.check_equal("by the kernel");
 }
@@ -600,11 +588,11 @@ fn programs_are_told_the_device_of_a_tree_that_is_on_one_alone() {
     assert_eq!(device(), own);
     fs::create_dir(source.join("mnt")).expect("a directory");
     let (gaps, mount) = (agent.gaps(), Mounted::tmpfs(&source.join("mnt")));
-    wait_until("it is on several", || device() == 0);
+    wait_slowly_until("it is on several", || device() == 0);
     // What was written there before programs knew, nobody has announced.
-    wait_until("that is a gap", || agent.gaps() > gaps);
+    wait_slowly_until("that is a gap", || agent.gaps() > gaps);
     drop(mount);
-    wait_until("it is on one again", || device() == own);
+    wait_slowly_until("it is on one again", || device() == own);
     agent.shim().say('w', &[&source.join("file")]);
     agent.wait_for("it is heard", |status| status["messages"] == 1);
 }
@@ -627,7 +615,7 @@ fn what_an_agent_keeps_in_its_own_tree_is_not_told() {
     let told = source.join("by the spool");
     fs::write(&told, "1").expect("a file");
     agent.shim().write('w', &[&told]);
-    wait_until("both arrive", || {
+    wait_slowly_until("both arrive", || {
         ["file", "by the spool"].map(|name| mirror.replica.join(name).exists()) == [true; 2]
     });
     agent.wait_until_told();
@@ -635,7 +623,7 @@ fn what_an_agent_keeps_in_its_own_tree_is_not_told() {
     let events = || agent.status()["events"].as_u64();
     let (began, mut before) = (Instant::now(), None);
     while before != events() {
-        let is_late = began.elapsed() > Duration::from_secs(30);
+        let is_late = began.elapsed() > EVENT_MAX;
         assert!(!is_late, "it hears itself: {}", agent.status());
         before = events();
         std::thread::sleep(Duration::from_secs(1));

@@ -8,6 +8,7 @@ mod common;
 use common::agent::{Agent, POSTS, Shim};
 use common::mirror::Mirror;
 use common::published::{Stage, settle};
+use driftless_testkit::EVENT_MAX;
 use driftless_testkit::rabbit::calm;
 use driftless_testkit::scratch::scratch_folder;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The longest that anything may take that is expected to happen.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = EVENT_MAX;
 /// Changes of a round.
 const CHANGES: usize = 400;
 /// One in so many is an accident.

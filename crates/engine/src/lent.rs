@@ -7,7 +7,7 @@
 
 use crate::sample::Sample;
 use crate::view::{Further, View, Views};
-use driftless_model::{Keep, RelPath, Side, Stamp};
+use driftless_model::{Keep, Meta, RelPath, Side, Stamp};
 use driftless_tree::{DirRef, Names, Rights};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
@@ -17,6 +17,8 @@ const TOLD_MAX: usize = 16;
 /// Entries of a directory among which those are chosen, and directories below the root.
 const NAMES_MAX: usize = 64;
 const DIRS_MAX: usize = 16;
+/// Bytes of the names of the root that are told.
+const ROOT_BYTES_MAX: usize = 4096;
 
 /// A replica that another process holds and lends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +47,9 @@ pub struct Shown {
     second: i64,
     /// Paths with the view of the source, and that of the replica.
     entries: Vec<(RelPath, View, Option<View>)>,
+    /// Names of the source's root, each of which a member has to see.
+    #[serde(default)]
+    root: Vec<RelPath>,
 }
 
 impl Shown {
@@ -53,6 +58,12 @@ impl Shown {
         let mut paths = names_of(source, &RelPath::root());
         fastrand::shuffle(&mut paths);
         let tops = paths.clone();
+        let mut bytes = 0_usize;
+        let fits = |path: &&RelPath| {
+            bytes = bytes.saturating_add(path.as_bytes().len());
+            bytes <= ROOT_BYTES_MAX
+        };
+        let root = tops.iter().take_while(fits).cloned().collect();
         let dirs = tops.iter().take(DIRS_MAX).filter_map(|path| {
             let (_, name) = path.split_last()?;
             let dir = source.enter(&CString::new(name).ok()?).ok()?;
@@ -72,16 +83,20 @@ impl Shown {
         Shown {
             second,
             entries: paths.into_iter().filter_map(&mut views).collect(),
+            root,
         }
     }
 
-    /// Returns the first entry, and the tree, that this host sees otherwise, though it was not
-    /// changed since.
+    /// Returns the first entry, and the tree, that this host lacks or sees otherwise, though it was
+    /// not changed since.
     pub fn differs(
         &self,
         (source, replica): (&DirRef, &DirRef),
         keep: &Keep,
     ) -> Option<(&RelPath, Side)> {
+        if let Some(path) = self.lacking(source) {
+            return Some((path, Side::Source));
+        }
         let (mut own_of_source, mut own_of_replica) =
             (Views::of(source, keep), Views::of(replica, keep));
         let during = self.second..=i64::MAX;
@@ -101,6 +116,19 @@ impl Shown {
                 && theirs.difference(&own, (Side::Replica, keep)).is_some();
             is_other.then_some((path, Side::Replica))
         })
+    }
+
+    /// Returns an entry of the source's root that this host lacks, though no name of the root came
+    /// or went since the views were taken.
+    fn lacking(&self, source: &DirRef) -> Option<&RelPath> {
+        let is_missing = |path: &&RelPath| {
+            let name = path.split_last().map(|(_, name)| CString::new(name));
+            let found = name.and_then(Result::ok).map(|name| source.look(&name));
+            found.is_some_and(|found| found.is_err_and(|fault| fault.is_missing()))
+        };
+        let lacking = self.root.iter().find(is_missing)?;
+        let is_old = |meta: Meta| meta.ctime.sec < self.second;
+        source.meta_again().is_ok_and(is_old).then_some(lacking)
     }
 }
 
@@ -129,4 +157,47 @@ fn names_of(dir: &DirRef, at: &RelPath) -> Vec<RelPath> {
     (0..count)
         .map(|index| at.join(names.get(index).0.to_bytes()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driftless_tree::fake::FakeTree;
+    use driftless_tree::{HandlePool, Place};
+
+    fn root(tree: &FakeTree, side: Side) -> DirRef {
+        match tree.endpoint().locate(side, &HandlePool::new(8)) {
+            Ok(Place::Dir(root)) => root,
+            _ => panic!("the root is a directory"),
+        }
+    }
+
+    #[test]
+    fn member_that_lacks_a_root_entry_differs() {
+        let (leader, member, replica) = (
+            FakeTree::new("leader"),
+            FakeTree::new("member"),
+            FakeTree::new("replica"),
+        );
+        for name in ["data/file", "disk/file"] {
+            leader.put(name, b"content");
+        }
+        member.put("data/file", b"content");
+        let trees = [
+            root(&leader, Side::Source),
+            root(&member, Side::Source),
+            root(&replica, Side::Replica),
+        ];
+        let [of_leader, of_member, of_replica] = &trees;
+        let keep = Keep::default();
+        // Seconds before and after all changes of the trees.
+        for (second, is_told) in [(i64::MAX, true), (i64::MIN, false)] {
+            let mut shown = Shown::of((of_leader, of_replica), &keep, second);
+            shown.entries.clear();
+            let found = shown.differs((of_member, of_replica), &keep);
+            let lacks = found.map(|(path, side)| (path.as_bytes().to_vec(), side));
+            assert_eq!(lacks, is_told.then(|| (b"disk".to_vec(), Side::Source)));
+            assert_eq!(shown.differs((of_leader, of_replica), &keep), None);
+        }
+    }
 }

@@ -222,9 +222,10 @@ fn sync_entry(
         before,
     };
     let visit = Visit::root(sides, selection, WHOLE_WALK).borrow_for(replica.1);
+    let postponing = run.allow_postponing();
     go_through(&run, visit, threads_max);
     let end = delete(&run, threads_max);
-    let tried = try_postponed(&mut run, threads_max);
+    let tried = try_postponed(&mut run, postponing, threads_max);
     let summary = end_run(&run, end);
     run.changes
         .as_ref()

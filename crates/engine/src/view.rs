@@ -13,14 +13,19 @@ mod threads;
 pub use reader::{Further, Views};
 pub use threads::ViewThreads;
 
-use driftless_model::{Keep, Kind, Meta, Side, Stamp};
+use driftless_model::{Keep, Kind, Meta, Side, Stamp, Unkept, Xattrs};
+use driftless_reconcile::{Agreement, mtimes};
 use driftless_tree::Names;
+use reader::hash_of_xattrs;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Largest directory whose names are compared.
 pub const NAMES_MAX: usize = 10_000;
+
+/// Words for a mover that has other directories above an entry.
+pub const OTHER_WAY: &str = "other inode numbers of directories above it than the coordinator";
 
 /// Number of the names in a directory, and the sum of their hashes.
 pub type NameDigest = (u64, u64);
@@ -66,6 +71,30 @@ impl View {
         }
     }
 
+    /// Takes the attributes of an entry, and its extended attributes if all of them were read.
+    pub fn with_xattrs(meta: &Meta, xattrs: &Xattrs) -> View {
+        View {
+            xattrs: hash_of_xattrs(xattrs),
+            ..View::of(meta)
+        }
+    }
+
+    /// Returns this view of an entry below directories whose inode numbers have this hash.
+    #[must_use]
+    pub fn below(self, way: u64) -> View {
+        View { way, ..self }
+    }
+
+    /// Returns this view of a directory with what the work on it showed.
+    #[must_use]
+    pub fn with_listing(self, listing: &ListedNames) -> View {
+        View {
+            names: listing.digest(),
+            xattrs: listing.xattrs,
+            ..self
+        }
+    }
+
     /// Returns whether the entry was changed in these seconds.
     pub fn is_changed_in(&self, seconds: &RangeInclusive<i64>) -> bool {
         seconds.contains(&self.ctime.sec)
@@ -91,6 +120,39 @@ impl View {
             .or_else(|| self.difference_of_names(own))
             .or_else(|| self.difference_of_links(own).filter(|_| is_linked))
             .or_else(|| self.difference_of_xattrs(own, side))
+    }
+
+    /// Returns whether an entry of the replica that a mover has made is none of this source: it has
+    /// another kind, size or modification time. A time from `began` on, in seconds, is none that
+    /// the replica could not keep.
+    pub fn is_unlike(&self, source: &View, keep: &Keep, began: i64) -> bool {
+        let is_file = source.kind == Kind::File;
+        let is_of_other_time = || {
+            let agreement = mtimes(&source.to_meta(), &self.to_meta(), keep.modify_window);
+            keep.times && agreement == Agreement::Other && self.mtime.sec < began
+        };
+        self.kind != source.kind || is_file && (self.size != source.size || is_of_other_time())
+    }
+
+    /// Returns the attributes as those of an entry, for a comparison of times.
+    fn to_meta(&self) -> Meta {
+        let (uid, gid) = self.owner;
+        Meta {
+            kind: self.kind,
+            mode: self.mode,
+            uid,
+            gid,
+            size: self.size,
+            blocks: 0,
+            mtime: self.mtime,
+            atime: self.mtime,
+            ctime: self.ctime,
+            nlink: self.links,
+            dev: 0,
+            ino: self.ino,
+            rdev: 0,
+            unkept: Unkept::NONE,
+        }
     }
 
     fn difference_of_meta(&self, own: &View, side: Side) -> Option<String> {
@@ -157,9 +219,7 @@ impl View {
     /// Returns the words for the coordinator's `own` view of another inode.
     pub fn inode_words(&self, own: &View) -> String {
         match (self.born, own.born) {
-            _ if self.way != own.way => {
-                "other inode numbers of directories above it than the coordinator".into()
-            }
+            _ if self.way != own.way => OTHER_WAY.into(),
             (Some(theirs), Some(own_birth)) if self.ino == own.ino => {
                 word("time of birth", times(theirs), times(own_birth))
             }
@@ -181,6 +241,16 @@ impl View {
     }
 }
 
+/// Adds the inode number of a directory to the hash of those of the directories above it.
+pub fn way_below(way: u64, ino: u64) -> u64 {
+    xxh3_64([way, ino].map(u64::to_le_bytes).as_flattened())
+}
+
+/// Returns a time of birth that is no whole second, which may be that of many inodes.
+pub fn exact_birth(born: Option<Stamp>) -> Option<Stamp> {
+    born.filter(|born| born.nsec != 0)
+}
+
 fn word(what: &str, theirs: String, own: String) -> String {
     format!("{what} {theirs}, and the coordinator {what} {own}")
 }
@@ -189,11 +259,13 @@ fn times(stamp: Stamp) -> String {
     format!("{}.{:09}", stamp.sec, stamp.nsec)
 }
 
-/// Names of a directory as its last listing showed them.
+/// Names and extended attributes of a directory as the work on it showed them.
 #[derive(Debug, Default)]
 pub struct ListedNames {
     digest: NameDigest,
     is_whole: bool,
+    /// Hash of the directory's extended attributes, if all of them were read.
+    xattrs: Option<u64>,
 }
 
 impl ListedNames {
@@ -202,6 +274,11 @@ impl ListedNames {
     pub fn add(&mut self, names: &Names, is_first: bool, is_last: bool) {
         let before = if is_first { (0, 0) } else { self.digest };
         (self.digest, self.is_whole) = (add_names(before, names), is_last);
+    }
+
+    /// Notes the extended attributes of the directory.
+    pub fn note_xattrs(&mut self, xattrs: &Xattrs) {
+        self.xattrs = hash_of_xattrs(xattrs);
     }
 
     /// Returns the digest of the names, or `None` if they were not read to the end.
@@ -220,10 +297,9 @@ fn add_names((mut count, mut sum): NameDigest, names: &Names) -> NameDigest {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn view(kind: Kind) -> View {
+impl View {
+    /// Returns a view of some entry of this kind.
+    pub fn of_kind(kind: Kind) -> View {
         let stamp = Stamp { sec: 5, nsec: 7 };
         View {
             kind,
@@ -239,6 +315,51 @@ mod tests {
             born: None,
             names: Some((2, 9)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(kind: Kind) -> View {
+        View::of_kind(kind)
+    }
+
+    #[test]
+    fn made_entry_is_unlike_by_kind_size_or_time() {
+        let (file, dir) = (view(Kind::File), view(Kind::Dir));
+        let of = |size, sec| View {
+            size,
+            mtime: Stamp { sec, nsec: 7 },
+            ..file.clone()
+        };
+        // Entry of the replica, that of the source, and whether they are unlike.
+        let cases = [
+            (file.clone(), &file, false),
+            (dir.clone(), &file, true),
+            (of(4, 5), &file, true),
+            (of(3, 4), &file, true),
+            (of(3, 20), &file, false),
+            (of(4, 5), &dir, true),
+            (
+                View {
+                    size: 9,
+                    ..dir.clone()
+                },
+                &dir,
+                false,
+            ),
+        ];
+        for (number, (own, source, is_unlike)) in cases.into_iter().enumerate() {
+            let found = own.is_unlike(source, &Keep::default(), 10);
+            assert_eq!(found, is_unlike, "case {number}");
+        }
+        let untimed = Keep {
+            times: false,
+            ..Keep::default()
+        };
+        assert!(!of(3, 4).is_unlike(&file, &untimed, 10));
     }
 
     #[test]

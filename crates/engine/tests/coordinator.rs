@@ -7,11 +7,12 @@
 use driftless_engine::message::{Report, encode, reports};
 use driftless_engine::{
     Alive, Batch, Brief, By, Clock, Counts, End, Ends, Exchange, Known, Monitor, Options, Outcome,
-    PartOfOutcome, Progress, RunError, Summary, Unreachable, Word, coordinate, work_off,
+    PartOfOutcome, Piece, Progress, RunError, Summary, Unreachable, Word, coordinate, work_off,
 };
-use driftless_model::{Meta, Policy, Problem, Receipt};
+use driftless_model::{Meta, Policy, Problem, Receipt, Side};
 use driftless_state::Record;
 use driftless_tree::fake::{Call, FakeTree};
+use driftless_tree::{HandlePool, Place};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -32,6 +33,8 @@ const PART_BYTES: usize = 1;
 const OPEN_DIRS: u64 = 400;
 /// Path of the directory that holds them.
 const ABOVE_OPEN: &str = "a/b/c/d/e/f/g";
+/// Files of a batch that is in its sample as a whole.
+const SAMPLED: u64 = 200;
 /// Time for which a thread waits for another one.
 const MEETING: Duration = Duration::from_secs(30);
 
@@ -801,6 +804,43 @@ fn several_threads_finish_directories_below_open_parents() {
         entered < 5 * OPEN_DIRS,
         "{entered} directories were entered"
     );
+}
+
+#[test]
+fn sample_of_a_batch_costs_no_looks() {
+    let mut world = World::new(Accident::Nothing);
+    (world.source, world.replica) = (FakeTree::new("here"), FakeTree::new("there"));
+    (world.options.source, world.options.replica) =
+        (world.source.endpoint(), world.replica.endpoint());
+    (0..SAMPLED).for_each(|file| world.source.put(&format!("dir/{file}"), b"content"));
+    let summary = world.run();
+    world.check(&summary);
+    let root = |tree: &FakeTree, side| match tree.endpoint().locate(side, &HandlePool::new(8)) {
+        Ok(Place::Dir(root)) => *root.first_meta(),
+        _ => panic!("the root is a directory"),
+    };
+    let mut brief = Brief::of(&world.options, &[], false);
+    brief.set_roots(
+        &root(&world.source, Side::Source),
+        &root(&world.replica, Side::Replica),
+    );
+    let batch = Batch {
+        pieces: vec![Piece::Root],
+        ..Batch::default()
+    };
+    let looks = || world.source.calls(Call::Look) + world.replica.calls(Call::Look);
+    let before = looks();
+    let outcome = world.carry_out(&Order {
+        brief,
+        run: 1,
+        id: 1,
+        batch,
+    });
+    // Eight entries of a tree that counts as far, each of which the mover has looked at once on each
+    // side. The root and its directory are looked at when they are entered.
+    assert_eq!(outcome.settled.len(), 8);
+    let looks = looks() - before;
+    assert!(looks <= 2 * SAMPLED + 4, "{looks} looks");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use driftless_engine::{
     Restored, Sizes, Trees, Wanted, restore,
 };
 use driftless_model::{Policy, Problem, Receipt, RelPath, Selection, errno};
-use driftless_tree::fake::{Call, FakeTree};
+use driftless_tree::fake::{ANY, Call, FakeTree};
+use driftless_tree::stable_temp_name;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -85,18 +86,21 @@ impl Pair {
         assert_eq!(self.run().1, Vec::<String>::new(), "{path}");
     }
 
+    /// Restores all of a path; returns the result and the problems that were reported.
+    fn restore_told(&self, path: &str) -> (Result<Restored, RestoreError>, Vec<String>) {
+        let (told, wanted) = (Told::default(), wanted(path, DeletionDates::All));
+        let options = of(&self.replica, &self.source);
+        let restored = restore(&options, &wanted, &told, &AtomicBool::new(false));
+        (restored, told.0.into_inner().expect("no panic"))
+    }
+
     fn restore(&self, path: &str) -> Result<u64, RestoreError> {
         self.restore_of(path, DeletionDates::All)
             .map(|restored| restored.entries)
     }
 
     fn restore_of(&self, path: &str, dates: DeletionDates) -> Result<Restored, RestoreError> {
-        let path = RelPath::parse(path.as_bytes()).expect("a path");
-        let wanted = Wanted {
-            to: path.clone(),
-            path,
-            dates,
-        };
+        let wanted = wanted(path, dates);
         let options = of(&self.replica, &self.source);
         let stop = AtomicBool::new(false);
         restore(&options, &wanted, &Told::default(), &stop)
@@ -123,6 +127,15 @@ impl Pair {
         let paths = self.replica.paths().into_iter();
         let mut contents = paths.filter_map(|path| self.replica.content(&path));
         contents.any(|found| found == content.as_bytes())
+    }
+}
+
+fn wanted(path: &str, dates: DeletionDates) -> Wanted {
+    let path = RelPath::parse(path.as_bytes()).expect("a path");
+    Wanted {
+        to: path.clone(),
+        path,
+        dates,
     }
 }
 
@@ -188,6 +201,36 @@ fn the_same_name_is_kept_each_time() {
             .iter()
             .all(|content| pair.has(content))
     );
+}
+
+/// Puts a file into the trash twice: first with all of its directory, then alone.
+fn delete_twice(pair: &mut Pair, is_reopened: bool) {
+    // The folder of the minute gets a directory that only leads to an entry.
+    pair.delete("a/two");
+    pair.source.put("a/one", b"older");
+    pair.source.advance(Duration::from_secs(5));
+    assert_eq!(pair.run(), (0, vec![]));
+    pair.delete("a");
+    pair.source.put("a/one", b"newer");
+    assert_eq!(pair.run(), (0, vec![]));
+    if is_reopened {
+        let options = of(&pair.source, &pair.replica);
+        let trees = Trees::open(&options, &Told::default(), &MachineClock);
+        pair.trees = trees.expect("they can be opened");
+    }
+    pair.delete("a/one");
+}
+
+#[test]
+fn newer_of_two_deletions_comes_back() {
+    for is_reopened in [false, true] {
+        let mut pair = Pair::new();
+        delete_twice(&mut pair, is_reopened);
+        let restored = pair.restore_of("a/one", DeletionDates::All);
+        let restored = restored.expect("restored");
+        assert_eq!((restored.entries, restored.older), (1, 1));
+        assert_eq!(pair.content("a/one").as_deref(), Some("newer"));
+    }
 }
 
 #[test]
@@ -321,6 +364,151 @@ fn where_a_call_fails_nothing_is_lost() {
             let lost = FILES.iter().find(|content| !pair.has(content));
             assert!(!stays && lost.is_none(), "{call:?} {path} {errno}");
         }
+    }
+}
+
+#[test]
+fn entry_without_room_is_no_success() {
+    let pair = Pair::new();
+    pair.delete("a");
+    pair.source.fail(Call::Write, ANY, errno::ENOSPC, u64::MAX);
+    let (restored, told) = pair.restore_told("a");
+    assert!(
+        matches!(restored, Err(RestoreError::Incomplete(_))),
+        "{restored:?}"
+    );
+    for path in ["a/one", "a/two", "a/b/three"] {
+        assert!(told.iter().any(|line| line.contains(path)), "{told:?}");
+    }
+    assert_eq!(pair.gone(), [("a".to_owned(), 5)], "the trash keeps all");
+    let stays = pair.source.paths();
+    assert!(
+        stays.iter().all(|path| !path.starts_with('a')),
+        "nothing has a name: {stays:?}"
+    );
+}
+
+#[test]
+fn restored_directory_gets_common_rights() {
+    for (older, newer, common) in [
+        (0o700, 0o755, 0o700),
+        (0o755, 0o700, 0o700),
+        (0o750, 0o705, 0o700),
+        (0o777, 0o1777, 0o1777),
+    ] {
+        let pair = Pair::new();
+        pair.source.set_mode("a/b", older);
+        assert_eq!(pair.run(), (0, vec![]));
+        pair.delete("a");
+        pair.source.put("a/b/new", b"new");
+        pair.source.set_mode("a/b", newer);
+        assert_eq!(pair.run(), (0, vec![]));
+        pair.delete("a");
+        let restored = pair.restore_of("a", DeletionDates::All).expect("restored");
+        assert_eq!((restored.entries, restored.pieces), (6, 2));
+        let mode = pair.source.meta("a/b").expect("restored").mode;
+        assert_eq!(mode, common, "{older:o} {newer:o}: {mode:o}");
+    }
+}
+
+#[test]
+fn older_piece_without_content_narrows_nothing() {
+    let pair = Pair::new();
+    pair.source.set_mode("c", 0o700);
+    assert_eq!(pair.run(), (0, vec![]));
+    pair.delete("c");
+    pair.source.put("c/four", b"newer");
+    pair.source.set_mode("c", 0o755);
+    assert_eq!(pair.run(), (0, vec![]));
+    pair.delete("c");
+    let restored = pair.restore_of("c", DeletionDates::All).expect("restored");
+    assert_eq!((restored.entries, restored.older), (2, 1));
+    assert_eq!(pair.source.meta("c").expect("restored").mode, 0o755);
+}
+
+#[test]
+fn each_entry_that_gets_no_name_is_named() {
+    let pair = Pair::new();
+    for path in ["a/one", "a/two"] {
+        pair.delete(path);
+    }
+    pair.source
+        .fail(Call::Rename, "a/one", errno::EIO, u64::MAX);
+    let (restored, told) = pair.restore_told("a");
+    let restored = restored.expect("some of it");
+    assert_eq!((restored.entries, restored.problems), (1, 1));
+    assert!(told.iter().any(|line| line.contains("a/one")), "{told:?}");
+    assert_eq!(pair.content("a/two").as_deref(), Some("a/two"));
+    pair.source.fail(Call::Rename, ANY, errno::EIO, u64::MAX);
+    let (restored, _) = pair.restore_told("a/one");
+    assert!(restored.is_err(), "{restored:?}");
+    let left = |path: &String| path.contains("driftless");
+    assert!(!pair.source.paths().iter().any(left));
+}
+
+#[test]
+fn each_unreadable_directory_is_named() {
+    let pair = Pair::new();
+    for path in ["a/b/three", "a/one", "c/four"] {
+        pair.delete(path);
+    }
+    let unread = [("a/b", "a/b/three"), ("a", "a/one")].map(|(path, below)| {
+        let date = pair.dates_of(below)[0];
+        format!(".driftless-trash/{date}/{path}")
+    });
+    for path in &unread {
+        pair.replica.fail(Call::List, path, errno::EIO, u64::MAX);
+    }
+    let (restored, told) = pair.restore_told("a");
+    assert!(
+        matches!(restored, Err(RestoreError::Incomplete(_))),
+        "{restored:?}"
+    );
+    assert!(told.iter().any(|line| line.contains("\"a\"")), "{told:?}");
+    assert_eq!(pair.content("a/one"), None);
+}
+
+#[test]
+fn next_restore_removes_what_a_killed_one_left() {
+    let pair = Pair::new();
+    pair.delete("a");
+    let room = stable_temp_name(c"restore");
+    let room = room.to_str().expect("text");
+    let left = format!(".driftless-trash/{room}/a/one");
+    pair.source.put(&left, b"half of it");
+    assert_eq!(pair.restore("a").ok(), Some(5));
+    let is_left = |path: &String| path.contains("driftless");
+    assert!(!pair.source.paths().iter().any(is_left));
+    assert_eq!(pair.content("a/one").as_deref(), Some("a/one"));
+}
+
+#[test]
+fn pieces_many_levels_down_come_back() {
+    const LEVELS: usize = 150;
+    let pair = Pair::new();
+    let dirs: Vec<String> = (0..LEVELS)
+        .map(|level| vec!["d"; level + 1].join("/"))
+        .collect();
+    for dir in &dirs {
+        pair.source.put(&format!("{dir}/file"), dir.as_bytes());
+    }
+    assert_eq!(pair.run(), (0, vec![]));
+    for dir in &dirs {
+        pair.source.discard(&format!("{dir}/file"));
+    }
+    assert_eq!(pair.run(), (LEVELS as u64, vec![]));
+    // Into directories that exist, and without them.
+    for is_there in [true, false] {
+        let restored = pair.restore_of("d", DeletionDates::All).expect("restored");
+        assert_eq!(restored.entries, LEVELS as u64);
+        assert_eq!(restored.made > 0, !is_there);
+        for dir in &dirs {
+            assert_eq!(
+                pair.content(&format!("{dir}/file")).as_deref(),
+                Some(&**dir)
+            );
+        }
+        pair.source.discard("d");
     }
 }
 

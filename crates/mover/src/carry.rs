@@ -65,6 +65,7 @@ impl Mover<'_> {
         let sync =
             self.terms.sync_each || self.terms.sync_large && opened.meta.size >= CHECKPOINT_BYTES;
         let wanted = opened.wanted(&self.terms.rules.keep);
+        let source = opened.entry(&xattrs);
         let attributes = new_attributes(spot, &wanted, xattrs, &self.terms.rules.keep);
         let faults = self.complete(opened, &*file, (&known, &attributes), sync)?;
         let id = leads(opened, &*file)?;
@@ -75,6 +76,7 @@ impl Mover<'_> {
             faults,
             id,
             unkept,
+            source: Some(source),
             ..Moved::default()
         })
     }

@@ -287,6 +287,7 @@ impl Mover<'_> {
         let bytes = self.content(opened, file)?;
         let unkept = opened.meta.unkept | xattrs.unkept;
         let wanted = opened.wanted(&self.terms.rules.keep);
+        let source = opened.entry(&xattrs);
         let attributes = new_attributes(spot, &wanted, xattrs, &self.terms.rules.keep);
         let known = spot.newborn(Kind::File, mode);
         let faults = self.complete(opened, file, (&known, &attributes), self.terms.sync_each)?;
@@ -295,6 +296,7 @@ impl Mover<'_> {
             faults,
             id: leads(opened, file)?,
             unkept,
+            source: Some(source),
             ..Moved::default()
         })
     }
@@ -433,6 +435,7 @@ impl Mover<'_> {
             faults,
             id,
             unkept: source.meta.unkept | source.xattrs.unkept,
+            source: Some(Box::new(source.clone())),
             ..Moved::default()
         })
     }
@@ -493,6 +496,7 @@ impl Mover<'_> {
         Ok(Moved {
             faults,
             id: Some(replica.id()),
+            source: Some(Box::new(source.clone())),
             ..Moved::default()
         })
     }

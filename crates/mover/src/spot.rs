@@ -1,6 +1,6 @@
 //! The place where an entry is made equal, and what can come of it.
 
-use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, Unkept, errno};
+use driftless_model::{Act, Entry, Fault, Keep, Kind, Meta, Side, Unkept, Xattrs, errno};
 use driftless_reconcile::held_back;
 use driftless_tree::{Dir, DirMut, Halt, Known, ReadFile, Removed};
 use std::ffi::CStr;
@@ -132,6 +132,14 @@ impl Opened {
         Meta { mtime, ..self.meta }
     }
 
+    /// Returns the source's entry with these extended attributes.
+    pub(crate) fn entry(&self, xattrs: &Xattrs) -> Box<Entry> {
+        Box::new(Entry {
+            meta: self.meta,
+            xattrs: xattrs.clone(),
+        })
+    }
+
     /// Why reading it did not succeed. One that becomes shorter and longer again while it is read
     /// seems to end early.
     pub(crate) fn cause_of(&self, trouble: Trouble) -> Trouble {
@@ -171,6 +179,8 @@ pub struct Moved {
     pub young: bool,
     /// What the source has that the entry did not get, as far as its flags and attributes tell.
     pub unkept: Unkept,
+    /// Source's entry as it was read for this; `None` if it was only looked at before.
+    pub source: Option<Box<Entry>>,
 }
 
 /// Why an entry was not made equal.

@@ -40,7 +40,9 @@ pub enum Refusal {
         meant: Option<Vec<u8>>,
     },
     /// Something that must be there on both sides is not: an unmounted file system looks like that.
-    #[error("\"{path}\" is not there on the {side}: {cause} (--require); nothing was touched")]
+    #[error(
+        "\"{path}\": missing on the {side}: {cause} (--require); nothing was touched; mount its file system, or create it"
+    )]
     Lacking {
         /// On which side.
         side: &'static str,

@@ -73,8 +73,8 @@ const TICK: Duration = Duration::from_millis(10);
 const BUSY_SHARE: f64 = 0.7;
 
 /// Why clients that are limited are not served.
-const NO_LANDLOCK: &str = "this kernel has no Landlock (Linux 5.19 or later) to hold clients to --only and --read-only: have the agent's own \
-    checks do with --without-landlock";
+const NO_LANDLOCK: &str = "this kernel has no Landlock (Linux 5.19 or later) to hold clients to --only and --read-only: use the agent's own \
+    checks with --without-landlock";
 
 /// What all threads of an agent share.
 struct Agent {
@@ -297,13 +297,13 @@ impl Agent {
                 _ => {}
             }
             if !self.table.announce(&call) {
-                return Err(bad("a number is given twice, or too many are"));
+                return Err(bad("duplicate number of an object, or too many objects"));
             }
             while self.open.load(Relaxed) >= OPEN_MAX {
                 self.wanted()?;
                 input.get_ref().check_open()?;
                 if self.table.parked.load(Relaxed) >= OPEN_MAX {
-                    return Err(bad("all requests wait for objects that are never made"));
+                    return Err(bad("all requests wait for objects that no request creates"));
                 }
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -30,14 +30,13 @@ pub enum SpoolError {
     Taken(PathBuf),
     /// Another agent reads the folder of the spool.
     #[error(
-        "{}: another watch daemon reads it, and would take away what is said to this one: each has \
-         a folder of its own (shim.spool)",
+        "{}: in use by another watch daemon; stop it, or set a different \"shim.spool\"",
         quote(.0)
     )]
     SpoolTaken(PathBuf),
     /// What stands in the place of the file that shims map is somebody's.
     #[error(
-        "{}: it is there and is no map of a watch daemon: it would be written over (shim.map)",
+        "{}: exists, and is not a map of a watch daemon; remove it, or set a different \"shim.map\"",
         quote(.0)
     )]
     NoMap(PathBuf),
@@ -161,7 +160,10 @@ impl Folder {
             .unwrap_or_default();
         let counters = self.beside(&format!(".gaps-{}", moment.as_nanos()));
         let gaps = Gaps::create(&counters, trees.len());
-        let gaps = gaps.map_err(SpoolError::of(&counters, "make the counters of gaps"))?;
+        let gaps = gaps.map_err(SpoolError::of(
+            &counters,
+            "create the counters of event losses",
+        ))?;
         let path = self.beside(".socket");
         let listening = listening(&path).map_err(SpoolError::of(&path, "listen there"));
         let (socket, room) = listening?;
@@ -194,7 +196,10 @@ impl Folder {
     }
 
     fn open_spool(&self) -> Result<Spool, SpoolError> {
-        let failed = SpoolError::of(&self.spool, "make shim.spool, a folder and no link");
+        let failed = SpoolError::of(
+            &self.spool,
+            "create shim.spool as a directory (a link is refused)",
+        );
         Spool::open(&self.spool).map_err(|errno| match errno {
             Errno::AGAIN => SpoolError::SpoolTaken(self.spool.clone()),
             errno => failed(errno),
@@ -238,7 +243,7 @@ impl Folder {
     }
 
     fn put(&self, map: &Map) -> Result<OwnedFd, SpoolError> {
-        let failed = |errno| SpoolError::of(&self.map, "write what shims read")(errno);
+        let failed = |errno| SpoolError::of(&self.map, "write the map of the shims")(errno);
         let bytes = map.bytes().ok_or(Errno::NAMETOOLONG).map_err(failed)?;
         let new = self.beside(".new");
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
@@ -302,7 +307,7 @@ impl Folder {
             return Ok(());
         }
         let _held = self.lock()?;
-        let failed = |errno| SpoolError::of(&self.map, "end what shims announce")(errno);
+        let failed = |errno| SpoolError::of(&self.map, "end the announcements of shims")(errno);
         let Some((file, map)) = self.old() else {
             return Ok(());
         };

@@ -63,7 +63,7 @@ impl Gaps {
             Err(errno) => return self.cut_off(Err(errno)),
         };
         if std::mem::take(&mut self.is_lost) {
-            tracing::warn!("{}: gaps are counted again", self.path.display());
+            tracing::warn!("{}: event losses are counted again", self.path.display());
         }
         let others = self.known.iter().zip(&now).enumerate();
         let counted = others.filter(|(_, (was, is))| was != is);
@@ -95,13 +95,13 @@ impl Gaps {
         let all = (0..self.known.len()).collect();
         let path = self.path.display();
         let why = match &mended {
-            Ok(_) => format!("{path}: the counters of gaps were cut off"),
-            Err(errno) => format!("{path}: gaps cannot be counted: {errno}"),
+            Ok(_) => format!("{path}: the counters of event losses were truncated"),
+            Err(errno) => format!("{path}: cannot count event losses: {errno}"),
         };
         let has_just_warned = self.warned.is_some_and(|at| at.elapsed() < TOLD_EVERY);
         if !has_just_warned {
             self.warned = Some(Instant::now());
-            tracing::warn!("{why}: all of the trees may differ");
+            tracing::warn!("{why}: all trees may differ");
         }
         match mended {
             Ok(now) => self.known = now,

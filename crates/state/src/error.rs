@@ -57,7 +57,7 @@ pub enum StateError {
     },
     /// A newer version of driftless wrote it.
     #[error(
-        "{}: {} is of a newer version of driftless: its layout is {found}, and this one knows layouts up to {known}",
+        "{}: {} is of a newer version of driftless: layout {found}, supported up to {known}",
         quote(path),
         file.the()
     )]
@@ -73,7 +73,7 @@ pub enum StateError {
     },
     /// It is a database of another program.
     #[error(
-        "{}: it is no {}, but a database of another program: {what}",
+        "{}: is not the {}, but a database of another program: {what}",
         quote(path),
         file.name()
     )]
@@ -104,7 +104,7 @@ pub enum StateError {
     },
     /// It was to be read only, and has not been made or brought to the newest layout yet.
     #[error(
-        "{}: {} is not ready yet: its keeper has to be started with this version of driftless first",
+        "{}: {} is not ready yet; start its mirror or watch daemon with this version of driftless first",
         quote(path),
         file.the()
     )]

@@ -523,7 +523,7 @@ fn a_newer_layout_is_refused_with_both_numbers() {
     );
     assert!(
         told.to_string().contains(
-            "job\": the record of the run is of a newer version of driftless: its layout is 1000"
+            "job\": the record of the run is of a newer version of driftless: layout 1000"
         ),
         "{told}"
     );

@@ -30,6 +30,7 @@ pub mod scan;
 pub mod scratch;
 pub mod sshd;
 mod terminal;
+pub mod wait;
 
 pub use build::{Profile, build_tree};
 pub use bytes::escape;
@@ -48,3 +49,4 @@ pub use run::{Driftless, Outcome, Running};
 pub use scratch::{FsKind, Scratch};
 pub use sshd::{SshClient, Sshd};
 pub use terminal::on_terminal;
+pub use wait::{EVENT_MAX, wait_slowly_until, wait_until};

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long the relay tries to reach its destination.
-const CONNECT_SECONDS_MAX: u64 = 10;
+const CONNECT_SECONDS_MAX: u64 = 60;
 
 /// What a relay does to what passes, each way.
 #[derive(Clone, Copy, Debug, Default)]
@@ -337,10 +337,10 @@ mod tests {
     #[test]
     fn a_delay_does_not_make_a_stream_slow() {
         let (address, _server) = echo(1);
-        let relay = Relay::delayed(address, Duration::from_millis(50));
-        // One piece at a time would take a minute.
+        let relay = Relay::delayed(address, Duration::from_millis(200));
+        // One piece at a time would take more than three minutes.
         let elapsed = bulk(&relay, 32 << 20);
-        assert!(elapsed < Duration::from_secs(15), "{elapsed:?}");
+        assert!(elapsed < Duration::from_secs(60), "{elapsed:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Every run has a time limit and a process group of its own, so a test that hangs or panics leaves
 //! nothing behind.
 
+use crate::wait::EVENT_MAX;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
@@ -15,7 +16,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const LIMIT_DEFAULT: Duration = Duration::from_secs(120);
 const SHOWN_BYTES_MAX: usize = 3000;
 const SHOWN_PROBLEMS_MAX: usize = 30;
 
@@ -31,8 +31,8 @@ pub struct Driftless {
 }
 
 impl Driftless {
-    /// A run of the binary at `bin` without arguments, as the current user, for at most two
-    /// minutes.
+    /// A run of the binary at `bin` without arguments, as the current user, for at most
+    /// [`EVENT_MAX`].
     pub fn new(bin: impl AsRef<Path>) -> Driftless {
         Driftless {
             bin: bin.as_ref().to_owned(),
@@ -40,7 +40,7 @@ impl Driftless {
             arguments: Vec::new(),
             variables: Vec::new(),
             user: None,
-            limit: LIMIT_DEFAULT,
+            limit: EVENT_MAX,
         }
     }
 

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-const BUSY_MAX: Duration = Duration::from_secs(10);
+const BUSY_MAX: Duration = Duration::from_secs(60);
 
 /// A kind of file system that a scratch can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

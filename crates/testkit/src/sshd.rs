@@ -25,7 +25,7 @@ pub const FAR_USER: &str = "far-user";
 
 /// sshd starts itself anew for each connection and wants to know where it is (sshd(8)).
 const PROGRAM: &str = "/usr/sbin/sshd";
-const START_SECONDS_MAX: u64 = 20;
+const START_SECONDS_MAX: u64 = 120;
 /// Between looking for a free port and listening on it, another test may take it.
 const PORTS_TRIED_MAX: u32 = 10;
 /// A host of a lab has all ports free.

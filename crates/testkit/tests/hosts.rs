@@ -4,7 +4,7 @@
 
 use driftless_testkit::accounts::ORDINARY_ID;
 use driftless_testkit::sshd::{FAR, FAR_USER};
-use driftless_testkit::{Driftless, Lab, Relay, Sshd};
+use driftless_testkit::{Driftless, Lab, Relay, Sshd, wait_until};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -248,13 +248,4 @@ fn running(server: &Sshd, name: &str) -> Vec<u32> {
 
 fn is_running(server: &Sshd, name: &str) -> bool {
     !running(server, name).is_empty()
-}
-
-/// Waits until `ready` says so; panics after a while.
-fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !ready() {
-        assert!(Instant::now() < deadline, "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

@@ -60,8 +60,8 @@ pub use names::{NameHashes, NameStream, Names};
 pub use root::{Ancestor, Place, RootError, descend, descend_mut, leads_to, locate, locate_mut};
 pub use submit::{Completion, NewEntry, Op, OpMut};
 pub use temp::{
-    ROOT_MARK, between_name, is_between_name, is_own_temp_name, is_root_name, is_temp_name,
-    own_temp_name, stable_temp_name, temp_name,
+    ROOT_MARK, between_name, is_between_name, is_root_name, is_temp_name, own_temp_name,
+    own_temp_number, stable_temp_name, temp_name, temp_names_given,
 };
 pub use unmapped::Unmapped;
 pub use whole::{WHOLE_BYTES_MAX, WHOLE_XATTRS_BYTES_MAX, Whole};

@@ -9,6 +9,12 @@ use driftless_model::{
 };
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Random bits at the end of a name that [`temp_name`] gives.
+const END_BITS: u32 = 24;
+/// Names that this process has given. A counter orders them whatever becomes of the clock.
+static GIVEN: AtomicU64 = AtomicU64::new(0);
 
 const BETWEEN: &[u8] = b".driftless-respelt-";
 
@@ -37,20 +43,28 @@ pub fn is_root_name(name: &CStr) -> bool {
     is_temp_name(name) && ROOT_NAMES.contains(&name)
 }
 
-/// Returns a new random name. Its first half is the same in all names of this process.
+/// Returns a new name: a random number of this process (64 bits), the count of earlier names (40
+/// bits), and a random end (24 bits), so that no other user can make an entry of the next name.
 pub fn temp_name() -> CString {
     let half = u128::from(number_of_process()) << 64;
-    from_number(half | u128::from(fastrand::u64(..)))
+    let count = GIVEN.fetch_add(1, Relaxed) << END_BITS;
+    let end = fastrand::u64(..1 << END_BITS);
+    from_number(half | u128::from(count | end))
 }
 
-/// Whether this process gave an unfinished entry its name, by [`temp_name`].
-pub fn is_own_temp_name(name: &CStr) -> bool {
-    let half = format!(
-        "{}{:016x}",
-        String::from_utf8_lossy(PREFIX),
-        number_of_process()
-    );
-    is_temp_name(name) && name.to_bytes().starts_with(half.as_bytes())
+/// Returns how many names this process has given by [`temp_name`].
+pub fn temp_names_given() -> u64 {
+    GIVEN.load(Relaxed)
+}
+
+/// Returns how many names this process had given before it gave this one by [`temp_name`]. Returns
+/// `None` for the name of another process.
+pub fn own_temp_number(name: &CStr) -> Option<u64> {
+    let half = format!("{:016x}", number_of_process());
+    let digits = name.to_bytes().strip_prefix(PREFIX)?;
+    let rest = digits.strip_prefix(half.as_bytes())?;
+    let number = u64::from_str_radix(std::str::from_utf8(rest).ok()?, 16).ok()?;
+    is_temp_name(name).then_some(number >> END_BITS)
 }
 
 /// Returns a number that this process draws once.
@@ -113,11 +127,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn own_names_are_numbered_in_their_order() {
+        let before = temp_names_given();
+        let numbers = [0, 1].map(|_| own_temp_number(&temp_name()).expect("a number"));
+        assert!(before <= numbers[0] && numbers[0] < numbers[1]);
+        assert!(numbers[1] < temp_names_given());
+        let others = [
+            stable_temp_name(c"a"),
+            from_number(7),
+            c".driftless-tmp-".into(),
+            c"name".into(),
+        ];
+        assert!(others.iter().all(|name| own_temp_number(name).is_none()));
+    }
+
+    #[test]
     fn temp_names_are_told_from_others() {
         assert!(is_temp_name(&temp_name()) && is_temp_name(&stable_temp_name(c"a")));
         assert_ne!(stable_temp_name(c"a"), stable_temp_name(c"b"));
         assert_ne!(temp_name(), temp_name());
-        assert!(is_own_temp_name(&temp_name()) && !is_own_temp_name(&stable_temp_name(c"a")));
         assert_ne!(own_temp_name(c"a", 1), own_temp_name(c"a", 2));
         assert!(is_temp_name(&own_temp_name(c"a", 1)));
         let between = between_name(c"a");

@@ -16,10 +16,10 @@ pub const LEAF_BYTES_DEFAULT: u64 = 1024 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadTree {
     /// The leaf size is not a power of two, or below 1024.
-    #[error("a leaf size must be a power of two from {PIECE_BYTES_MIN} on, and is {0}")]
+    #[error("leaf size {0} is not a power of two of at least {PIECE_BYTES_MIN}")]
     LeafSize(u64),
     /// There are more or fewer leaves than a file of this size has.
-    #[error("{expected} leaves are expected, and {found} are there")]
+    #[error("expected {expected} leaves, found {found}")]
     Count {
         /// Leaves that are there.
         found: u64,

@@ -32,7 +32,7 @@ pub enum BadLine {
     #[error("an unknown escape in the name")]
     Escape,
     /// No algorithm has hashes of this length, or the stated one has others.
-    #[error("a hash of another length than the algorithm has")]
+    #[error("a hash of the wrong length for the algorithm")]
     Length,
 }
 

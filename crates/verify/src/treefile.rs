@@ -116,9 +116,9 @@ impl<R: BufRead> TreeReader<R> {
         if header != HEADER.as_bytes() {
             let is_other = header.starts_with(HEADER_ANY);
             return Err(reader.bad(if is_other {
-                "another version of the format than 1"
+                "unsupported version of the format (1 is supported)"
             } else {
-                "this is no tree file"
+                "this is not a tree file"
             }));
         }
         let leaf = reader.line()?;
@@ -152,7 +152,7 @@ impl<R: BufRead> TreeReader<R> {
             return if number(files) == Some(self.files) {
                 self.no_more()
             } else {
-                Err(self.bad("the number of files is another"))
+                Err(self.bad("the number of files is wrong"))
             };
         }
         let (root, size, name) = self.record(&line)?;
@@ -169,7 +169,7 @@ impl<R: BufRead> TreeReader<R> {
     fn no_more<T>(&mut self) -> Result<Option<T>, BadTreeFile> {
         match self.lines.read() {
             Ok(None) => Ok(None),
-            _ => Err(self.bad("there is more behind the end")),
+            _ => Err(self.bad("unexpected text after the end")),
         }
     }
 
@@ -200,7 +200,7 @@ impl<R: BufRead> TreeReader<R> {
     fn line(&mut self) -> Result<Vec<u8>, BadTreeFile> {
         match self.lines.read() {
             Ok(Some(line)) => Ok(line),
-            Ok(None) => Err(self.bad("the file ends too early")),
+            Ok(None) => Err(self.bad("the file is truncated")),
             Err(error) => Err(self.bad(cause(&error))),
         }
     }
@@ -272,11 +272,11 @@ mod tests {
     fn a_broken_file_is_refused_with_the_line() {
         let hash = "00".repeat(32);
         let table = [
-            ("".to_string(), "line 1: the file ends too early"),
-            ("hello\n".into(), "line 1: this is no tree file"),
+            ("".to_string(), "line 1: the file is truncated"),
+            ("hello\n".into(), "line 1: this is not a tree file"),
             (
                 "driftless-tree 2\n".into(),
-                "line 1: another version of the format than 1",
+                "line 1: unsupported version of the format (1 is supported)",
             ),
             (
                 "driftless-tree 1\nleaf x\n".into(),
@@ -300,7 +300,7 @@ mod tests {
             ),
             (
                 format!("driftless-tree 1\nleaf 1024\n{hash} 18446744073709551615 a\n{hash}\n"),
-                "line 5: the file ends too early",
+                "line 5: the file is truncated",
             ),
             (
                 format!("driftless-tree 1\nleaf 1024\n{hash} 2048 a\n{hash}\nx\n"),
@@ -312,11 +312,11 @@ mod tests {
             ),
             (
                 "driftless-tree 1\nleaf 1024\nend 1\n".into(),
-                "line 3: the number of files is another",
+                "line 3: the number of files is wrong",
             ),
             (
                 "driftless-tree 1\nleaf 1024\nend 0\nx\n".into(),
-                "line 4: there is more behind the end",
+                "line 4: unexpected text after the end",
             ),
         ];
         for (text, expected) in table {

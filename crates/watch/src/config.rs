@@ -133,7 +133,7 @@ fn name(from: &mut Document, place: &Path) -> String {
     {
         from.wrong(
             "name",
-            format!("it is missing, and that of the file does not do: {why}"),
+            format!("it is missing, and the file name is not usable: {why}"),
         );
     }
     stem.into_owned()

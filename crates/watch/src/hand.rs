@@ -43,7 +43,10 @@ pub fn hand_on(socket: &Path, book: &Arc<Book>) {
             Err(Untaken::Away(why)) => {
                 let time = book.away(socket, why.to_string());
                 if time > FORGET_AFTER {
-                    tracing::warn!("{}: no mirror for long: {why}", socket.display());
+                    tracing::warn!(
+                        "{}: no mirror receives, and this daemon stops trying: {why}",
+                        socket.display()
+                    );
                     return book.forget(socket);
                 }
                 if book.pause(pause) {

@@ -242,14 +242,14 @@ impl Announcer {
 
     fn note_away(&mut self, why: String) {
         if !std::mem::replace(&mut self.is_away, true) {
-            tracing::error!("cannot announce: {why}: changes are kept, and tried again");
+            tracing::error!("cannot publish: {why}; changes are kept and retried");
         }
         self.book.count_published(|status| status.away = Some(why));
     }
 
     fn note_back(&mut self) {
         if std::mem::take(&mut self.is_away) {
-            tracing::warn!("{}: is announced to again", self.announcing.broker);
+            tracing::warn!("{}: publishing again", self.announcing.broker);
         }
         self.book.count_published(|status| status.away = None);
     }

@@ -52,7 +52,9 @@ pub struct Event<'a> {
 
 /// The kernel wrote what this program does not understand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the kernel told of events in a form that is not known (at byte {0})")]
+#[error(
+    "fanotify: cannot read the events of this kernel: unknown format at byte {0}; detect = [\"walk\"] works"
+)]
 pub struct Unknown(pub usize);
 
 /// Cuts what was read into events, in their order.

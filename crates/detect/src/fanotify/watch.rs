@@ -62,7 +62,7 @@ pub enum Unwatched {
     #[error("fanotify: {0}")]
     Refused(&'static str),
     /// Something failed that should not.
-    #[error("fanotify: {what}: {cause}")]
+    #[error("fanotify: cannot {what}: {cause}")]
     Failed {
         /// What was tried.
         what: &'static str,
@@ -121,7 +121,7 @@ impl Watch {
         };
         let group = sys::init(GROUP | more).map_err(no_group)?;
         sys::mark_file_system(group.as_fd(), EVENTS, root.as_fd()).map_err(no_mark)?;
-        let waker = Waker::new().map_err(|cause| failed("make what wakes it", cause))?;
+        let waker = Waker::new().map_err(|cause| failed("make an eventfd", cause))?;
         Ok(Watch {
             group,
             root,
@@ -243,9 +243,11 @@ fn no_group(cause: Errno) -> Unwatched {
             Unwatched::Refused("only root (CAP_SYS_ADMIN) may watch a whole file system")
         }
         Errno::INVAL => Unwatched::Refused(
-            "this kernel does not tell of names and renames (Linux 5.17 does); detect = [\"walk\"] works",
+            "this kernel reports no names and renames (Linux 5.17 does); detect = [\"walk\"] works",
         ),
-        Errno::NOSYS => Unwatched::Refused("this kernel has none; detect = [\"walk\"] works"),
+        Errno::NOSYS => {
+            Unwatched::Refused("this kernel does not support it; detect = [\"walk\"] works")
+        }
         Errno::MFILE => Unwatched::Refused(
             "this user has too many groups (/proc/sys/fs/fanotify/max_user_groups)",
         ),
@@ -257,13 +259,13 @@ fn no_group(cause: Errno) -> Unwatched {
 fn no_mark(cause: Errno) -> Unwatched {
     match cause {
         Errno::NODEV | Errno::OPNOTSUPP => Unwatched::Refused(
-            "the source's file system gives its files no handles; detect = [\"walk\"] works",
+            "the source's file system has no file handles; detect = [\"walk\"] works",
         ),
         Errno::XDEV => Unwatched::Refused(
             "the source is a btrfs subvolume, which the kernel does not watch by itself; detect = [\"btrfs\"] works",
         ),
         Errno::INVAL => Unwatched::Refused(
-            "this kernel does not tell of renames (Linux 5.17 does); detect = [\"walk\"] works",
+            "this kernel reports no renames (Linux 5.17 does); detect = [\"walk\"] works",
         ),
         cause => failed("watch the file system", cause),
     }

@@ -71,7 +71,7 @@ impl Pipe {
         let mut lines = std::mem::take(&mut self.begun);
         if std::mem::take(&mut self.is_too_long) {
             heard.unread += 1;
-            tracing::warn!("{}: a line that is too long is left out", shown(&self.path));
+            tracing::warn!("{}: skipped a line that is too long", shown(&self.path));
             let first = whole.iter().position(|byte| *byte == self.end());
             self.read(&whole[first.map_or(0, |first| first + 1)..], heard);
         } else {
@@ -96,7 +96,7 @@ impl Pipe {
                 Ok(change) => heard.seen.push(Seen::closed(change)),
                 Err(bad) => {
                     heard.unread += 1;
-                    tracing::warn!("{}: a line is left out: {}", shown(&self.path), bad.fault);
+                    tracing::warn!("{}: skipped a line: {}", shown(&self.path), bad.fault);
                 }
             }
         }
@@ -108,7 +108,7 @@ impl Pipe {
         let begun = std::mem::take(&mut self.begun);
         if std::mem::take(&mut self.is_too_long) {
             heard.unread += 1;
-            tracing::warn!("{}: a line without an end is left out", shown(&self.path));
+            tracing::warn!("{}: skipped a line without a newline", shown(&self.path));
         } else if !begun.is_empty() {
             heard.events += 1;
             self.read(&begun, heard);
@@ -119,7 +119,7 @@ impl Pipe {
             opened(&self.path)?
         } else {
             // Somebody has put another one in its place, which has been written to perhaps.
-            heard.missed = Some("the pipe of lists was another one for a while");
+            heard.missed = Some("the pipe of lists was replaced for a while");
             heard.events += 1;
             opened(&self.path)?
         };

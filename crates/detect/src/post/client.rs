@@ -38,7 +38,7 @@ pub enum NoMirror {
     #[error("no mirror listens: {}", cause(.0))]
     Silent(io::Error),
     /// What listens is no mirror, or one that ended.
-    #[error("it is no mirror that takes posts, or has ended: {}", cause(.0))]
+    #[error("the mirror takes no posts, or has ended: {}", cause(.0))]
     Strange(io::Error),
 }
 

@@ -195,7 +195,7 @@ fn seconds(time: &[u8]) -> Option<i64> {
 fn opened(path: &Path) -> Result<rustix::fd::OwnedFd, SnapshotError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat(CWD, path, flags, Mode::empty())
-        .map_err(|cause| SnapshotError::system(path, "open it", cause))
+        .map_err(|cause| SnapshotError::system(path, "open the directory", cause))
 }
 
 /// What CephFS says of a directory; none if it does not.

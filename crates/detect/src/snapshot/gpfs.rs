@@ -83,19 +83,19 @@ pub enum ListFault {
     #[error(transparent)]
     Line(#[from] LineFault),
     /// The list ends within the line.
-    #[error("it was cut off")]
+    #[error("truncated")]
     CutOff,
     /// It lacks a number, or the sign before the path.
-    #[error("it has no {0}")]
+    #[error("no {0}")]
     Missing(&'static str),
     /// A percent sign without two digits behind it.
     #[error("\"{}\" is not percent-encoded", escape(.0))]
     Escape(Vec<u8>),
     /// Another file system's.
-    #[error("\"{}\" is no path below \"{}\"", escape(.0), escape(.1))]
+    #[error("\"{}\" is not a path below \"{}\"", escape(.0), escape(.1))]
     Elsewhere(Vec<u8>, Vec<u8>),
     /// Not as many lines as objects were chosen.
-    #[error("{expected} objects were chosen, and the list has {found}")]
+    #[error("the summary counts {expected} objects, and the list has {found}")]
     Count {
         /// So many were chosen.
         expected: u64,
@@ -103,7 +103,7 @@ pub enum ListFault {
         found: u64,
     },
     /// More has changed than memory is planned for.
-    #[error("more than {0} objects have changed: compare both sides instead")]
+    #[error("more than {0} objects changed")]
     TooMany(u64),
 }
 

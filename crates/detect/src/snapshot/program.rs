@@ -76,7 +76,7 @@ impl<'a> Program<'a> {
         match (status.code(), result) {
             (Some(0), result) | (None, result @ Err(_)) => result,
             _ => Err(failed(match said.trim() {
-                "" => format!("{status}, and it says nothing of why"),
+                "" => format!("{status}, without a message"),
                 said => format!("{status}: {said}"),
             })),
         }
@@ -86,7 +86,7 @@ impl<'a> Program<'a> {
 /// Returns why a program does not start, and what to do.
 fn not_started(error: &std::io::Error) -> String {
     match error.kind() {
-        ErrorKind::NotFound => "cannot start it: no folder of PATH has this program; install it, or give the job another detector (detect)".into(),
+        ErrorKind::NotFound => "cannot start: no directory of PATH has this program; install it, or give the job another detector (detect)".into(),
         _ => format!("cannot start it: {}", driftless_model::cause(error)),
     }
 }

@@ -130,7 +130,7 @@ pub enum SnapshotError {
     #[error(transparent)]
     Name(#[from] BadSnapshot),
     /// More differs than memory is planned for.
-    #[error("more than {0} names have gone or come: compare both sides instead")]
+    #[error("more than {0} names were added or removed")]
     TooMany(usize),
     /// What the site's own command tells is not understood.
     #[error("command.diff: {0}")]
@@ -139,10 +139,12 @@ pub enum SnapshotError {
     #[error("command.list: \"{0}\" is not a name, a tab and an absolute path")]
     List(String),
     /// A snapshot was made, and is not listed.
-    #[error("snapshot {0} was made, and is not there")]
+    #[error(
+        "snapshot {0}: cannot find it after its creation; check whether another program deletes snapshots"
+    )]
     Absent(String),
     /// The system refuses something.
-    #[error("{path}: {what}: {}", driftless_model::cause(&(*cause).into()))]
+    #[error("{path}: cannot {what}: {}", driftless_model::cause(&(*cause).into()))]
     System {
         /// Where.
         path: String,

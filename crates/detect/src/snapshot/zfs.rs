@@ -88,13 +88,13 @@ pub enum ZfsFault {
     #[error(transparent)]
     Line(#[from] LineFault),
     /// The text ends within the line.
-    #[error("it was cut off")]
+    #[error("truncated")]
     CutOff,
     /// It lacks something.
-    #[error("it has no {0}")]
+    #[error("no {0}")]
     Missing(&'static str),
     /// It is not one of those that there are.
-    #[error("\"{}\" is no {wanted}", escape(found))]
+    #[error("invalid {wanted} \"{}\"", escape(found))]
     Unknown {
         /// What stands there.
         found: Vec<u8>,
@@ -102,13 +102,13 @@ pub enum ZfsFault {
         wanted: &'static str,
     },
     /// There is more than there should be.
-    #[error("there is more behind the path: \"{}\"", escape(.0))]
+    #[error("unexpected text after the path: \"{}\"", escape(.0))]
     More(Vec<u8>),
     /// Another file system's, or a name that ZFS could not find.
-    #[error("\"{}\" is no path below \"{}\"", escape(.0), escape(.1))]
+    #[error("\"{}\" is not a path below \"{}\"", escape(.0), escape(.1))]
     Elsewhere(Vec<u8>, Vec<u8>),
     /// More differs than memory is planned for.
-    #[error("more than {0} entries differ: compare both sides instead")]
+    #[error("more than {0} entries differ")]
     TooMany(usize),
 }
 

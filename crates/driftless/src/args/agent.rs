@@ -16,13 +16,13 @@ pub struct AgentArgs {
     pub read_only: bool,
     /// Let clients remove nothing
     ///
-    /// They may add entries, and replace a file by a newer file. They may not replace an entry by
-    /// one of another type.
+    /// Clients may add entries, and replace a file by a newer file. They may not replace an entry
+    /// by one of another type.
     #[arg(long, help_heading = "Limits")]
     pub no_delete: bool,
     /// Serve without Landlock, with the checks of the agent alone
     ///
-    /// Without it, an agent with --only or --read-only needs a kernel with Landlock.
+    /// Without this option, an agent with --only or --read-only needs a kernel with Landlock.
     #[arg(long, help_heading = "Limits")]
     pub without_landlock: bool,
     #[command(flatten)]

@@ -20,7 +20,7 @@ pub struct AuditArgs {
     pub samples: Option<u64>,
     /// Draw enough entries to show that at most this fraction differs
     ///
-    /// Such as 1e-4 or 0.01%. The bound holds if no entry of the sample differs.
+    /// Examples: 1e-4, 0.01%. The bound holds if no entry of the sample differs.
     #[arg(long, value_name = "P", value_parser = crate::units::share, help_heading = "Sampling")]
     pub fraction: Option<f64>,
     /// Confidence of the statement about all entries, such as 99%
@@ -28,12 +28,12 @@ pub struct AuditArgs {
     pub confidence: f64,
     /// Draw the entries of the audit that printed this seed
     ///
-    /// Without it, each audit draws another sample.
+    /// Without this option, each audit draws another sample.
     #[arg(long, value_name = "N", help_heading = "Sampling")]
     pub seed: Option<u64>,
     /// List changes of the last SECONDS apart from differences
     ///
-    /// Changes less than SECONDS before the start, or later, are recent.
+    /// A change is recent if it was made less than SECONDS before the start, or later.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -56,7 +56,7 @@ pub struct AuditArgs {
     pub include: Vec<String>,
     /// Exclude entries that match PATTERN, on both sides
     ///
-    /// They are not counted and not drawn.
+    /// Excluded entries are not counted and not drawn.
     #[arg(long, value_name = "PATTERN", help_heading = "Choosing")]
     pub exclude: Vec<String>,
     /// Read rules from FILE

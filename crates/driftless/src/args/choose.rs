@@ -36,7 +36,7 @@ pub struct ChooseArgs {
     pub one_file_system: bool,
     /// Exclude files smaller than SIZE
     ///
-    /// Such as 10k, 1.5M or 1GiB: powers of 1024. 10kB, 1.5MB and 1GB are powers of 1000.
+    /// Examples: 10k, 1.5M, 1GiB (powers of 1024); 10kB, 1.5MB, 1GB (powers of 1000).
     #[arg(long, value_name = "SIZE", value_parser = crate::units::bytes, help_heading = "Choosing")]
     pub min_size: Option<u64>,
     /// Exclude files larger than SIZE

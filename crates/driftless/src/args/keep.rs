@@ -10,7 +10,7 @@ pub struct KeepArgs {
     pub atimes: bool,
     /// Do not keep permission bits
     ///
-    /// A new entry gets those of its source less the umask.
+    /// A new entry gets the bits of its source less the umask.
     #[arg(long = "no-mode", action = ArgAction::SetFalse)]
     pub mode: bool,
     /// Do not keep owners
@@ -24,17 +24,18 @@ pub struct KeepArgs {
     pub times: bool,
     /// Accept modification times that differ by at most SECONDS
     ///
-    /// A day at most. Without it, times are compared to the precision of the replica.
+    /// The maximum is a day. Without this option, times are compared to the precision of the
+    /// replica.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, hide_default_value = true, value_parser = crate::units::window_seconds)]
     pub modify_window: u32,
     /// Count an owner that cannot be set as a problem
     ///
-    /// Without it, owners that an ordinary user cannot set are only counted.
+    /// Without this option, owners that an ordinary user cannot set are only counted.
     #[arg(long = "owner", conflicts_with = "owner")]
     pub demand_owner: bool,
     /// Count a group that cannot be set as a problem
     ///
-    /// Without it, groups that an ordinary user cannot set are only counted.
+    /// Without this option, groups that an ordinary user cannot set are only counted.
     #[arg(long = "group", conflicts_with = "group")]
     pub demand_group: bool,
     /// Copy hard links as separate files

@@ -16,7 +16,7 @@ pub struct MirrorArgs {
 pub struct JobArgs {
     /// Job: a file, or a name in ~/.config/driftless or /etc/driftless
     ///
-    /// A name is that of the file without ".toml".
+    /// The name of a job is that of its file without ".toml".
     #[arg(value_name = "JOB")]
     pub job: PathBuf,
 }
@@ -79,13 +79,13 @@ pub struct FailbackArgs {
     /// Print the actions and the losses, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Go on although the source is empty: its disk is a new one
+    /// Accept an empty source: its disk is a new one
     #[arg(long)]
     pub into_empty: bool,
     /// Accept that missing mounts are gone for good
     #[arg(long)]
     pub forget_mounts: bool,
-    /// Accept the directory at the replica's path: it lost its mark
+    /// Accept a directory at the replica's path that lost its marker
     #[arg(long)]
     pub new_replica: bool,
     /// Make the source active, and copy nothing: the replica is lost
@@ -119,7 +119,7 @@ pub enum MirrorCommand {
         job: JobArgs,
         /// Accept another directory at the replica's path
         ///
-        /// Without it, a mirror writes only to the replica that it has filled before.
+        /// Without this option, a mirror writes only to the replica that it has filled before.
         #[arg(long)]
         new_replica: bool,
         #[command(flatten)]
@@ -143,11 +143,11 @@ pub enum MirrorCommand {
     },
     /// Show how far the replica is behind
     ///
-    /// Without JOB, it lists all mirrors.
+    /// Without JOB, lists all mirrors.
     Status {
         /// Job: a file, or a name in ~/.config/driftless or /etc/driftless
         ///
-        /// A name is that of the file without ".toml".
+        /// The name of a job is that of its file without ".toml".
         #[arg(value_name = "JOB")]
         job: Option<PathBuf>,
         /// Print one JSON object
@@ -172,7 +172,7 @@ pub enum MirrorCommand {
         wait: bool,
         /// Compare both trees even if snapshots list the changes
         ///
-        /// It finds changes that other programs made on the replica.
+        /// This comparison also finds changes that other programs made on the replica.
         #[arg(long)]
         all: bool,
     },
@@ -184,7 +184,7 @@ pub enum MirrorCommand {
         #[arg(long, value_name = "TIME", value_parser = crate::units::span)]
         timeout: Option<Duration>,
     },
-    /// List the paths that have a problem, and its cause
+    /// List the paths that failed, with the causes
     Problems {
         #[command(flatten)]
         job: JobArgs,
@@ -192,7 +192,7 @@ pub enum MirrorCommand {
         #[arg(long)]
         json: bool,
     },
-    /// List changes on the replica by other programs, which were undone
+    /// List changes of other programs on the replica, which were undone
     Foreign {
         #[command(flatten)]
         job: JobArgs,
@@ -220,7 +220,7 @@ pub enum MirrorCommand {
     /// Standard error names everything that the job lacks.
     #[command(name = "import-sr3")]
     ImportSr3(ImportSr3Args),
-    /// Retry paths that have a problem at once
+    /// Retry failed paths at once
     Retry {
         #[command(flatten)]
         job: JobArgs,
@@ -238,12 +238,12 @@ pub struct RestoreArgs {
     pub path: PathBuf,
     /// Restore only what was deleted at this date, as "list" prints it
     ///
-    /// Such as 2026-11-24T193000Z. It selects an earlier deletion of the path.
+    /// Example: 2026-11-24T193000Z. The date selects an earlier deletion of the path.
     #[arg(long, value_name = "DATE", value_parser = crate::units::trash_date, conflicts_with = "since")]
     pub from: Option<driftless_engine::Date>,
     /// Restore only what was deleted at this date or later
     ///
-    /// Leaves what was deleted below PATH at an earlier time.
+    /// Skips entries below PATH that were deleted earlier.
     #[arg(long, value_name = "DATE", value_parser = crate::units::trash_date)]
     pub since: Option<driftless_engine::Date>,
     /// Copy the path into this directory instead
@@ -267,15 +267,16 @@ pub enum TrashCommand {
     },
     /// Copy deleted entries of a path back into the source
     ///
-    /// Restores everything that was deleted at PATH or below it, of each path the newest. Entries
-    /// that exist stay. The mirror copies the restored entries to the replica.
+    /// Restores everything that was deleted at PATH or below it. If a path was deleted several
+    /// times, restores the newest entry. Entries that exist stay. The mirror copies the restored
+    /// entries to the replica.
     Restore(RestoreArgs),
     /// Remove deleted entries that exceed the [trash] of the job
     Purge {
         /// Remove entries that were deleted longer ago than TIME
         ///
-        /// Such as 7d; 0s removes all but those of the last two minutes. The [trash] of the job
-        /// does not matter then.
+        /// Example: 7d. 0s removes all but those of the last two minutes. TIME overrides the
+        /// [trash] of the job.
         #[arg(long, value_name = "TIME", value_parser = crate::units::span)]
         older: Option<Duration>,
     },

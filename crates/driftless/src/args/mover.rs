@@ -18,12 +18,13 @@ pub struct QueueArgs {
     pub job: Option<String>,
     /// File with the password of the broker in its only line
     ///
-    /// It must be closed to other users. Without it, DRIFTLESS_QUEUE_PASSWORD has the password.
+    /// The file must be closed to other users. Without this option, DRIFTLESS_QUEUE_PASSWORD has
+    /// the password.
     #[arg(long, value_name = "FILE", requires = "queue")]
     pub queue_credentials: Option<PathBuf>,
     /// Trust the certificates in FILE (PEM) as well
     ///
-    /// These may be of an authority of the site.
+    /// Examples are certificates of an authority of the site.
     #[arg(long, value_name = "FILE", requires = "queue")]
     pub queue_ca: Option<PathBuf>,
 }

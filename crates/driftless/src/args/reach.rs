@@ -17,7 +17,7 @@ pub struct ReachArgs {
     pub ssh: String,
     /// Command that starts driftless on the other host
     ///
-    /// Such as 'sudo -n driftless'. It is split into words as in a shell.
+    /// Example: 'sudo -n driftless'. The value is split into words as in a shell.
     #[arg(
         long,
         value_name = "COMMAND",
@@ -45,7 +45,7 @@ pub struct ReachArgs {
     pub compress: Option<i32>,
     /// Copy this program, or FILE, to a host that lacks this version
     ///
-    /// It goes into the cache directory there, and must be statically linked.
+    /// The program goes into the cache directory there, and must be statically linked.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, help_heading = "Other hosts")]
     pub deploy: Option<Option<PathBuf>>,
     /// Time limit for the greeting of a host, and then for an answer

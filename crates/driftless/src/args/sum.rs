@@ -10,19 +10,19 @@ use std::path::PathBuf;
 pub struct SumArgs {
     /// Files, and directories with all regular files below them
     ///
-    /// Symbolic links are followed here, and not below.
+    /// Symbolic links are followed in the arguments, and not below a directory.
     #[arg(value_name = "PATH", required_unless_present_any = ["from_stdin", "check", "check_tree"])]
     pub paths: Vec<PathBuf>,
 
     /// Hash function; BLAKE3 by default
     ///
-    /// With --check, it is that of lines that name none; by default, the length of their sums
-    /// decides.
+    /// With --check, NAME applies to lines that name no function. By default, the length of their
+    /// sums selects it.
     #[arg(short, long, value_name = "NAME", value_enum, help_heading = "Hashing")]
     pub algorithm: Option<AlgorithmArg>,
     /// Hash only the bytes from START up to END, which is excluded
     ///
-    /// Such as 0-4096 or 1M-2M; 1G- goes to the end.
+    /// Examples: 0-4096, 1M-2M, 1G- (to the end).
     #[arg(long, value_name = "START-END", value_parser = range, conflicts_with_all = ["tree", "manifest", "check", "check_tree"], help_heading = "Hashing")]
     pub range: Option<Range<u64>>,
     /// Read the paths from standard input, one a line
@@ -52,7 +52,7 @@ pub struct SumArgs {
     pub check_tree: Option<PathBuf>,
     /// Print a manifest of the directory PATH
     ///
-    /// It has names, metadata and content. The hash in its last line covers all of it.
+    /// The manifest has names, metadata and content. The hash in its last line covers all of them.
     #[arg(long, conflicts_with = "algorithm", help_heading = "Verifying")]
     pub manifest: bool,
 

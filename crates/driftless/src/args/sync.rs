@@ -18,26 +18,26 @@ pub struct SyncArgs {
 
     /// Delete extraneous entries of DST, after the copy
     ///
-    /// Only in directories that were read completely on the source. Directories that are not empty
-    /// may also be replaced by another type.
+    /// Deletes only in directories that were read completely on the source. May also replace a
+    /// directory that is not empty by another type.
     #[arg(long, help_heading = "Deleting")]
     pub delete: bool,
     /// Delete excluded entries of DST as well, with --delete
     #[arg(long, requires = "delete", help_heading = "Deleting")]
     pub delete_excluded: bool,
-    /// Delete nothing if more than N entries, or P% of DST, would go
+    /// Delete nothing if the plan exceeds N entries, or P% of DST
     #[arg(long, value_name = "N|P%", value_parser = crate::units::delete_limit, allow_negative_numbers = true, help_heading = "Deleting")]
     pub max_delete: Option<driftless_model::DeleteLimit>,
 
     /// Delete even if SRC and DST share no name at the top
     ///
-    /// Without it, such a DST is taken for another tree.
+    /// Without this option, such a DST is refused as another tree.
     #[arg(long, requires = "delete", help_heading = "Deleting")]
     pub delete_unlike: bool,
 
     /// Copy into a directory with other entries and none of SRC
     ///
-    /// Without it, such a DST is taken for the directory above the replica.
+    /// Without this option, such a DST is refused: it may be the directory above the replica.
     #[arg(long, conflicts_with = "delete", help_heading = "Safety")]
     pub copy_into: bool,
     #[command(flatten)]
@@ -73,12 +73,12 @@ pub struct SyncArgs {
 
     /// Have COMMAND move the content of files
     ///
-    /// %s is the path of the source file, %d that of the file to create, %% a percent sign. Such as
-    /// 'dd if=%s of=%d bs=8M'.
+    /// %s is the path of the source file, %d that of the file to create, %% a percent sign.
+    /// Example: 'dd if=%s of=%d bs=8M'.
     ///
-    /// COMMAND is split into words as in a shell, and no shell runs it. It starts once for each
-    /// file that is not empty. Its speed, holes and the page cache are its own business. Driftless
-    /// does and checks everything else. Both trees are paths of this host.
+    /// COMMAND is split into words as in a shell, and no shell runs it. COMMAND starts once for
+    /// each file that is not empty. Limits of the speed, holes and the page cache are up to
+    /// COMMAND. Driftless does and checks everything else. Both trees are paths of this host.
     #[arg(long, value_name = "COMMAND", value_parser = crate::command::program::template, conflicts_with_all = ["bwlimit", "cache"], help_heading = "Running")]
     pub copy_with: Option<Template>,
 

@@ -27,12 +27,12 @@ pub struct VerifyArgs {
     pub repair: bool,
     /// Delete extraneous entries of DST, with --repair
     ///
-    /// Directories that are not empty may also be replaced by another type.
+    /// May also replace a directory that is not empty by another type.
     #[arg(long, requires = "repair", help_heading = "Comparing")]
     pub delete: bool,
     /// Delete even if SRC and DST share no name at the top
     ///
-    /// Without it, such a DST is taken for another tree.
+    /// Without this option, such a DST is refused as another tree.
     #[arg(long, requires = "delete", help_heading = "Comparing")]
     pub delete_unlike: bool,
     /// Drop the results of an interrupted verification

@@ -100,14 +100,14 @@ fn check(args: &JobArgs) -> Result<Exit, Failure> {
     programs::check(&job)?;
     operators::check(&job)?;
     let hears = match (job.is_live(), job.snapshots().is_some()) {
-        (true, _) => "changes are reported as they happen",
-        (_, true) => "changes are found by comparing snapshots",
-        (false, false) => "changes are found by comparing",
+        (true, _) => "detectors report changes as they happen",
+        (_, true) => "the mirror finds changes by comparing snapshots",
+        (false, false) => "the mirror finds changes by full scans",
     };
     for one in job.apart() {
         detectors::check_snapshots(&one)?;
     }
-    say::line(&format!("{}: a job that can be run; {hears}", job.name));
+    say::line(&format!("{}: the job is valid; {hears}", job.name));
     let active = job::active(&job)?;
     let active = active
         .first()

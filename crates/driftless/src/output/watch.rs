@@ -130,7 +130,7 @@ fn of_publisher(publisher: &PublisherStatus) -> String {
     let sent = show_counted(publisher.sent, "message", "messages");
     let unheard = match publisher.unheard {
         0 => String::new(),
-        unheard => format!("; no queue wanted {}", show_count(unheard)),
+        unheard => format!("; {} unroutable", show_count(unheard)),
     };
     let away = publisher.away.as_ref().map(|why| format!(", away: {why}"));
     let away = away.unwrap_or_default();
@@ -200,6 +200,6 @@ mod tests {
         };
         let line = "exchange at broker: 0 paths wait, 2 messages sent";
         assert_eq!(told(0), line);
-        assert_eq!(told(1), format!("{line}; no queue wanted 1"));
+        assert_eq!(told(1), format!("{line}; 1 unroutable"));
     }
 }

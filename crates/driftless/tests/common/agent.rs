@@ -3,7 +3,7 @@
 use super::driftless;
 use super::mirror::Mirror;
 use driftless_testkit::scratch::scratch_folder;
-use driftless_testkit::{Driftless, Host, Outcome, Running};
+use driftless_testkit::{Driftless, EVENT_MAX, Host, Outcome, Running};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs::{self, OpenOptions};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The longest an agent takes for anything that is waited for here.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = EVENT_MAX;
 
 /// The keys of a mirror that follows announcements alone.
 pub const POSTS: &str = "detect = [\"announcements\"]\ndelete = true\n";

@@ -3,13 +3,14 @@
 use driftless_announce::Publisher;
 use driftless_model::{RelPath, Stamp};
 use driftless_sarracenia::{About, Announced, Became, Standing};
+use driftless_testkit::EVENT_MAX;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::time::Duration;
 
 /// The longest that the broker may take for a message.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = EVENT_MAX;
 
 /// Announces what stands at a path of the source.
 pub fn announce(publisher: &Publisher, source: &Path, path: &str) {

@@ -4,11 +4,8 @@ use driftless_testkit::Scratch;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 const SIZE_MIB: u64 = 64;
-/// The kernel may hold inodes for a moment that a run has just closed.
-const LOCKED_WITHIN: Duration = Duration::from_secs(60);
 
 /// A mounted file system and the key of its encrypted directories.
 pub struct Encrypted {
@@ -53,9 +50,10 @@ impl Encrypted {
         id.to_owned()
     }
 
-    /// Takes the key away, and all that the kernel remembers in clear text.
+    /// Takes the key away, and all that the kernel remembers in clear text. The kernel may hold
+    /// inodes for a moment that a run has just closed.
     pub fn lock(&self) {
-        super::wait_until("the key is absent", LOCKED_WITHIN, || {
+        super::wait_until("the key is absent", || {
             rustix::fs::sync();
             let _said = self.xfs_io(&format!("rm_enckey {}", self.id), self.path());
             let status = self.xfs_io(&format!("enckey_status {}", self.id), self.path());

@@ -7,7 +7,7 @@
 use super::far::agent;
 use super::{driftless, programs, put};
 use driftless_remote::wire::{Frame, Hello, Listing, Reply, Request};
-use driftless_testkit::{FsKind, Outcome, Scratch, snapshot_hash};
+use driftless_testkit::{EVENT_MAX, FsKind, Outcome, Scratch, snapshot_hash};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// No run with a liar, and no agent with a hostile client, may take longer.
-pub const END_MAX: Duration = Duration::from_secs(30);
+pub const END_MAX: Duration = EVENT_MAX;
 /// A bug trap, a panic, an abort, a wild access.
 pub const CRASHES: [i32; 5] = [70, 101, 134, 135, 139];
 /// What a process may need for a tree of a few entries, whatever is said to it.

@@ -6,7 +6,6 @@ use rustix::process::Signal;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 pub const MIB: usize = 1 << 20;
 /// What a run says that finds another one unfinished.
@@ -68,16 +67,12 @@ pub fn kill(run: Driftless, dst: &Path) {
         fs::read_dir(dst)
             .is_ok_and(|entries| entries.flatten().any(|entry| !is_temp(&entry.path())))
     };
-    wait_until("something is copied", Duration::from_secs(30), is_at_work);
+    wait_until("something is copied", is_at_work);
     running.signal(Signal::KILL);
     assert_eq!(running.wait().code(), 137);
     // Over ssh, an agent has the lock until it has noticed.
     if far::over().is_some() {
-        wait_until(
-            "the agent has let go of the replica",
-            Duration::from_secs(30),
-            || !is_open(dst),
-        );
+        wait_until("the agent has let go of the replica", || !is_open(dst));
     }
 }
 

@@ -3,7 +3,7 @@
 use super::driftless;
 use super::far::{Far, agent};
 use driftless_testkit::scratch::scratch_folder;
-use driftless_testkit::{Driftless, Host, Options, Outcome, Running, assert_equal};
+use driftless_testkit::{Driftless, EVENT_MAX, Host, Options, Outcome, Running, assert_equal};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The longest a mirror takes for anything that is waited for here.
-pub const LIMIT: Duration = Duration::from_secs(120);
+pub const LIMIT: Duration = EVENT_MAX;
 
 /// A mirror, with a replica in memory.
 pub struct Mirror {
@@ -316,7 +316,7 @@ impl Mirror {
 
     /// Waits until everything that changed is on the replica.
     pub fn barrier(&self) {
-        let done = self.command("barrier").arg("--timeout=100s").run();
+        let done = self.command("barrier").arg("--timeout=300s").run();
         let problems = self.command("problems").run().stdout_text();
         let (described, status) = (done.describe(), self.status());
         assert_eq!(done.code(), 0, "{described}\n{status}\n{problems}");

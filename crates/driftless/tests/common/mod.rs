@@ -27,6 +27,8 @@ pub mod victim;
 pub mod world;
 pub mod writer;
 
+#[allow(unused_imports)]
+pub use driftless_testkit::wait_until;
 use driftless_testkit::{
     Driftless, FsKind, Options, Outcome, Profile, Scratch, Snapshot, assert_equal, attrs, escape,
     rsync_oracle, snapshot, snapshot_hash,
@@ -37,7 +39,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 /// The ordinary user that tests run as when they do not run as root.
 pub const USER: u32 = 65534;
@@ -296,18 +297,6 @@ pub fn files_below(root: &Path) -> usize {
         .iter()
         .filter(|path| path.is_file())
         .count()
-}
-
-/// Waits until `ready` says so; panics after `limit`.
-pub fn wait_until(what: &str, limit: Duration, mut ready: impl FnMut() -> bool) {
-    let deadline = Instant::now() + limit;
-    while !ready() {
-        assert!(
-            Instant::now() < deadline,
-            "waited {limit:?} in vain until {what}"
-        );
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Makes a file with its parents, of whoever runs it; writes through no link.

@@ -2,13 +2,15 @@
 
 use super::far::agent;
 use super::{driftless, sync};
-use driftless_testkit::{Driftless, Host, Outcome, Rabbit, Running};
+use driftless_testkit::{Driftless, EVENT_MAX, Host, Outcome, Rabbit, Running};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How long a mover or a run may take to end, on a busy machine.
-pub const LIMIT: Duration = Duration::from_secs(300);
+/// Limit of a wait for a mover or a run, on a busy machine.
+pub const LIMIT: Duration = EVENT_MAX;
+/// Limit of a process that waits for several events of its test.
+const PROCESS_MAX: Duration = Duration::from_secs(900);
 
 /// A job on a broker, with a folder for the records of its coordinators.
 pub struct Job {
@@ -37,7 +39,7 @@ impl Job {
     fn with(&self, run: Driftless) -> Driftless {
         run.args(["--queue", &self.url, "--job", &self.name])
             .env("DRIFTLESS_QUEUE_PASSWORD", Rabbit::PASSWORD)
-            .limit(LIMIT)
+            .limit(PROCESS_MAX)
     }
 
     /// `driftless sync --queue`, ready for more options.

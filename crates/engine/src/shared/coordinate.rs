@@ -12,7 +12,9 @@
 mod batches;
 mod begin;
 mod end;
+mod standing;
 mod trust;
+mod unread;
 
 use crate::clock::Clock;
 use crate::monitor::{Monitor, Progress};
@@ -38,6 +40,7 @@ use driftless_model::Stamp;
 use driftless_pool::descriptors;
 use driftless_state::{Life, LinkName, Record, Stage, StateError};
 use driftless_tree::{DirMutRef, DirRef, HandlePool};
+use standing::StandingBatches;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::sync::Arc;
@@ -45,6 +48,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use trust::Trust;
+use unread::Unread;
 
 /// How long a word from a mover is waited for at a time.
 const WAIT: Duration = Duration::from_millis(100);
@@ -179,6 +183,7 @@ struct Coordinator<'a> {
     brief: &'a mut Brief,
     roots: Pair,
     trust: Trust,
+    unread: Unread,
     /// When a sample of the source was taken last.
     sampled: Option<Instant>,
     /// Since when changes of the replica may not be durable that are settled.
@@ -199,6 +204,8 @@ struct Coordinator<'a> {
     total: Counts,
     /// Batches in hand: when they were heard of last, and what was counted then.
     alive: BTreeMap<u64, (Instant, Counts)>,
+    /// Progress of the batches in hand.
+    standing: StandingBatches,
     /// When batches that are not in hand were handed out.
     sent: BTreeMap<u64, Instant>,
     /// When each mover was heard of last.
@@ -235,6 +242,7 @@ impl<'a> Coordinator<'a> {
             brief,
             roots,
             trust: Trust::default(),
+            unread: Unread::default(),
             sampled: None,
             settled_since,
             began: clock.seconds().cast_signed(),
@@ -249,6 +257,7 @@ impl<'a> Coordinator<'a> {
             started,
             total: birth.counted,
             alive: BTreeMap::new(),
+            standing: StandingBatches::default(),
             sent: BTreeMap::new(),
             movers: BTreeMap::new(),
             last_look: started,
@@ -380,6 +389,7 @@ impl Coordinator<'_> {
             self.look_after_locks()?;
             if self.since(self.last_look) >= BATCHES_INTERVAL {
                 self.look_after()?;
+                self.name_standing();
                 self.last_look = self.clock.now();
             }
             if self.since(self.noted) >= NOTE {
@@ -387,6 +397,13 @@ impl Coordinator<'_> {
             }
         }
         Ok(if self.lost { End::Lost } else { End::Complete })
+    }
+
+    /// Names the hosts whose batches stand still.
+    fn name_standing(&mut self) {
+        self.standing.retain(|id| self.alive.contains_key(&id));
+        let due = self.standing.take_due(self.clock.now());
+        due.iter().for_each(|words| self.monitor.note(words));
     }
 
     fn look_after_locks(&mut self) -> Result<(), RunError> {

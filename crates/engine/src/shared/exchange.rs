@@ -16,6 +16,20 @@ pub trait Exchange {
     /// # Errors
     /// The movers cannot be reached for longer than they may be away.
     fn send(&mut self, brief: &Brief, run: u64, id: u64, batch: &Batch) -> Result<(), Unreachable>;
+    /// Hands a batch out again that a mover could not read, though the coordinator can: to another
+    /// host if there is a way to choose one. `why` names the mover and the path.
+    ///
+    /// # Errors
+    /// As with [`Exchange::send`].
+    fn send_elsewhere(
+        &mut self,
+        brief: &Brief,
+        (run, id): (u64, u64),
+        batch: &Batch,
+        _why: &str,
+    ) -> Result<(), Unreachable> {
+        self.send(brief, run, id, batch)
+    }
     /// Has movers that take a batch from now on know the run by this brief, where a batch is not on
     /// its way before one takes it.
     fn renew(&mut self, _brief: &Brief) {}

@@ -5,7 +5,7 @@ use crate::shared::handed::{Misspelt, Namesake};
 use crate::shared::plan::chosen;
 use crate::shared::role::Sharing;
 use crate::sync::entry::{Met, Verdict};
-use crate::sync::run::Run;
+use crate::sync::run::{Postponing, Run};
 use crate::sync::task::LargeCopy;
 use crate::sync::visit::{Sides, Visit};
 use crate::sync::worker::Worker;
@@ -49,7 +49,7 @@ impl Run<'_> {
 
     /// Adds the names that the source lacks, and what there was no room for, to what the batch
     /// leads to.
-    pub fn gather_rest(&self) -> std::io::Result<()> {
+    pub fn gather_rest(&self, postponing: Postponing) -> std::io::Result<()> {
         let Some(sharing) = self.part.batch() else {
             return Ok(());
         };
@@ -62,7 +62,7 @@ impl Run<'_> {
             .outcome
             .lock()
             .no_room
-            .extend(self.postponed());
+            .extend(self.postponed(postponing));
         Ok(())
     }
 }
@@ -209,7 +209,7 @@ impl Worker<'_> {
         self.uncount(visit);
         visit.mark_unfinished();
         // A mover that sees other inode numbers would join the names of different files.
-        self.run.part.settle(|| visit.path_of(name));
+        self.run.part.settle_left(visit, name, meta);
         // Hosts number devices each in their own way; that of the root is the same for all.
         let device = if meta.dev == self.run.roots.0.first_meta().dev {
             0

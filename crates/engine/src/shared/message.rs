@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Changes with every change of what is said, and of the names that runs keep in a replica.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 /// Bytes of a part of an outcome, far below the longest message.
 const PART_BYTES_MAX: usize = 512 << 10;
 

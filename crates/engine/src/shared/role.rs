@@ -6,11 +6,13 @@ use crate::options::Options;
 use crate::shared::batch::{Batch, Outcome, Piece};
 use crate::shared::brief::Brief;
 use crate::shared::handed::{Handed, Misspelt, Namesake};
-use crate::shared::settled::SettledSample;
+use crate::shared::settled::{ReplicaView, Settled, SettledSample};
 use crate::shared::unfinished::{Listed, Unfinished};
+use crate::sync::entry::Pair;
 use crate::sync::visit::Visit;
+use crate::view::{View, exact_birth};
 use driftless_lock::Mutex;
-use driftless_model::{Problem, Receipt, RelPath, Selection, Unkept};
+use driftless_model::{Entry, Meta, Problem, Receipt, RelPath, Selection, Stamp, Unkept, Xattrs};
 use driftless_mover::Large;
 use driftless_reconcile::{Fingerprint, Ranges};
 use driftless_tree::Names;
@@ -148,10 +150,29 @@ impl Sharing<'_> {
         let replica = visit.replica.as_ref();
         let in_source = visit.source.is_mount_root() == Some(true);
         let in_replica = replica.is_some_and(|replica| replica.is_mount_root() == Some(true));
-        if visit.parent.is_some() && (in_source || in_replica) {
-            self.gathered.settled.add_mount(visit.path(), in_source);
+        if visit.parent.is_none() || !in_source && !in_replica {
+            return;
         }
+        self.gathered.settled.add_mount(Settled {
+            path: visit.path(),
+            source: Some(View::of(visit.source.first_meta())),
+            replica: view_of_dir(visit, replica.and_then(|replica| replica.made_at())),
+            is_equal: false,
+            is_mounted: in_source,
+        });
     }
+}
+
+/// Returns the view of a directory of the replica as it was opened, with its time of birth.
+fn view_of_dir(visit: &Visit, born: Option<Stamp>) -> ReplicaView {
+    let above = visit.parent.as_ref();
+    let way = above.map_or(Some(0), |above| above.way_on_replica());
+    let (Some(replica), Some(way)) = (&visit.replica, way) else {
+        return ReplicaView::Left;
+    };
+    let mut view = View::of(replica.first_meta()).below(way);
+    view.born = exact_birth(born);
+    ReplicaView::Seen(Box::new(view))
 }
 
 impl Part<'_> {
@@ -202,19 +223,75 @@ impl Part<'_> {
         self.batch().is_some_and(|sharing| sharing.brief.limited())
     }
 
-    /// Notes that an entry, no directory, is equal now, or is one of several names of a file, which
-    /// are left to the coordinator. Calls `path` only if it is wanted.
-    pub fn settle(&self, path: impl FnOnce() -> RelPath) {
-        if let Some(sharing) = self.batch() {
-            sharing.gathered.settled.add(path);
-        }
+    /// Notes that an entry, no directory, was found to be equal.
+    pub fn settle_equal(&self, visit: &Visit, name: &CStr, pair: &Pair) {
+        let Some(sharing) = self.batch() else { return };
+        let Pair {
+            source, replica, ..
+        } = pair;
+        let seen = || View::with_xattrs(&replica.meta, &replica.xattrs);
+        sharing.gathered.settled.add(|| Settled {
+            path: visit.path_of(name),
+            source: Some(View::with_xattrs(&source.meta, &source.xattrs)),
+            replica: visit.way_on_replica().map_or(ReplicaView::Left, |way| {
+                ReplicaView::Seen(Box::new(seen().below(way)))
+            }),
+            is_equal: true,
+            is_mounted: false,
+        });
+    }
+
+    /// Notes that an entry, no directory, was made equal to the one that was read of the source.
+    /// The source is looked at through the same directory if only its content was of interest. With
+    /// `applies` the replica was changed.
+    pub fn settle_made(&self, visit: &Visit, name: &CStr, source: Option<&Entry>, applies: bool) {
+        let Some(sharing) = self.batch() else { return };
+        let look = || Some(View::of(&visit.source.look(name).ok()?));
+        let read = |source: &Entry| View::with_xattrs(&source.meta, &source.xattrs);
+        sharing.gathered.settled.add(|| Settled {
+            path: visit.path_of(name),
+            source: source.map(read).or_else(look),
+            replica: visit
+                .way_on_replica()
+                .filter(|_| applies)
+                .map_or(ReplicaView::Left, ReplicaView::Made),
+            is_equal: applies,
+            is_mounted: false,
+        });
+    }
+
+    /// Notes one of several names of a file, which are left to the coordinator.
+    pub fn settle_left(&self, visit: &Visit, name: &CStr, source: &Meta) {
+        let Some(sharing) = self.batch() else { return };
+        sharing.gathered.settled.add(|| Settled {
+            path: visit.path_of(name),
+            source: Some(View::of(source)),
+            replica: ReplicaView::Left,
+            is_equal: false,
+            is_mounted: false,
+        });
     }
 
     /// Notes that nothing is left to do here in a directory.
     pub fn settle_dir(&self, visit: &Visit) {
-        if let Some(sharing) = self.batch() {
-            let settled = &sharing.gathered.settled;
-            settled.add_dir(|| visit.path(), visit.listing.lock().digest());
+        let Some(sharing) = self.batch() else { return };
+        sharing.gathered.settled.add_dir(|| {
+            let listing = visit.listing.lock();
+            Settled {
+                path: visit.path(),
+                source: Some(View::of(&visit.listed.lock()).with_listing(&listing)),
+                replica: view_of_dir(visit, None),
+                is_equal: true,
+                is_mounted: false,
+            }
+        });
+    }
+
+    /// Notes the extended attributes of a directory of the source, which the coordinator may compare
+    /// with those that it sees.
+    pub fn note_xattrs(&self, visit: &Visit, xattrs: &Xattrs) {
+        if self.is_batch() {
+            visit.listing.lock().note_xattrs(xattrs);
         }
     }
 

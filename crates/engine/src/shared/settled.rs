@@ -1,13 +1,15 @@
 //! A random sample of the entries of which a mover says that they are equal now, with its view of
 //! them, so that the coordinator can compare it with its own: a mover that sees another tree makes
 //! everything equal there, and no other host sees any of it.
+//!
+//! Each view is what the mover saw when it worked on the entry, through the handles of that work. A
+//! second reading would cost requests, and would show the right tree if a wrong mount went away
+//! before the batch ended.
 
-use crate::view::{Further, NAMES_MAX, NameDigest, View, ViewThreads, Views};
+use crate::view::{NAMES_MAX, NameDigest, View};
 use driftless_lock::Mutex;
-use driftless_model::{Keep, RelPath};
-use driftless_tree::DirRef;
+use driftless_model::RelPath;
 use serde::{Deserialize, Serialize};
-use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Entries of a batch that are told if it has no more.
@@ -21,8 +23,8 @@ const SHARE: usize = 200;
 const LISTED_MAX: usize = 64;
 /// Directories of a batch on which a file system is mounted, and that are told.
 const MOUNTS_MAX: usize = 512;
-/// Entries that are told of trees on another host: each costs round trips, and one agent has the
-/// same view for all movers.
+/// Entries that are told of trees on another host: each costs the coordinator round trips, and one
+/// agent has the same view for all movers.
 const FAR_MAX: usize = 8;
 /// Bytes of a path that is told.
 const PATH_BYTES_MAX: usize = 1024;
@@ -32,23 +34,37 @@ const PATH_BYTES_MAX: usize = 1024;
 pub struct Settled {
     /// Path of the entry.
     pub path: RelPath,
-    /// Source's entry as the mover sees it when the batch is over.
+    /// Source's entry as the mover saw it when it worked on it; `None` if it could not be read.
     pub source: Option<View>,
-    /// Replica's entry as the mover sees it then.
-    pub replica: Option<View>,
+    /// Replica's entry as the mover saw it then.
+    pub replica: ReplicaView,
+    /// Whether the mover takes the replica's entry to be equal to the source's.
+    pub is_equal: bool,
     /// Whether a file system is mounted there in the source on the mover's host.
     pub is_mounted: bool,
+}
+
+/// View of a mover of the replica's entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReplicaView {
+    /// Attributes of an entry that the mover looked at and left as it was.
+    Seen(Box<View>),
+    /// Entry that the mover made or changed, with the hash of the inode numbers of the directories
+    /// above it.
+    Made(u64),
+    /// Entry that the mover left to the coordinator.
+    Left,
 }
 
 /// Random sample of the settled entries of a batch, while it is carried out.
 #[derive(Debug)]
 pub struct SettledSample {
-    entries: Reservoir<()>,
+    entries: Reservoir,
     /// Directories, with the names that their listings showed.
-    dirs: Reservoir<Option<NameDigest>>,
-    /// Directories on which a file system is mounted, in the source (`true`) or in the replica
+    dirs: Reservoir,
+    /// Directories and files on which a file system is mounted, in the source or in the replica
     /// alone: all of them are told.
-    mounts: Mutex<Vec<(RelPath, bool)>>,
+    mounts: Mutex<Vec<Settled>>,
 }
 
 impl Default for SettledSample {
@@ -62,131 +78,58 @@ impl Default for SettledSample {
 }
 
 impl SettledSample {
-    /// Adds an entry, no directory, that is equal now. Calls `path` only if the entry is in the
-    /// sample.
-    pub fn add(&self, path: impl FnOnce() -> RelPath) {
-        self.entries.add(|| (path(), ()));
+    /// Adds an entry, no directory, on which the work is over. Calls `entry` only if the entry is in
+    /// the sample.
+    pub fn add(&self, entry: impl FnOnce() -> Settled) {
+        self.entries.add(entry);
     }
 
     /// Adds a directory of which nothing is left here, with the names that its listing showed.
-    pub fn add_dir(&self, path: impl FnOnce() -> RelPath, names: Option<NameDigest>) {
-        self.dirs.add(|| (path(), names));
+    pub fn add_dir(&self, entry: impl FnOnce() -> Settled) {
+        self.dirs.add(entry);
     }
 
-    /// Adds a directory on which a file system is mounted, in the source or in the replica alone.
-    pub fn add_mount(&self, path: RelPath, is_source: bool) {
+    /// Adds an entry on which a file system is mounted, unless it was added for the same tree.
+    pub fn add_mount(&self, entry: Settled) {
         let mut mounts = self.mounts.lock();
-        if mounts.len() < MOUNTS_MAX && path.as_bytes().len() <= PATH_BYTES_MAX {
-            mounts.push((path, is_source));
+        let is_same =
+            |known: &Settled| known.path == entry.path && known.is_mounted == entry.is_mounted;
+        let is_known = mounts.iter().any(is_same);
+        let fits = mounts.len() < MOUNTS_MAX && entry.path.as_bytes().len() <= PATH_BYTES_MAX;
+        if fits && !is_known {
+            mounts.push(entry);
         }
     }
 
-    /// Takes the sample, with the views of a mover that sees these trees. A single file may have
-    /// another name, `renamed`, on the replica.
-    pub fn take(
-        &self,
-        (source, replica): (&DirRef, Option<&DirRef>),
-        (keep, renamed): (&Keep, Option<&CStr>),
-        threads: &ViewThreads<'_>,
-    ) -> Vec<Settled> {
-        let is_far =
-            source.as_local().is_none() || replica.is_some_and(|dir| dir.as_local().is_none());
-        let (paths, read) = (self.take_paths(is_far), Mutex::new(Vec::new()));
-        let (told, settled) = (&paths, &read);
-        threads.read_each(paths.len(), &|| {
-            let mut of_source = Views::of(source, keep);
-            let mut of_replica =
-                replica.map(|replica| Views::of(replica, keep).under_name(renamed));
-            move |number: usize| {
-                let one = told[number].read(&mut of_source, of_replica.as_mut());
-                settled.lock().push((number, one));
-            }
-        });
-        let mut settled = read.into_inner();
-        settled.sort_unstable_by_key(|(number, _)| *number);
-        settled.into_iter().map(|(_, settled)| settled).collect()
-    }
-
-    /// Takes the entries of the sample in the order of their paths, so that neighbours share
-    /// handles.
-    fn take_paths(&self, is_far: bool) -> Vec<ToldEntry> {
+    /// Takes the sample in the order of the paths, so that neighbours share handles. `is_far` says
+    /// that one of the trees is on another host.
+    pub fn take(&self, is_far: bool) -> Vec<Settled> {
         let all = |count: usize| count;
         let (dirs, entries) = (self.dirs.take(all), self.entries.take(told));
-        let mut paths = told_names(dirs);
-        paths.extend(entries.into_iter().map(|(path, ())| ToldEntry::of(path)));
+        let mut sample = told_names(dirs);
+        sample.extend(entries);
         if is_far {
-            fastrand::shuffle(&mut paths);
-            paths.truncate(FAR_MAX);
+            fastrand::shuffle(&mut sample);
+            sample.truncate(FAR_MAX);
         } else {
-            let mounts = std::mem::take(&mut *self.mounts.lock());
-            let mounted = |(path, is_mounted)| ToldEntry {
-                birth: true,
-                is_mounted,
-                ..ToldEntry::of(path)
-            };
-            paths.extend(mounts.into_iter().map(mounted));
+            sample.append(&mut self.mounts.lock());
         }
-        paths.sort_unstable_by(|one, other| one.path.cmp(&other.path));
-        paths
-    }
-}
-
-/// Entry of the sample, and attributes that are told besides those of its views.
-#[derive(Debug)]
-struct ToldEntry {
-    path: RelPath,
-    /// Names that the listing of the source's directory showed.
-    names: Option<NameDigest>,
-    /// Whether the time of birth of the replica's entry is told.
-    birth: bool,
-    /// Whether a file system is mounted there in the source.
-    is_mounted: bool,
-}
-
-impl ToldEntry {
-    /// Tells the views of an entry alone.
-    fn of(path: RelPath) -> ToldEntry {
-        ToldEntry {
-            path,
-            names: None,
-            birth: false,
-            is_mounted: false,
-        }
-    }
-
-    /// Reads the views of the entry.
-    fn read(&self, source: &mut Views, replica: Option<&mut Views>) -> Settled {
-        let further = Further {
-            birth: self.birth,
-            ..Further::default()
-        };
-        let seen = source.read(&self.path, Further::default()).ok();
-        Settled {
-            source: seen.map(|mut view| {
-                view.names = self.names;
-                view
-            }),
-            replica: replica.and_then(|replica| replica.read(&self.path, further).ok()),
-            is_mounted: self.is_mounted,
-            path: self.path.clone(),
-        }
+        sample.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+        sample
     }
 }
 
 /// Has the names of the first directories told, as far as there are not too many.
-fn told_names(dirs: Vec<(RelPath, Option<NameDigest>)>) -> Vec<ToldEntry> {
+fn told_names(mut dirs: Vec<Settled>) -> Vec<Settled> {
     let (mut listed, mut left) = (0, NAMES_MAX as u64);
-    let mut with_names = |(path, names): (RelPath, Option<NameDigest>)| {
-        let names = names.filter(|(count, _)| listed < LISTED_MAX && *count <= left);
-        if let Some((count, _)) = names {
-            (listed, left) = (listed + 1, left - count);
+    for view in dirs.iter_mut().filter_map(|dir| dir.source.as_mut()) {
+        let is_told = |(count, _): &NameDigest| listed < LISTED_MAX && *count <= left;
+        view.names = view.names.filter(is_told);
+        if let Some((count, _)) = view.names {
+            (listed, left) = (listed + 1, left.saturating_sub(count));
         }
-        ToldEntry {
-            names,
-            ..ToldEntry::of(path)
-        }
-    };
-    dirs.into_iter().map(&mut with_names).collect()
+    }
+    dirs
 }
 
 /// Returns how many entries of a batch with so many are told.
@@ -198,16 +141,16 @@ fn told(count: usize) -> usize {
     }
 }
 
-/// Uniform random sample of a stream of paths (Vitter's algorithm R).
+/// Uniform random sample of a stream of entries (Vitter's algorithm R).
 #[derive(Debug)]
-struct Reservoir<T> {
+struct Reservoir {
     max: usize,
     count: AtomicUsize,
-    kept: Mutex<Vec<(RelPath, T)>>,
+    kept: Mutex<Vec<Settled>>,
 }
 
-impl<T> Reservoir<T> {
-    fn new(max: usize) -> Reservoir<T> {
+impl Reservoir {
+    fn new(max: usize) -> Reservoir {
         Reservoir {
             max,
             count: AtomicUsize::new(0),
@@ -215,7 +158,7 @@ impl<T> Reservoir<T> {
         }
     }
 
-    fn add(&self, entry: impl FnOnce() -> (RelPath, T)) {
+    fn add(&self, entry: impl FnOnce() -> Settled) {
         let number = self.count.fetch_add(1, Relaxed);
         let place = if number < self.max {
             number
@@ -226,7 +169,7 @@ impl<T> Reservoir<T> {
             return;
         }
         let entry = entry();
-        if entry.0.as_bytes().len() > PATH_BYTES_MAX {
+        if entry.path.as_bytes().len() > PATH_BYTES_MAX {
             return;
         }
         let mut kept = self.kept.lock();
@@ -237,7 +180,7 @@ impl<T> Reservoir<T> {
     }
 
     /// Takes as many of the sample, in random order, as `told` says for the number of all.
-    fn take(&self, told: impl Fn(usize) -> usize) -> Vec<(RelPath, T)> {
+    fn take(&self, told: impl Fn(usize) -> usize) -> Vec<Settled> {
         let mut kept = std::mem::take(&mut *self.kept.lock());
         fastrand::shuffle(&mut kept);
         kept.truncate(told(self.count.load(Relaxed)));
@@ -248,15 +191,26 @@ impl<T> Reservoir<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use driftless_model::Kind;
 
     fn path(number: usize) -> RelPath {
         RelPath::parse(number.to_string().as_bytes()).expect("a path")
     }
 
+    fn left(path: RelPath) -> Settled {
+        Settled {
+            path,
+            source: None,
+            replica: ReplicaView::Left,
+            is_equal: false,
+            is_mounted: false,
+        }
+    }
+
     fn sample(count: usize) -> Vec<RelPath> {
         let all = Reservoir::new(ENTRIES_MAX);
-        (0..count).for_each(|number| all.add(|| (path(number), ())));
-        all.take(told).into_iter().map(|(path, ())| path).collect()
+        (0..count).for_each(|number| all.add(|| left(path(number))));
+        all.take(told).into_iter().map(|told| told.path).collect()
     }
 
     #[test]
@@ -271,23 +225,43 @@ mod tests {
 
     #[test]
     fn names_are_told_as_far_as_there_are_few() {
-        let dir = |count| (path(0), Some((count, 1)));
-        let told = |dirs: Vec<(RelPath, Option<NameDigest>)>| {
-            let told = told_names(dirs).into_iter();
-            told.map(|told| told.names.is_some()).collect::<Vec<bool>>()
+        let dir = |count: &u64| {
+            let mut view = View::of_kind(Kind::Dir);
+            view.names = Some((*count, 1));
+            Settled {
+                source: Some(view),
+                ..left(path(0))
+            }
         };
-        assert_eq!(
-            told(vec![
-                dir(9_000),
-                dir(2_000),
-                (path(1), None),
-                dir(1_000),
-                dir(1)
-            ]),
-            [true, false, false, true, false]
-        );
-        let many = told((0..100).map(|_| dir(1)).collect());
+        let told = |counts: &[u64]| {
+            let dirs = counts.iter().map(dir);
+            let is_told = |told: &Settled| {
+                told.source
+                    .as_ref()
+                    .is_some_and(|view| view.names.is_some())
+            };
+            told_names(dirs.collect())
+                .iter()
+                .map(is_told)
+                .collect::<Vec<bool>>()
+        };
+        assert_eq!(told(&[9_000, 2_000, 1_000, 1]), [true, false, true, false]);
+        let many = told(&[1; 100]);
         assert_eq!(many.iter().filter(|is_told| **is_told).count(), LISTED_MAX);
+    }
+
+    #[test]
+    fn mount_is_told_as_first_seen() {
+        let sample = SettledSample::default();
+        for (is_mounted, is_equal) in [(true, true), (true, false), (false, false)] {
+            sample.add_mount(Settled {
+                is_mounted,
+                is_equal,
+                ..left(path(1))
+            });
+        }
+        let told = sample.take(false);
+        assert!(matches!(&told[..], [first, second] if first.is_equal && !second.is_mounted));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::shared::batch::{Batch, Outcome, Piece};
 use crate::shared::brief::Brief;
 use crate::shared::lease::{Lease, Over};
 use crate::shared::role::{Gathered, Part, Sharing};
+use crate::shared::settled::{ReplicaView, Settled};
 use crate::sync::begin::begin_root;
 use crate::sync::ending::{End, end_run, or_cut_off};
 use crate::sync::ground::Ground;
@@ -17,7 +18,7 @@ use crate::trees::error::RunError;
 use crate::trees::mounts::files_mounted;
 use crate::trees::replica::Replica;
 use crate::trees::roots::{Roots, find};
-use crate::view::ViewThreads;
+use crate::view::{Further, Views};
 use driftless_model::{Scope, Selection, Side, Work, escape};
 use driftless_pool::{descriptors, drive};
 use driftless_tree::{DirMutRef, DirRef, HandlePool, MountTable};
@@ -144,6 +145,7 @@ fn carry_out(
     run.is_single = is_single;
     run.renamed.clone_from(&renamed);
     run.rules.suspect_since = brief.suspect_since();
+    let postponing = run.allow_postponing();
     if let Some(visit) = root_visit(&run, batch)? {
         run.queue.push(Task::Again(Arc::new(visit)));
     }
@@ -153,13 +155,22 @@ fn carry_out(
                 .push(Task::Bytes(path.clone(), source.clone(), range.clone()));
         }
     }
+    let replica = replica.map(|replica| replica as DirRef);
+    let note_mounts = || {
+        if !is_single {
+            note_source_mounts(options, &gathered, &source);
+        }
+    };
+    // What is mounted may go while the batch is carried out.
+    note_mounts();
     drive(&run, threads_max);
     // A batch that was taken away has no outcome: this look is all that is known of it.
     watch(&run.progress(0));
-    run.gather_rest().map_err(|error| RunError::Unusable {
-        path: options.replica.to_string(),
-        cause: error.to_string(),
-    })?;
+    run.gather_rest(postponing)
+        .map_err(|error| RunError::Unusable {
+            path: options.replica.to_string(),
+            cause: error.to_string(),
+        })?;
     let summary = end_run(&run, End::Complete);
     let mounts = summary.mounts.into_iter().collect();
     let mut outcome = Outcome {
@@ -167,33 +178,60 @@ fn carry_out(
         mounts,
         ..gathered.take()
     };
-    let replica = replica.map(|replica| replica as DirRef);
-    if !is_single {
-        note_mounted_files(options, &gathered, (&source, replica.as_ref()));
+    note_mounts();
+    if let Some(replica) = replica.as_ref().filter(|_| !is_single) {
+        note_replica_mounts(options, &gathered, (&source, replica));
     }
-    outcome.settled = gathered.settled.take(
-        (&source, replica.as_ref()),
-        (&options.policy.keep, renamed.as_deref()),
-        &ViewThreads::of(&options.throttle, threads_max, &|| {}),
-    );
+    let is_far = |root: &DirRef| root.as_local().is_none();
+    outcome.settled = gathered
+        .settled
+        .take(is_far(&source) || replica.as_ref().is_some_and(is_far));
     Ok((outcome, summary.end))
 }
 
-/// Notes the files on which another is mounted on this host: the coordinator must see the same
-/// there.
-fn note_mounted_files(
+/// Notes the files of the source on which another is mounted on this host: the coordinator must see
+/// the same there.
+fn note_source_mounts(options: &Options, gathered: &Gathered<'_>, source: &DirRef) {
+    let mut views = Views::of(source, &options.policy.keep);
+    for path in files_mounted(options, &MountTable::default(), (&options.source, source)) {
+        let seen = views.read(&path, Further::default());
+        gathered.settled.add_mount(Settled {
+            source: seen.ok(),
+            replica: ReplicaView::Left,
+            is_equal: false,
+            is_mounted: true,
+            path,
+        });
+    }
+}
+
+/// Notes the files of the replica on which another is mounted on this host.
+fn note_replica_mounts(
     options: &Options,
     gathered: &Gathered<'_>,
-    (source, replica): (&DirRef, Option<&DirRef>),
+    (source, replica): (&DirRef, &DirRef),
 ) {
-    let mounts = MountTable::default();
-    let note = |root, tree, is_source| {
-        let paths = files_mounted(options, &mounts, (root, tree)).into_iter();
-        paths.for_each(|path| gathered.settled.add_mount(path, is_source));
+    let keep = &options.policy.keep;
+    let (mut of_source, mut of_replica) = (Views::of(source, keep), Views::of(replica, keep));
+    let further = Further {
+        birth: true,
+        ..Further::default()
     };
-    note(&options.source, source, true);
-    if let Some(replica) = replica {
-        note(&options.replica, replica, false);
+    for path in files_mounted(options, &MountTable::default(), (&options.replica, replica)) {
+        // What the source lacks is no work of this batch.
+        let views = (
+            of_source.read(&path, Further::default()),
+            of_replica.read(&path, further),
+        );
+        if let (Ok(seen), Ok(there)) = views {
+            gathered.settled.add_mount(Settled {
+                source: Some(seen),
+                replica: ReplicaView::Seen(Box::new(there)),
+                is_equal: false,
+                is_mounted: false,
+                path,
+            });
+        }
     }
 }
 

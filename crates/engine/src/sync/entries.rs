@@ -47,7 +47,6 @@ impl Worker<'_> {
         match verdict {
             Verdict::Same if visit.pass() == 0 => {
                 add(&self.run.tally.same, 1);
-                self.run.part.settle(|| visit.path_of(name));
             }
             Verdict::Same
             | Verdict::Waits
@@ -69,7 +68,10 @@ impl Worker<'_> {
                 add(&self.run.tally.mismatched, moved.mismatches);
                 self.note_made(visit, name, moved.unkept);
                 self.note_time_made(visit, Some(name), &intent);
-                self.run.part.settle(|| visit.path_of(name));
+                if moved.faults.is_empty() && !moved.young {
+                    let (source, applies) = (moved.source.as_deref(), self.run.options.applies());
+                    self.run.part.settle_made(visit, name, source, applies);
+                }
                 self.run.receipt(|| visit.path_of(name), intent);
                 for fault in moved.faults {
                     self.run.problem(visit.path_of(name), fault, Class::Partly);
@@ -392,13 +394,18 @@ impl Worker<'_> {
             Step::Same | Step::CompareContent(_) if settled == Settled::Set => {
                 let intent =
                     self.explained(Intent::new(Action::Meta, What::MTIME, meta), pair, None);
-                return Ok(Verdict::Changed(intent, Moved::default()));
+                let moved = Moved {
+                    source: Some(Box::new(pair.source.clone())),
+                    ..Moved::default()
+                };
+                return Ok(Verdict::Changed(intent, moved));
             }
             Step::Same | Step::CompareContent(_) if settled == Settled::Anew => {
                 (Action::Content, What::MTIME)
             }
             Step::Same | Step::CompareContent(_) => {
                 if visit.pass() == 0 {
+                    self.run.part.settle_equal(visit, name, pair);
                     self.run
                         .note_owner(meta, &pair.replica.meta, visit.replica.as_ref());
                     self.run

@@ -8,7 +8,7 @@ use crate::sync::worker::Worker;
 use crate::tally::{Reason, add};
 use driftless_model::{Action, Class, Entry, Fault, Meta, PERMISSIONS, What, Xattrs};
 use driftless_reconcile::{differences, values};
-use driftless_tree::{Attributes, DirMutRef, Done, Known, Stood, is_own_temp_name};
+use driftless_tree::{Attributes, DirMutRef, Done, Known, Stood, own_temp_number};
 use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -44,6 +44,9 @@ impl Worker<'_> {
                 xattrs: visit.source.xattrs(keep)?,
             })
         });
+        if let Ok(source) = &source {
+            self.run.part.note_xattrs(visit, &source.xattrs);
+        }
         let done = source.and_then(|source| self.finish_entry(visit, source));
         match done {
             Err(fault) if self.is_lost(visit, &fault) => self.account_unlisted(visit),
@@ -258,10 +261,8 @@ impl Worker<'_> {
     fn may_be_in_work(&self, replica: &DirMutRef, name: &CStr) -> bool {
         // A member that loses its lease may not even remove what it has begun. Nothing is in work
         // when it opens the trees again.
-        let is_own = is_own_temp_name(name);
-        let is_left = |meta: &Meta| is_own && meta.ctime < self.run.ground.opened;
-        let meta = replica.look(name);
-        meta.is_ok_and(|meta| is_young(&meta) && !is_left(&meta))
+        let is_left = own_temp_number(name).is_some_and(|number| number < self.run.ground.named);
+        !is_left && replica.look(name).is_ok_and(|meta| is_young(&meta))
     }
 }
 

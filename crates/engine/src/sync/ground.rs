@@ -1,6 +1,5 @@
 //! What holds for all runs between the same two roots, and is found out once.
 
-use crate::clock::now;
 use crate::options::Options;
 use crate::sync::trash::Trash;
 use crate::sync::twice::doubles;
@@ -8,9 +7,11 @@ use crate::trees::folding::Folding;
 use crate::trees::shown::shown_otherwise;
 use crate::trees::steps::Steps;
 use driftless_lock::Mutex;
-use driftless_model::{Cache, RelPath, Stamp};
+use driftless_model::{Cache, RelPath};
 use driftless_pool::Pace;
-use driftless_tree::{Copier, DirMutRef, DirRef, Done, Ladder, Rights, Unmapped, copies_up};
+use driftless_tree::{
+    Copier, DirMutRef, DirRef, Done, Ladder, Rights, Unmapped, copies_up, temp_names_given,
+};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -27,8 +28,9 @@ const FOLDINGS_MAX: usize = 1 << 16;
 pub struct Ground {
     /// The root directories; no replica where a dry run has not made it.
     pub roots: (DirRef, Option<DirMutRef>),
-    /// When the first of these runs could begin.
-    pub opened: Stamp,
+    /// Number of names that this process had given to unfinished entries before the first of these
+    /// runs. A clock that jumps would say nothing of their age.
+    pub named: u64,
     /// What the file systems can do.
     pub ladder: Arc<Ladder>,
     /// Directories of the replica that a run would come to twice.
@@ -57,7 +59,7 @@ impl Ground {
     /// Finds out about the roots of `options`.
     pub fn of(options: &Options, roots: (DirRef, Option<DirMutRef>)) -> Ground {
         Ground {
-            opened: now(),
+            named: temp_names_given(),
             doubles: Arc::new(doubles(options, (&roots.0, roots.1.as_ref()))),
             rights: roots.1.as_ref().map(|replica| replica.rights()),
             paces: Arc::new((

@@ -297,9 +297,10 @@ impl Trees {
 
     /// Goes through everything below the root, and then through the deletes.
     pub(crate) fn through(&self, run: &mut Run<'_>, visit: Visit) -> (End, Result<(), RunError>) {
+        let postponing = run.allow_postponing();
         let walked = walk(run, visit, self.threads_max);
         let end = delete(run, self.threads_max);
-        let tried = try_postponed(run, self.threads_max);
+        let tried = try_postponed(run, postponing, self.threads_max);
         run.report_split_groups();
         (end, walked.and(tried))
     }

@@ -4,6 +4,7 @@ use crate::sync::entry::{Intent, Met};
 use crate::sync::visit::Visit;
 use driftless_lock::Mutex;
 use driftless_model::Meta;
+use driftless_mover::Moved;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// What was submitted.
 pub enum PendingOp {
-    /// An entry is being made: what for, and how many bytes it has.
-    Make(PendingEntry, Intent, u64),
+    /// An entry is being made: what for, and what is known of it before the answer.
+    Make(PendingEntry, Intent, Moved),
     /// A file is on its way. With an intent it is made as that says; without, it was not looked at
     /// before.
     Fetch(PendingEntry, Option<(Meta, Intent)>),

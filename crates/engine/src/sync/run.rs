@@ -75,8 +75,8 @@ pub struct Run<'r> {
     pub roots: (DirRef, Option<DirMutRef>),
     /// Both are on one machine.
     pub one_machine: bool,
-    /// Paths for which there was no room; they are tried again after the deletes. `None` once that
-    /// has begun.
+    /// Paths for which there was no room; they are tried again after the deletes. `None` without
+    /// permission to postpone them, and once they are tried again.
     no_room: Mutex<Option<Vec<RelPath>>>,
     /// Paths for which there was no room after the deletes either; `None` before and after that.
     still_no_room: Mutex<Option<Vec<RelPath>>>,
@@ -129,6 +129,11 @@ pub struct Run<'r> {
     pub nested: NestedMarks,
 }
 
+/// Permission of a run to postpone entries for which there is no room. The holder passes it to the
+/// stage that tries these entries again or hands them on. A run without permission reports them.
+#[must_use = "postponed entries are lost unless a stage tries them again or hands them on"]
+pub struct Postponing(());
+
 /// Keeps a path in a list, if that is there and has room.
 fn keep_for_later(list: &Mutex<Option<Vec<RelPath>>>, path: impl FnOnce() -> RelPath) -> bool {
     let mut list = list.lock();
@@ -180,7 +185,7 @@ impl<'r> Run<'r> {
             roots,
             ground,
             one_machine: options.is_one_machine(),
-            no_room: Mutex::new((options.applies() || options.policy.delete).then(Vec::new)),
+            no_room: Mutex::default(),
             still_no_room: Mutex::default(),
             reported: Mutex::default(),
             lost: AtomicBool::new(false),
@@ -257,6 +262,13 @@ impl<'r> Run<'r> {
         }
     }
 
+    /// Lets the run postpone entries for which there is no room.
+    pub fn allow_postponing(&mut self) -> Postponing {
+        let is_used = self.options.applies() || self.options.policy.delete;
+        *self.no_room.lock() = is_used.then(Vec::new);
+        Postponing(())
+    }
+
     /// Keeps a path for which there was no room, if it is still to be tried again: deletes may make
     /// some, and so do other entries that fail. Returns whether it did.
     pub fn postpone(&self, path: impl Fn() -> RelPath, fault: &Fault) -> bool {
@@ -282,8 +294,8 @@ impl<'r> Run<'r> {
         self.no_room.lock().get_or_insert_default().extend(paths);
     }
 
-    /// The paths that were postponed, once.
-    pub fn postponed(&self) -> Vec<RelPath> {
+    /// Takes the paths that were postponed; no further ones are kept.
+    pub fn postponed(&self, _permission: Postponing) -> Vec<RelPath> {
         self.no_room.lock().take().unwrap_or_default()
     }
 

@@ -4,7 +4,7 @@
 use crate::sync::begin::begin_root;
 use crate::sync::deletes::PlanError;
 use crate::sync::ending::End;
-use crate::sync::run::Run;
+use crate::sync::run::{Postponing, Run};
 use crate::sync::task::Task;
 use crate::sync::visit::Visit;
 use crate::tally::add;
@@ -99,8 +99,12 @@ fn without(error: &PlanError, run: &Run<'_>) -> String {
 /// Tries again what there was no room for: all at once after deletes, and what does not fit then, or
 /// where nothing was deleted, once more by one thread, the smallest first. An entry that fails gives
 /// back the room that others lacked.
-pub fn try_postponed(run: &mut Run<'_>, threads_max: usize) -> Result<(), RunError> {
-    let mut paths = run.postponed();
+pub fn try_postponed(
+    run: &mut Run<'_>,
+    postponing: Postponing,
+    threads_max: usize,
+) -> Result<(), RunError> {
+    let mut paths = run.postponed(postponing);
     if paths.is_empty() || run.stopped() || run.roots.1.is_none() {
         return Ok(());
     }

@@ -147,6 +147,12 @@ impl Worker<'_> {
     ) {
         let (visit, terms) = (met.visit, self.mover.terms);
         self.note_made(visit, met.name, entry.meta.unkept | entry.xattrs.unkept);
+        let is_batch = self.run.part.is_batch();
+        let moved = Moved {
+            bytes,
+            source: is_batch.then(|| Box::new(entry.clone())),
+            ..Moved::default()
+        };
         let spot = visit.touched_spot(met.name);
         let (name, private) = (spot.name.into(), spot.private);
         let (room, stood) = (intent.room, intent.stood);
@@ -168,7 +174,7 @@ impl Worker<'_> {
             .replica
             .as_ref()
             .expect("only dry runs have none, and they make nothing");
-        let op = PendingOp::Make(PendingEntry::of(met), intent.clone(), bytes);
+        let op = PendingOp::Make(PendingEntry::of(met), intent.clone(), moved);
         self.run.submit(op, |token| {
             replica.submit_change(token, OpMut::Make(Box::new(new)))
         });
@@ -246,8 +252,8 @@ impl Worker<'_> {
 
     fn answered(&mut self, op: PendingOp, answer: Completion) {
         match (op, answer) {
-            (PendingOp::Make(place, intent, bytes), answer) => {
-                self.made(&place, intent, bytes, answer)
+            (PendingOp::Make(place, intent, moved), answer) => {
+                self.made(&place, intent, moved, answer)
             }
             (PendingOp::Fetch(place, known), Completion::Fetched(fetched)) => {
                 self.fetched(&place, known, fetched)
@@ -261,14 +267,10 @@ impl Worker<'_> {
         }
     }
 
-    fn made(&mut self, place: &PendingEntry, intent: Intent, bytes: u64, answer: Completion) {
+    fn made(&mut self, place: &PendingEntry, intent: Intent, moved: Moved, answer: Completion) {
         let done = match answer {
             Completion::Made(done) => done
-                .map(|faults| Moved {
-                    bytes,
-                    faults,
-                    ..Moved::default()
-                })
+                .map(|faults| Moved { faults, ..moved })
                 .map_err(Trouble::from),
             Completion::Lost(fault) => Err(Trouble::Lost(fault)),
             Completion::Stuck(removed) => Err(Trouble::Stuck(removed)),

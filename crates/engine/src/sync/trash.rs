@@ -4,7 +4,11 @@
 //! `.driftless-trash/2026-11-24T193000Z/a/b/c` is what was `a/b/c`. The folder and the directories
 //! that lead to an entry are made by this user, closed to others, and have the sticky bit, which
 //! tells them from what was put there. Nothing there is ever replaced: where the path is taken,
-//! a folder of its own is made, named by the millisecond.
+//! a further folder is made, named by the millisecond.
+//!
+//! Entries always go into the newest folder. A folder that was followed by another takes no entry
+//! any more: a newer entry of a path must not have an older date than the one before it. The mode of
+//! such a folder shows that to other processes.
 //!
 //! One rename puts an entry there, so it is at its name or in the trash at any moment, whole. Only
 //! what is on the file system of the root can be put there.
@@ -15,7 +19,7 @@ pub mod date;
 pub mod limits;
 pub mod restore;
 
-use date::Date;
+use date::{Date, for_each_date};
 use driftless_lock::Mutex;
 use driftless_model::{Act, Fault, Kind, Meta, RelPath, Side, Stamp, TRASH, errno};
 use driftless_tree::{Attributes, DirMutRef, Done, Known};
@@ -23,14 +27,18 @@ use std::ffi::{CStr, CString};
 
 /// The mode of the folder and of the directories that lead to what is in it.
 const LEADING_MODE: u32 = 0o1700;
-/// Folders of one millisecond that are tried until one has room for a name.
+/// The mode of a folder that was followed by another.
+const FOLLOWED_MODE: u32 = 0o700;
+/// Folders that are tried until one has room for a name.
 const TRIES_MAX: u64 = 1000;
+/// Seconds by which the date of a folder may lie ahead of the clock, so that entries still go there:
+/// a clock was set back, or that of another host is ahead.
+const AHEAD_MAX_SEC: i64 = 3600;
 
 /// Where what is removed goes.
 #[derive(Default)]
 pub struct Trash {
-    /// The directory that the last entry was put into.
-    last: Mutex<Option<Last>>,
+    filling: Mutex<Filling>,
     /// One thread makes the folder.
     making: Mutex<()>,
 }
@@ -44,6 +52,15 @@ pub struct Going<'a> {
     pub dir: &'a DirMutRef,
     /// Its name there.
     pub name: &'a CStr,
+}
+
+/// The place that entries go to.
+#[derive(Default)]
+struct Filling {
+    /// Date of the newest folder; `None` before the trash was listed.
+    newest: Option<Date>,
+    /// The directory that the last entry was put into.
+    last: Option<Last>,
 }
 
 /// A directory in the trash, open.
@@ -64,7 +81,7 @@ impl Trash {
         match self.find_place(root, path, now, &mut act) {
             // Somebody has just emptied the trash.
             Err(fault) if fault.is_missing() && dir.look(name).is_ok() => {
-                *self.last.lock() = None;
+                self.filling.lock().last = None;
                 self.find_place(root, path, now, &mut act)
             }
             done => done,
@@ -83,8 +100,7 @@ impl Trash {
         self.find_place(root, path, now, &mut act)
     }
 
-    /// Tries the folder of the minute, and then those of milliseconds, until `act` finds its name
-    /// free there.
+    /// Tries the newest folder, and then further ones, until `act` finds its name free there.
     fn find_place(
         &self,
         root: &DirMutRef,
@@ -92,23 +108,48 @@ impl Trash {
         now: Stamp,
         act: &mut dyn FnMut(&DirMutRef) -> Done,
     ) -> Done {
-        let taken = fault(Act::SetAside, errno::EEXIST);
-        let dates = std::iter::once(Date::minute(now))
-            .chain((0..TRIES_MAX).map(|later| Date::millisecond(now, later)));
-        for date in dates {
+        let mut date = self.newest(root, now)?;
+        for _ in 0..TRIES_MAX {
             let done = self.place(root, date, path).and_then(|to| act(&to));
             match done {
-                Err(fault) if fault.errno == errno::EEXIST => {}
+                Err(fault) if fault.errno == errno::EEXIST => date = self.follow(root, date, now),
                 done => return done,
             }
         }
-        Err(taken)
+        Err(fault(Act::SetAside, errno::EEXIST))
+    }
+
+    /// Returns the date of the folder that takes entries: that of the minute, unless there is a newer
+    /// one.
+    fn newest(&self, root: &DirMutRef, now: Stamp) -> Done<Date> {
+        let mut filling = self.filling.lock();
+        let known = match filling.newest {
+            None => newest_in(root, now)?,
+            known => known,
+        };
+        let minute = Date::minute(now);
+        let newest = known.map_or(minute, |known| known.max(minute));
+        filling.newest = Some(newest);
+        Ok(newest)
+    }
+
+    /// Closes a folder to further entries, and returns the date of the one that follows it.
+    fn follow(&self, root: &DirMutRef, full: Date, now: Stamp) -> Date {
+        let mut filling = self.filling.lock();
+        if let Some(newest) = filling.newest.filter(|newest| *newest > full) {
+            return newest;
+        }
+        let folder = open(root).and_then(|trash| trash.enter_mut(&full.name()));
+        let _other_processes_may_fill_it = folder.map(|folder| set_mode(&folder, FOLLOWED_MODE));
+        let next = full.next(now);
+        filling.newest = Some(next);
+        next
     }
 
     /// The directory for what was in the directory at `path`; `EEXIST` if something else stands
     /// where it would be.
     fn place(&self, root: &DirMutRef, date: Date, path: &RelPath) -> Done<DirMutRef> {
-        let mut last = self.last.lock();
+        let last = &mut self.filling.lock().last;
         if let Some(known) = last
             .as_ref()
             .filter(|last| last.date == date && last.path == *path)
@@ -148,6 +189,21 @@ pub fn open(root: &DirMutRef) -> Done<DirMutRef> {
     Ok(dir)
 }
 
+/// Returns the date of the newest folder in the trash of a replica. A date too far ahead of `now` does
+/// not count: nothing else would be put into the trash until then.
+fn newest_in(root: &DirMutRef, now: Stamp) -> Done<Option<Date>> {
+    let trash = match root.enter(TRASH) {
+        Err(fault) if fault.is_absent() => return Ok(None),
+        entered => entered?,
+    };
+    let until_sec = now.sec.saturating_add(AHEAD_MAX_SEC);
+    let mut newest = None;
+    for_each_date(&trash, &mut |date| {
+        newest = newest.max(Some(date).filter(|date| date.since_sec() <= until_sec));
+    })?;
+    Ok(newest)
+}
+
 /// Makes the trash; the times of the root stay what they are.
 fn make(root: &DirMutRef) -> Done<DirMutRef> {
     let before = root.meta()?;
@@ -164,7 +220,7 @@ fn make(root: &DirMutRef) -> Done<DirMutRef> {
 fn close_to_others(dir: &DirMutRef) -> Done {
     let is_open = |meta: &Meta, bits: u32| meta.uid != dir.user().0 || meta.mode & bits != 0;
     if is_open(dir.first_meta(), 0o077) {
-        set_mode(dir);
+        set_mode(dir, LEADING_MODE);
         // Some file systems have one mode for all.
         if is_open(&dir.meta()?, 0o022) {
             return Err(fault(Act::OpenTrash, errno::EPERM));
@@ -190,7 +246,7 @@ fn lead(above: &DirMutRef, name: &CStr) -> Done<DirMutRef> {
             .ok()
             .filter(|dir| leads(dir.first_meta(), dir.user().0))
             .ok_or(fault),
-        made => made.inspect(set_mode),
+        made => made.inspect(|dir| set_mode(dir, LEADING_MODE)),
     }
 }
 
@@ -200,9 +256,9 @@ pub fn leads(meta: &Meta, user: u32) -> bool {
     meta.kind == Kind::Dir && meta.uid == user && meta.mode == LEADING_MODE
 }
 
-fn set_mode(dir: &DirMutRef) {
+fn set_mode(dir: &DirMutRef, mode: u32) {
     let attributes = Attributes {
-        mode: Some(LEADING_MODE),
+        mode: Some(mode),
         ..Attributes::default()
     };
     let _some_file_systems_have_one_mode_for_all = dir.set_own(&Known::default(), &attributes);

@@ -6,7 +6,7 @@ use crate::sync::namesakes::Namesakes;
 use crate::sync::narrowing::Narrowing;
 use crate::sync::protected::Protected;
 use crate::trees::marks::{Doubt, earliest};
-use crate::view::ListedNames;
+use crate::view::{ListedNames, way_below};
 use driftless_lock::Mutex;
 use driftless_model::{Kind, Meta, RelPath, Selection, Stamp, Xattrs, is_lock_name, is_set_aside};
 use driftless_mover::Spot;
@@ -231,6 +231,17 @@ impl Visit {
             at = visit.parent.as_deref();
         }
         RelPath::from_names(names.into_iter().rev())
+    }
+
+    /// Returns the hash of the inode numbers of this directory of the replica and those above it,
+    /// without the root. Returns `None` if the replica has none of them.
+    pub fn way_on_replica(&self) -> Option<u64> {
+        let (mut numbers, mut at) = (Vec::new(), Some(self));
+        while let Some(visit) = at.filter(|visit| visit.parent.is_some()) {
+            numbers.push(visit.replica.as_ref()?.first_meta().ino);
+            at = visit.parent.as_deref();
+        }
+        Some(numbers.into_iter().rev().fold(0, way_below))
     }
 
     /// Whether an entry of this directory is kept beside the tree, in its root, and none of it.

@@ -4,14 +4,19 @@
 //! that a view is of the tree as it is now. Paths in their order share the directories that lead to
 //! them: an entry deep in a tree costs as many requests as one at its top.
 
-use super::{NAMES_MAX, NameDigest, View, add_names};
-use driftless_model::{Keep, Kind, Meta, RelPath, Stamp, Xattrs};
-use driftless_tree::{DirRef, Done, Names, has_common_inodes};
+use super::{NAMES_MAX, NameDigest, View, add_names, exact_birth, way_below};
+use driftless_model::{Act, Keep, Kind, Meta, RelPath, Xattrs};
+use driftless_tree::{DirRef, Done, Names, ReadFile, has_common_inodes};
 use std::ffi::{CStr, CString};
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::Xxh3;
 
 /// Names that are read at once.
 const NAMES_AT_ONCE: usize = 1024;
+
+/// Largest file that is read as a whole to find out whether it can be read.
+const READ_BYTES_MAX: u64 = 64 << 20;
+/// Bytes that are read at once.
+const BLOCK_BYTES: usize = 1 << 20;
 
 /// Further attributes of an entry that a view is to have, at further calls.
 #[derive(Debug, Clone, Copy, Default)]
@@ -90,9 +95,47 @@ impl Views {
         Ok(View {
             way: above.way,
             xattrs: xattrs.as_ref().and_then(hash_of_xattrs),
-            born: born.filter(is_exact),
+            born: exact_birth(born),
             ..view_of(&meta, listed.as_ref())?
         })
+    }
+
+    /// Returns whether `act`, which failed on another host, succeeds here. A file that is larger
+    /// than `READ_BYTES_MAX` counts as unreadable if its content is in question.
+    pub fn can_read(&mut self, path: &RelPath, act: Act) -> bool {
+        self.try_read(path, act).unwrap_or(false)
+    }
+
+    fn try_read(&mut self, path: &RelPath, act: Act) -> Done<bool> {
+        let Some((above, name)) = path.split_last() else {
+            self.root
+                .list()?
+                .fill(&mut Names::default(), NAMES_AT_ONCE)?;
+            return Ok(true);
+        };
+        let above = self.dir(&above)?.dir;
+        let name = CString::new(name).unwrap_or_default();
+        let meta = above.look(&name)?;
+        above.xattrs_of(&name, &self.keep)?;
+        match meta.kind {
+            Kind::Dir => {
+                let listed = above
+                    .enter(&name)?
+                    .list()?
+                    .fill(&mut Names::default(), NAMES_AT_ONCE);
+                listed.map(|_| true)
+            }
+            Kind::Symlink => above.read_link(&name).map(|_| true),
+            Kind::File => {
+                let file = above.open_file(&name)?;
+                let is_content = matches!(act, Act::Read | Act::ReadAll | Act::FindHoles);
+                if !is_content {
+                    return Ok(true);
+                }
+                Ok(meta.size <= READ_BYTES_MAX && read_whole(&*file, meta.size)?)
+            }
+            _ => Ok(true),
+        }
     }
 
     /// Returns whether the coordinator, whose replica this reads, has another inode at `path` than
@@ -114,8 +157,20 @@ impl Views {
         // has.
         let is_mounted_now = theirs.way == own.way
             && is_dir
-            && !theirs.differs_from(dir.first_meta().ino, dir.made_at().filter(is_exact));
+            && !theirs.differs_from(dir.first_meta().ino, exact_birth(dir.made_at()));
         !is_mounted_now && dir.as_local().is_some_and(has_common_inodes)
+    }
+
+    /// Returns whether the directories above `path` are others than those of a mover, whose inode
+    /// numbers have the hash `way`; `own` is the view of this reader. Returns `false` where hosts
+    /// may see different numbers of one inode.
+    pub fn has_other_way(&mut self, path: &RelPath, way: u64, own: &View) -> bool {
+        let above = path.split_last().filter(|_| way != own.way);
+        let Some((above, _)) = above else {
+            return false;
+        };
+        let found = self.dir(&above);
+        found.is_ok_and(|above| above.dir.as_local().is_some_and(has_common_inodes))
     }
 
     /// Returns whether the directory at `path` of the coordinator, whose source this reads, is
@@ -160,19 +215,13 @@ impl Above {
     /// Opens a directory of this one.
     fn enter(&self, name: &CStr) -> Done<Above> {
         let dir = self.dir.enter(name)?;
-        let numbers = [self.way, dir.first_meta().ino].map(u64::to_le_bytes);
-        let way = xxh3_64(numbers.as_flattened());
+        let way = way_below(self.way, dir.first_meta().ino);
         Ok(Above { dir, way })
     }
 }
 
-/// Returns whether a time of birth is no whole second, which may be that of many inodes.
-fn is_exact(born: &Stamp) -> bool {
-    born.nsec != 0
-}
-
 /// Returns a hash of extended attributes, or `None` if some of them could not be read.
-fn hash_of_xattrs(xattrs: &Xattrs) -> Option<u64> {
+pub(super) fn hash_of_xattrs(xattrs: &Xattrs) -> Option<u64> {
     let mut hash = Xxh3::new();
     for (name, value) in xattrs.iter() {
         for part in [name, value] {
@@ -181,6 +230,18 @@ fn hash_of_xattrs(xattrs: &Xattrs) -> Option<u64> {
         }
     }
     xattrs.is_whole().then(|| hash.digest())
+}
+
+/// Reads a file; returns whether it had so many bytes.
+fn read_whole(file: &dyn ReadFile, size: u64) -> Done<bool> {
+    let (mut block, mut at) = (vec![0; BLOCK_BYTES], 0_u64);
+    loop {
+        let count = file.read_at(&mut block, at)?;
+        at = at.saturating_add(count as u64);
+        if count == 0 || at > READ_BYTES_MAX {
+            return Ok(at >= size);
+        }
+    }
 }
 
 fn view_of(meta: &Meta, listed: Option<&DirRef>) -> Done<View> {

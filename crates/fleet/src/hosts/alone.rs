@@ -21,7 +21,7 @@ pub fn serve(mut executor: Executor, index: usize, shared: &Arc<Shared>, say: Se
     };
     let (leaves, mut failures) = (AtomicBool::new(false), 0);
     while let Some(batch) = take_own(shared, index) {
-        let (run, id, brief) = (batch.run, batch.id, shared.brief());
+        let (run, id, brief) = (batch.run, batch.id, shared.brief_of(&batch));
         let done = executor.work_off((run, id), (&brief, &batch.batch), &mut line, &leaves);
         shared.state.lock().busy.remove(&index);
         let why = match done {

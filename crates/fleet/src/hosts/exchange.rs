@@ -148,7 +148,35 @@ impl Exchange for HostsExchange<'_> {
             id,
             batch: batch.clone(),
             attempts: 0,
+            brief: None,
         });
+        drop(state);
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+
+    /// Leaves the batch to the coordinator's own host, which reads what the coordinator reads.
+    fn send_elsewhere(
+        &mut self,
+        brief: &Brief,
+        (run, id): (u64, u64),
+        batch: &Batch,
+        why: &str,
+    ) -> Result<(), Unreachable> {
+        let mut state = self.shared.state.lock();
+        let waiting = Waiting {
+            run,
+            id,
+            batch: batch.clone(),
+            attempts: 0,
+            brief: Some(Box::new(brief.clone())),
+        };
+        if state.own_gone.is_some() {
+            state.waiting.push_back(waiting);
+        } else {
+            state.refusal.get_or_insert_with(|| why.to_owned());
+            state.for_own.push_back(waiting);
+        }
         drop(state);
         self.shared.changed.notify_all();
         Ok(())

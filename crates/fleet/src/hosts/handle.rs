@@ -252,7 +252,7 @@ impl MoverHandle {
         (shared, say): (&Shared, &Sender<Word>),
     ) -> io::Result<Carried> {
         self.order(&encode(&Order::Batch {
-            brief: Box::new(shared.brief()),
+            brief: Box::new(shared.brief_of(batch)),
             run: batch.run,
             id: batch.id,
             batch: batch.batch.clone(),

@@ -16,6 +16,8 @@ pub struct Waiting {
     pub id: u64,
     pub batch: Batch,
     pub attempts: u32,
+    /// Brief of this batch alone, in the place of the one that all batches have.
+    pub brief: Option<Box<Brief>>,
 }
 
 /// Which batches wait, and what hosts do.
@@ -52,7 +54,10 @@ pub struct Shared {
 
 impl Shared {
     /// Returns what is told of the run with a batch that was handed out.
-    pub fn brief(&self) -> Brief {
+    pub fn brief_of(&self, batch: &Waiting) -> Brief {
+        if let Some(brief) = &batch.brief {
+            return (**brief).clone();
+        }
         let brief = self.state.lock().brief.clone();
         brief.expect("it came with the batch")
     }

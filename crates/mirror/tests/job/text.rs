@@ -126,7 +126,7 @@ fn a_hostile_text_is_refused_soon() {
         let start: String = text.chars().take(20).collect();
         assert!(errors.told().len() <= 50, "{start}");
         assert!(
-            begun.elapsed() < seconds(20),
+            begun.elapsed() < seconds(60),
             "{start}: {:?}",
             begun.elapsed()
         );

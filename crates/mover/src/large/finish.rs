@@ -94,6 +94,7 @@ impl Large {
         self.replica.save_progress(None)?;
         let hidden = !spot.private && lends_rights(&self.opened.meta, &xattrs, &keep);
         let unkept = self.opened.meta.unkept | xattrs.unkept;
+        let source = Some(self.opened.entry(&xattrs));
         let attributes = new_attributes(
             spot,
             &self.opened.wanted(&keep),
@@ -107,7 +108,11 @@ impl Large {
         } {
             return self
                 .finish_out_of_sight(mover, &*nest, spot, &attributes)
-                .map(|moved| Moved { unkept, ..moved });
+                .map(|moved| Moved {
+                    unkept,
+                    source,
+                    ..moved
+                });
         }
         let (faults, id) = self.dress(spot.replica, spot, &attributes)?;
         spot.replica.confirm()?;
@@ -118,6 +123,7 @@ impl Large {
             id: Some(id),
             young: self.opened.young,
             unkept,
+            source,
             ..Moved::default()
         })
     }

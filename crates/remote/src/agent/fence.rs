@@ -17,7 +17,7 @@ use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 const LOOKS_MAX: u32 = 8;
 
 /// Cause for a directory that is missing, and is not made.
-const NOT_MADE: &str = "there is no such directory, and --read-only makes none; make it";
+const NOT_MADE: &str = "no such directory, and --read-only creates none; create it";
 
 /// What clients are held to.
 pub struct Fence {

@@ -28,8 +28,8 @@ const AWAITED_BYTES_MAX: u64 = 24 << 20;
 /// reply takes no more.
 const SUBMISSION_BYTES: u64 = 32 << 10;
 /// How another side does not keep to the protocol.
-const UNASKED: &str = "it answers a request that was not made";
-const TOO_MUCH: &str = "it answers more than was asked for";
+const UNASKED: &str = "reply to an unknown request";
+const TOO_MUCH: &str = "reply larger than requested";
 /// Answers that one listener takes at once, at most.
 const COMPLETIONS_MAX: usize = 16;
 

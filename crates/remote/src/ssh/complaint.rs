@@ -139,7 +139,7 @@ pub fn unsaid(code: Option<i32>) -> String {
     let how = code.map_or("was killed".into(), |code| {
         format!("ended with exit code {code}")
     });
-    format!(": the command that connects {how}, and said nothing")
+    format!(": the command of --ssh {how}, without a message")
 }
 
 #[cfg(test)]

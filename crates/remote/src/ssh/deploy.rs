@@ -44,7 +44,7 @@ fail() { say fail "$*"; exit 0; }
 umask 077
 say system "$(uname -sm)"
 base=${XDG_CACHE_HOME:-$HOME/.cache}
-case $base in /*) ;; *) fail "the cache directory \"$base\" is no absolute path" ;; esac
+case $base in /*) ;; *) fail "the cache directory \"$base\" is not an absolute path" ;; esac
 said=$(mkdir -p "$base" 2>&1) || fail "$said"
 above=$(cd -P "$base" 2>/dev/null && pwd -P) || fail "the cache directory \"$base\" cannot be entered"
 while :; do
@@ -76,7 +76,7 @@ const PUBLISH: &str = r#"
 say() { printf 'driftless-deploy %s\n' "$*"; }
 fail() { rm -f "$1"; say fail "$2"; exit 0; }
 file=${1%/*}/driftless
-[ "$(sha256sum <"$1" | cut -c 1-64)" = "$2" ] || fail "$1" "what arrived is not what was sent (is the disk full?)"
+[ "$(sha256sum <"$1" | cut -c 1-64)" = "$2" ] || fail "$1" "the copied file is damaged (is the disk full?)"
 if [ -L "$file" ] || [ ! -f "$file" ]; then rm -rf "$file"; fi
 said=$(chmod 700 "$1" 2>&1 && mv -f "$1" "$file" 2>&1) || fail "$1" "$said"
 say have "$file"
@@ -145,7 +145,7 @@ impl Program {
         let bytes =
             fs::read(path).map_err(|error| format!("{shown}: cannot read: {}", cause(&error)))?;
         let (machine, is_dynamic) =
-            inspect(&bytes).ok_or_else(|| format!("{shown} is no program of Linux"))?;
+            inspect(&bytes).ok_or_else(|| format!("{shown} is not a Linux program"))?;
         if is_dynamic {
             return Err(format!(
                 "{shown} is dynamically linked, and may not find its libraries there: {hint}"
@@ -230,12 +230,7 @@ impl Said {
     /// Why it did not do what it was to do.
     fn why(&self) -> String {
         let said = self.word("fail").map(|why| escape(why.as_bytes()));
-        said.unwrap_or_else(|| {
-            format!(
-                "the shell there does not do as it is told{}",
-                self.complaint
-            )
-        })
+        said.unwrap_or_else(|| format!("unexpected answer of the shell there{}", self.complaint))
     }
 }
 

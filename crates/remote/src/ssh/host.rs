@@ -88,7 +88,7 @@ impl SshHost {
             // What it reads of a source is what is there now.
             Met::Restarted if self.roots.iter().all(|root| root.side == Side::Source) => {}
             Met::Restarted => self.told.say(format!(
-                "{}: it was started anew meanwhile: the content of what this run has changed there before is compared once more",
+                "{}: the host was restarted: the run compares again the content of its earlier changes there",
                 self.name
             )),
             Met::Other => {
@@ -262,9 +262,7 @@ impl SshHost {
             None
         };
         limits.map_or(error.clone(), |places| {
-            error.with_hint(format!(
-                "the agent there lets this login in to {places} only"
-            ))
+            error.with_hint(format!("the agent there limits this login to {places}"))
         })
     }
 }

@@ -101,7 +101,7 @@ pub enum ReachError {
         for_good: bool,
     },
     /// Something else spoke there, and the agent did not.
-    #[error("{host}: no agent speaks there; {heard}")]
+    #[error("{host}: no greeting of an agent; {heard}")]
     NoGreeting {
         /// The host.
         host: String,
@@ -126,7 +126,7 @@ pub enum ReachError {
     },
     /// Another machine answers to the name.
     #[error(
-        "{host}: \"{now}\" answers now, and the run began on \"{first}\": run again with the name of one of them"
+        "{host}: the name now leads to \"{now}\", and the run began on \"{first}\"; run again with the name of one of these hosts"
     )]
     OtherHost {
         /// What was connected to.

@@ -61,14 +61,14 @@ impl Told {
     fn give_up(&self, name: &str, why: &str) {
         if !self.astray.swap(true, Relaxed) {
             self.say(format!(
-                "{name}: the run goes on with one connection: {why}"
+                "{name}: the run continues with one connection: {why}"
             ));
         }
     }
 
     fn lost(&self, name: &str) {
         if self.losses.fetch_add(1, Relaxed) + 1 >= LOSSES_MAX {
-            self.give_up(name, "others were lost again and again");
+            self.give_up(name, "further connections were lost repeatedly");
         }
     }
 }

@@ -89,7 +89,7 @@ impl<'a, R: Read + AsFd> Ear<'a, R> {
             if ticks >= self.first_ticks_max {
                 return Err(io::Error::new(
                     ErrorKind::TimedOut,
-                    format!("no sign of life for {ticks} s"),
+                    format!("no heartbeat for {ticks} s"),
                 ));
             }
         }

@@ -101,17 +101,17 @@ pub fn announced(data: &[u8]) -> u64 {
 pub fn open(data: &[u8]) -> io::Result<Vec<u8>> {
     let (size, compressed) = data
         .split_first_chunk::<SIZE_BYTES>()
-        .ok_or_else(|| bad("compressed data have no size"))?;
+        .ok_or_else(|| bad("compressed data without a size"))?;
     let size = u32::from_le_bytes(*size) as usize;
     if size > DATA_BYTES_MAX {
-        return Err(bad("compressed data are larger than any may be"));
+        return Err(bad("compressed data exceed the size limit"));
     }
-    let opened = zstd::bulk::decompress(compressed, size)
-        .map_err(|_| bad("compressed data cannot be opened"))?;
+    let opened =
+        zstd::bulk::decompress(compressed, size).map_err(|_| bad("cannot decompress the data"))?;
     if opened.len() == size {
         Ok(opened)
     } else {
-        Err(bad("compressed data are not as long as was said"))
+        Err(bad("decompressed data have another size than announced"))
     }
 }
 

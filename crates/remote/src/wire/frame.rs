@@ -77,7 +77,7 @@ impl Frame {
         if rest.is_empty() {
             Ok(message)
         } else {
-            Err(bad("bytes are left over"))
+            Err(bad("unexpected bytes at the end of a frame"))
         }
     }
 
@@ -150,7 +150,7 @@ impl Announced {
         let [head, data] = [&lengths[..4], &lengths[4..]]
             .map(|four| u32::from_le_bytes(four.try_into().expect("four bytes")) as usize);
         if !(NUMBER_BYTES..=HEAD_BYTES_MAX).contains(&head) || data > DATA_BYTES_MAX {
-            return Err(bad("a frame is longer than any may be"));
+            return Err(bad("a frame exceeds the size limit"));
         }
         let mut number = [0; NUMBER_BYTES];
         stream.read_exact(&mut number)?;
@@ -171,10 +171,10 @@ impl Announced {
         self.number & COMPRESSED != 0
     }
 
-    /// Returns an error if data are compressed without a request for that.
+    /// Returns an error if data are compressed without a request.
     pub fn check_agreed(&self, compressed: bool) -> io::Result<()> {
         if self.is_compressed() && !compressed {
-            Err(bad("data are compressed without a request for that"))
+            Err(bad("data are compressed without a request"))
         } else {
             Ok(())
         }

@@ -29,8 +29,7 @@ const SHOWN_BYTES_MAX: usize = 200;
 /// What is shown of another agent's version, in characters.
 const VERSION_CHARS_MAX: usize = 40;
 /// What may be behind it when something else was heard.
-const QUESTION: &str =
-    "does a start-up file of the shell there print something, or wait for something?";
+const QUESTION: &str = "check whether a start-up file of the shell there prints or waits";
 
 /// Says who speaks.
 pub fn greet(output: &mut impl Write, hello: &Hello) -> io::Result<()> {

@@ -196,7 +196,7 @@ fn a_newer_layout_is_refused_with_both_numbers() {
         );
         assert!(
             told.to_string().contains(
-                "state\": the state of the mirror is of a newer version of driftless: its layout is 1000"
+                "state\": the state of the mirror is of a newer version of driftless: layout 1000"
             ),
             "{told}"
         );

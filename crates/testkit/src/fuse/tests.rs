@@ -255,12 +255,7 @@ fn a_dead_mount_lets_callers_wait_until_it_is_cut() {
     fuse.order(Rule::never(Op::Open).named("f"));
     let path = fuse.path().join("f");
     let caller = std::thread::spawn(move || fs::read(path).map_err(|error| error.raw_os_error()));
-    let asked = |fuse: &Fuse| fuse.calls(Op::Open) > 0;
-    let limit = std::time::Instant::now() + Duration::from_secs(30);
-    while !asked(&fuse) {
-        assert!(std::time::Instant::now() < limit, "nobody asked");
-        std::thread::yield_now();
-    }
+    crate::wait_until("the file is opened", || fuse.calls(Op::Open) > 0);
     assert!(!caller.is_finished());
     fuse.cut();
     assert_eq!(

@@ -102,10 +102,10 @@ pub enum LustreFault {
     #[error(transparent)]
     Line(#[from] LineFault),
     /// The text ends within the record.
-    #[error("it was cut off")]
+    #[error("truncated")]
     CutOff,
     /// It lacks something.
-    #[error("it has no {wanted}: \"{}\"", escape(rest))]
+    #[error("no {wanted} in \"{}\"", escape(rest))]
     Missing {
         /// What should stand there.
         wanted: &'static str,
@@ -113,7 +113,7 @@ pub enum LustreFault {
         rest: Vec<u8>,
     },
     /// What should be one component of a path is none.
-    #[error("\"{}\" is no name", escape(.0))]
+    #[error("\"{}\" is not a name", escape(.0))]
     Name(Vec<u8>),
 }
 

@@ -22,7 +22,7 @@ pub fn changed_ranges(
     was: (u64, Stamp),
 ) -> Option<Vec<Range<u64>>> {
     find((older, newer), file, was).unwrap_or_else(|cause| {
-        tracing::debug!("btrfs does not tell where a file has changed: {cause}");
+        tracing::debug!("btrfs cannot report the changed ranges of a file: {cause}");
         None
     })
 }

@@ -17,22 +17,22 @@ pub struct StreamError {
 #[derive(Debug, thiserror::Error)]
 pub enum StreamFault {
     /// The reader failed.
-    #[error("cannot read it: {}", cause(.0))]
+    #[error("cannot read: {}", cause(.0))]
     Read(io::Error),
     /// It begins with something else.
-    #[error("it is no send stream of btrfs")]
+    #[error("not a btrfs send stream")]
     Magic,
     /// A version that is not known.
-    #[error("it has version {0}, and versions 1 to 3 are known")]
+    #[error("unsupported version {0} (1 to 3 are supported)")]
     Version(u32),
     /// It was cut off.
-    #[error("it ends here, without its end command")]
+    #[error("the stream ends without an end command")]
     Truncated,
     /// A command larger than any that the kernel makes.
-    #[error("a command of {0} bytes, where {1} are the most")]
+    #[error("a command has {0} bytes, more than {1}")]
     TooLong(u32, u32),
     /// Some bytes were changed on the way.
-    #[error("the command has checksum {found:08x}, and its bytes have {computed:08x}")]
+    #[error("wrong checksum {found:08x}, computed {computed:08x}")]
     Checksum {
         /// What the command says.
         found: u32,
@@ -40,13 +40,13 @@ pub enum StreamFault {
         computed: u32,
     },
     /// A command with a number that is not known.
-    #[error("command {0} is not known")]
+    #[error("unknown command {0}")]
     Command(u16),
     /// An attribute that ends behind its command.
-    #[error("attribute {0} ends behind its command")]
+    #[error("attribute {0} exceeds its command")]
     Attribute(u16),
     /// An attribute stands in a command twice.
-    #[error("attribute {0} stands there twice")]
+    #[error("duplicate attribute {0}")]
     Twice(u16),
     /// An attribute is missing.
     #[error("command {command} lacks attribute {attribute}")]
@@ -60,34 +60,34 @@ pub enum StreamFault {
     #[error("attribute {0} has {1} bytes")]
     Length(u16, usize),
     /// A path that leads out of the subvolume.
-    #[error("\"{}\" is no path below the subvolume", escape(.0))]
+    #[error("\"{}\" is not a path below the subvolume", escape(.0))]
     Path(Vec<u8>),
     /// A range that ends behind the largest offset.
-    #[error("{1} bytes from byte {0} end behind the largest offset")]
+    #[error("a range of {1} bytes at {0} exceeds the largest offset")]
     Range(u64, u64),
     /// A stream has to begin with the snapshot that it is of.
-    #[error("it does not begin with its snapshot")]
+    #[error("the stream does not begin with a snapshot")]
     NoSubvolume,
     /// A second snapshot in the same stream.
     #[error("a second snapshot begins before the end of the first")]
     SecondSubvolume,
     /// A command speaks of what is not there.
-    #[error("\"{0}\" is not there")]
+    #[error("\"{0}\": no such file or directory")]
     NotThere(RelPath),
     /// A command makes what is there.
-    #[error("\"{0}\" is there already")]
+    #[error("\"{0}\": already exists")]
     Occupied(RelPath),
     /// A command removes or replaces a directory that holds something.
-    #[error("\"{0}\" is not empty")]
+    #[error("\"{0}\": not empty")]
     NotEmpty(RelPath),
     /// A command moves, removes or replaces the root, or moves a directory below itself.
-    #[error("\"{0}\" cannot be moved or removed so")]
+    #[error("\"{0}\": cannot move or remove the root")]
     Root(RelPath),
     /// More directories in each other than a path can name.
-    #[error("more than {0} directories in each other")]
+    #[error("more than {0} nested directories")]
     TooDeep(usize),
     /// More differences than memory is planned for.
-    #[error("more than {0} names and ranges differ: compare both sides instead")]
+    #[error("more than {0} names and ranges differ")]
     TooMany(usize),
 }
 

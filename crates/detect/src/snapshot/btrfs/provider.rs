@@ -186,7 +186,9 @@ impl Provider for Subvolumes {
         let told = self
             .open_root()
             .and_then(|root| sys::is_read_only(root.as_fd()));
-        told.map_err(|cause| SnapshotError::system(&self.root, "see whether it is closed", cause))
+        told.map_err(|cause| {
+            SnapshotError::system(&self.root, "read whether it is read-only", cause)
+        })
     }
 
     fn set_read_only(&self, is_read_only: bool) -> Result<(), SnapshotError> {

@@ -28,7 +28,7 @@ pub fn changed_between(older: &Path, newer: &Path) -> Result<Option<Vec<Change>>
         Ok(found) => Ok(found),
         Err(Errno::TOOBIG) => Err(SnapshotError::TooMany(CHANGED_MAX)),
         Err(cause) => {
-            tracing::debug!("btrfs does not tell which inodes have changed: {cause}");
+            tracing::debug!("btrfs cannot report the changed inodes: {cause}");
             Ok(None)
         }
     }

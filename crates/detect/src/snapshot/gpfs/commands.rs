@@ -27,10 +27,10 @@ pub(super) struct Row {
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// The line that says what stands where lacks something.
-    #[error("its table has no \"{0}\"")]
+    #[error("the table has no column \"{0}\"")]
     Missing(&'static str),
     /// A line is not as the first one says.
-    #[error("\"{}\" is no line of its table", escape(.0))]
+    #[error("cannot parse the row \"{}\"", escape(.0))]
     Line(Vec<u8>),
 }
 
@@ -38,10 +38,10 @@ pub enum TableError {
 #[derive(Debug, thiserror::Error)]
 pub enum SummaryError {
     /// It does not say how many objects are in the list.
-    #[error("its summary does not tell how many objects were chosen")]
+    #[error("the summary does not count the chosen objects")]
     NoCount,
     /// It says so more than once.
-    #[error("its summary tells of more than one rule")]
+    #[error("the summary has more than one rule")]
     Twice,
 }
 

@@ -87,7 +87,7 @@ pub fn over(over: &Over, json: bool) {
     }
     if was_never_equal(over) {
         line(&format!(
-            "{}: THE REPLICA HAS NEVER BEEN EQUAL: no comparison of all came to its end, so it lacks {}",
+            "{}: THE REPLICA HAS NEVER BEEN COMPLETE: no full scan has ended, so it lacks {}",
             over.job,
             missing(over)
         ));
@@ -104,13 +104,13 @@ pub fn over(over: &Over, json: bool) {
     line(&format!("  has      {}", has(over)));
     let left = over.loss.left.len();
     line(&format!(
-        "  lost     {} had changed since, as far as was reported",
+        "  lost     {} changed since, as far as reported",
         missing(over)
     ));
     list(&paths(over.loss.left.iter()), left);
     let count = over.loss.problems.len();
     line(&format!(
-        "  problems {} could not be made equal",
+        "  problems {} failed",
         show_counted(count as u64, "path", "paths")
     ));
     list(
@@ -119,7 +119,7 @@ pub fn over(over: &Over, json: bool) {
     );
     if let Some(since) = over.doubt {
         line(&format!(
-            "  DOUBT    what was changed since {} may not be durable",
+            "  DOUBT    changes since {} may not be on disk",
             moment(since.sec)
         ));
     }
@@ -127,15 +127,15 @@ pub fn over(over: &Over, json: bool) {
         line(&format!("  DOUBT    {doubt}"));
     }
     match &over.back {
-        None => line("  becomes  what it is now"),
+        None => line("  becomes  its present state"),
         Some(back) => {
             let Counts {
                 changed, deleted, ..
             } = back.counts;
             line(&format!(
-                "  becomes  its snapshot {}: {} back and {deleted} go; what it is now stays in a snapshot",
+                "  becomes  its snapshot {}: {} restored, {deleted} deleted; its present state stays in a snapshot",
                 over.to,
-                show_counted(changed, "entry goes", "entries go")
+                show_entries(changed)
             ));
             list(
                 &paths(back.lost.iter().map(|one| &one.path)),
@@ -154,9 +154,9 @@ fn was_never_equal(over: &Over) -> bool {
 /// Returns until when the replica has everything.
 fn has(over: &Over) -> String {
     match over.loss.equal_until {
-        Some(until) => format!("everything that happened until {}", told(until)),
-        None if was_never_equal(over) => "a part of the source: it has never been equal".into(),
-        None => "everything until a moment that is not known".into(),
+        Some(until) => format!("all changes until {}", told(until)),
+        None if was_never_equal(over) => "a part of the source: it has never been complete".into(),
+        None => "all changes until an unknown moment".into(),
     }
 }
 
@@ -179,16 +179,16 @@ fn is_left_all(over: &Over) -> bool {
 fn doubts(over: &Over) {
     if !over.is_known {
         line(
-            "  UNKNOWN  this user has no state of the job on this host: a mirror of another user, or of another host, is not ended",
+            "  UNKNOWN  this user has no state of the job on this host: the command ends no mirror of another user or host",
         );
     }
     if over.is_as_left == Some(false) {
         line(
-            "  DOUBT    another run has changed the replica last than the state knows of: it may be an older copy, and lack all that came since",
+            "  DOUBT    another run has changed the replica last, which the state does not know: the replica may be an older copy, and lack later changes",
         );
     }
     if over.is_running {
-        line("  RUNNING  the mirror is at work: what it did last may not be counted yet");
+        line("  RUNNING  the mirror runs: its last changes may not be counted yet");
     }
 }
 
@@ -260,14 +260,16 @@ pub fn back(back: &Back, json: bool) {
         show_counted(deleted, "is", "are")
     ));
     let count = back.lost.len();
-    let until = back.equal_until.map_or_else(|| "ever".to_owned(), told);
+    let until = back
+        .equal_until
+        .map_or_else(|| "an unknown moment".to_owned(), told);
     line(&format!(
         "  lost     {} changed on the source since {until}",
         show_counted(count as u64, "entry was", "entries were")
     ));
     list(&paths(back.lost.iter().map(|one| &one.path)), count);
     if back.has_more {
-        line("  not all that would be overwritten was looked at");
+        line("  the list is not complete: the failback may overwrite more entries");
     }
     if let Some(why) = refused(&back.end) {
         line(&format!("  REFUSED  {why}"));

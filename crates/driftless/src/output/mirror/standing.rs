@@ -79,7 +79,7 @@ fn state(status: &Status) -> String {
             Some(process) => format!("starting ({process})"),
             None => "not running".into(),
         };
-        return format!("{running}{paused}; this is how it was left");
+        return format!("{running}{paused}; last known state");
     }
     let since = at(status.began);
     format!(
@@ -129,24 +129,20 @@ fn behind(status: &Status) -> String {
     let allowed = seconds(status.rpo);
     if status.is_unknown {
         return format!(
-            "unknown, of {allowed} that are allowed: TOO FAR; the clock was ahead when it was last equal"
+            "unknown, limit {allowed}: TOO FAR; the clock was ahead when the replica was last complete"
         );
     }
     let verdict = if status.is_behind() { ": TOO FAR" } else { "" };
     let equal = match (status.equal_until, status.walk.ended) {
-        (Some(moment), _) => format!("; it had everything at {}", at(moment)),
+        (Some(moment), _) => format!("; complete at {}", at(moment)),
         (None, Some(ended)) if status.problems > 0 => {
-            let few = ("path that has a problem", "paths that have problems");
-            let problems = show_counted(status.problems, few.0, few.1);
-            format!(
-                "; the last full scan ended at {}, but for {problems}",
-                at(ended)
-            )
+            let failed = show_counted(status.problems, "path failed", "paths failed");
+            format!("; the last full scan ended at {}; {failed}", at(ended))
         }
-        _ => "; it has not been equal yet".to_owned(),
+        _ => "; not complete yet".to_owned(),
     };
     let behind = seconds(status.behind());
-    format!("{behind}, of {allowed} that are allowed{verdict}{equal}")
+    format!("{behind}, limit {allowed}{verdict}{equal}")
 }
 
 fn left(status: &Status) -> String {
@@ -163,7 +159,7 @@ fn left(status: &Status) -> String {
 fn lag(status: &Status) -> String {
     let lag = &status.lag;
     if lag.files == 0 {
-        return "no change was measured".into();
+        return "no change measured yet".into();
     }
     let parts = [
         ("p50", lag.p50),
@@ -224,7 +220,7 @@ pub fn in_the_way(status: &Status, named: &str) -> Option<String> {
     if status.is_paused {
         Some(paused(named))
     } else if status.is_quiet {
-        Some("these are quiet hours of the job".to_owned())
+        Some("quiet hours of the job".to_owned())
     } else {
         let problems = || (status.problems > 0).then(|| not_equal(named));
         away.or_else(|| no_snapshot(status))
@@ -249,23 +245,27 @@ fn strangers(status: &Status) -> u64 {
 fn shared(status: &Status) -> Option<String> {
     let others = Some(strangers(status)).filter(|others| *others > 0)?;
     Some(format!(
-        "{} at the queue of announcements and no member of this pool (it may have been one that hangs, \
-         or a second mirror of the job): what it has heard comes when it goes on or is ended",
-        show_counted(others, "other is subscribed", "others are subscribed")
+        "{} announcements that this mirror lacks; end the second mirror of the job, or the follower \
+         that hangs",
+        show_counted(
+            others,
+            "unknown consumer receives",
+            "unknown consumers receive"
+        )
     ))
 }
 
 /// A member of the pool.
 fn member(one: &PoolMember, now: Duration) -> String {
     let silent = now.saturating_sub(one.heard);
-    let hears = if one.hears { "" } else { "; hears nothing" };
+    let hears = if one.hears { "" } else { "; not subscribed" };
     let wrong = match (&one.wrong, one.problems) {
         (Some(why), _) => format!("; WRONG: {why}"),
         (None, 0) => String::new(),
         (None, some) => format!("; {}", show_counted(some, "problem", "problems")),
     };
     format!(
-        "{} (process {}, since {}): {} left, {} done, {} copied; heard {} ago{hears}{wrong}",
+        "{} (process {}, since {}): {} left, {} done, {} copied; last message {} ago{hears}{wrong}",
         one.host,
         one.process,
         at(one.began),
@@ -281,8 +281,12 @@ fn queue_now(queue: QueueNow, status: &Status) -> String {
     match strangers(status) {
         0 => waiting,
         others => format!(
-            "{waiting}; SHARED with {}, which hear what this mirror does not",
-            show_counted(others, "other", "others")
+            "{waiting}; SHARED with {} announcements that this mirror lacks",
+            show_counted(
+                others,
+                "unknown consumer, which receives",
+                "unknown consumers, which receive"
+            )
         ),
     }
 }
@@ -294,7 +298,7 @@ fn announced(told: &ToldNow) -> String {
         text += &format!(" since {}", at(oldest));
     }
     if told.unheard > 0 {
-        text += &format!("; no queue wanted {}", show_count(told.unheard));
+        text += &format!("; {} unroutable", show_count(told.unheard));
     }
     text
 }
@@ -303,17 +307,17 @@ fn mute(status: &Status) -> Option<String> {
     let told = status.told.as_ref()?;
     let why = told.away.as_ref()?;
     Some(format!(
-        "changes are not announced: {why}; it is tried again by itself"
+        "changes are not announced: {why}; the mirror retries"
     ))
 }
 
 fn not_equal(job: &str) -> String {
-    format!("some paths are not equal; which, tells: driftless mirror problems {job}")
+    format!("some paths differ; list them: driftless mirror problems {job}")
 }
 
 fn out_of_reach(why: &str) -> String {
     let why = for_job(why);
-    format!("out of reach: {why}; it is tried again by itself")
+    format!("out of reach: {why}; the mirror retries")
 }
 
 fn deaf(status: &Status) -> Option<String> {
@@ -325,25 +329,25 @@ fn deaf(status: &Status) -> Option<String> {
 
 fn no_snapshot(status: &Status) -> Option<String> {
     let why = status.cycle.as_ref()?.failed.as_ref()?;
-    Some(format!("no snapshot: {why}; it is tried again by itself"))
+    Some(format!("no snapshot: {why}; the mirror retries"))
 }
 
 fn paused(job: &str) -> String {
-    format!("paused; go on with: driftless mirror resume {job}")
+    format!("paused; continue with: driftless mirror resume {job}")
 }
 
 /// What is wrong, and what to do about it.
 fn wrong(status: &Status, job: &str) -> Vec<String> {
     let mut all = Vec::new();
     if !status.is_running() && status.starting.is_none() {
-        let note = "nothing follows the source; start it: driftless mirror run";
+        let note = "the mirror does not run; start it: driftless mirror run";
         all.push(format!("{note} {job}"));
     }
     all.extend(status.away.as_deref().map(out_of_reach));
     all.extend(deaf(status));
     all.extend(mute(status));
     if let Some(why) = &status.forgets {
-        all.push(format!("nothing is kept for later: {why}"));
+        all.push(format!("cannot save the state: {why}"));
     }
     all.extend(no_snapshot(status));
     if status.problems > 0 {
@@ -422,7 +426,7 @@ mod tests {
         status.lag.files = 1;
         let told = lines(&status, "projects").join("\n");
         for part in [
-            "behind    15 minutes, of 5 minutes that are allowed: TOO FAR",
+            "behind    15 minutes, limit 5 minutes: TOO FAR",
             "driftless mirror run projects",
             "out of reach: no such host",
             "driftless mirror problems projects",

@@ -33,10 +33,21 @@ impl Coordinator<'_> {
         }
     }
 
-    fn hand_out(&mut self, id: u64, body: &[u8]) -> Result<(), RunError> {
+    /// Returns the open batch of this number.
+    pub(super) fn open_batch(&mut self, id: u64) -> Result<Option<Batch>, RunError> {
+        let body = self.record.batch(id)?;
+        body.map(|body| self.batch_of(id, &body)).transpose()
+    }
+
+    fn batch_of(&self, id: u64, body: &[u8]) -> Result<Batch, RunError> {
         // Passed over, it would stay open for ever.
         let mut batch: Batch = decoded(body).ok_or_else(|| self.record.damaged(&unreadable(id)))?;
         batch.alike = alike_in_batch(self.record, &batch)?;
+        Ok(batch)
+    }
+
+    fn hand_out(&mut self, id: u64, body: &[u8]) -> Result<(), RunError> {
+        let batch = self.batch_of(id, body)?;
         self.sample();
         self.exchange
             .send(self.brief, self.record.run(), id, &batch)?;
@@ -52,6 +63,7 @@ impl Coordinator<'_> {
     pub(super) fn hear(&mut self, word: Word) -> Result<(), RunError> {
         match word {
             Word::Alive(sign) => {
+                self.standing.note(&sign, self.clock.now());
                 self.movers.insert(sign.mover, self.clock.now());
                 if sign.run == self.record.run() && self.sent.contains_key(&sign.id) {
                     self.alive.insert(sign.id, (self.clock.now(), sign.counts));
@@ -224,7 +236,10 @@ fn note_part(
 
 /// All that an attempt said of a batch, of which this is the last part; nothing if any part is
 /// missing, or cannot be read.
-fn outcomes(transaction: &Transaction<'_>, last: &PartOfOutcome) -> Noted<Option<Vec<Outcome>>> {
+pub(super) fn outcomes(
+    transaction: &Transaction<'_>,
+    last: &PartOfOutcome,
+) -> Noted<Option<Vec<Outcome>>> {
     let parts = transaction.parts(last.id, last.attempt)?;
     let is_whole = parts.iter().map(|(number, _)| *number).eq(0..last.number);
     let outcomes = parts

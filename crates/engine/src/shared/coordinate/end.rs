@@ -45,6 +45,7 @@ impl Coordinator<'_> {
             handed: handed.clone(),
             ..Left::default()
         });
+        let postponing = run.allow_postponing();
         self.link_names(&mut run)?;
         self.plan_deletes(&mut run)?;
         let mut no_room = self.record.no_room();
@@ -56,7 +57,7 @@ impl Coordinator<'_> {
             run.mounts.add([path]);
         }
         let end = delete(&run, self.threads_max);
-        try_postponed(&mut run, self.threads_max)?;
+        try_postponed(&mut run, postponing, self.threads_max)?;
         self.finish_directories(&mut run, handed)?;
         run.look_again_at_roots();
         let summary = end_run(&run, end);

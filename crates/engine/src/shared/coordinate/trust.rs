@@ -2,7 +2,8 @@
 //! the right roots, has made nothing there, however much it says.
 //!
 //! A batch is settled when the coordinator sees the sample of entries that its mover names as the
-//! mover does, on the source and on the replica. What is not seen yet
+//! mover saw them at work, on the source and on the replica, and when its own view of both agrees
+//! for an entry that the mover made. A view that is missing is a difference. What is not seen yet
 //! may be on its way (file systems of servers remember for a while what they have looked at), so it
 //! is looked at again for some time. Then the mover is in doubt: somebody may have changed the
 //! replica meanwhile. The batch is carried out again, and before the end everything is looked at
@@ -14,9 +15,9 @@
 use super::Coordinator;
 use crate::monitor::Progress;
 use crate::shared::exchange::PartOfOutcome;
-use crate::shared::settled::Settled;
+use crate::shared::settled::{ReplicaView, Settled};
 use crate::trees::error::RunError;
-use crate::view::{Further, ViewThreads, Views};
+use crate::view::{Further, OTHER_WAY, View, ViewThreads, Views};
 use driftless_lock::Mutex;
 use driftless_model::{Keep, RelPath, Side, escape};
 use driftless_reconcile::EVER;
@@ -99,8 +100,19 @@ impl Coordinator<'_> {
                 self.trust.held.push((part, ticket, [now, now]));
                 return Ok(());
             }
+            return self.believe_if_read(&part, ticket);
         }
         self.believe(&part, ticket)
+    }
+
+    /// Notes what came of a batch, unless its mover could not read what the coordinator can.
+    fn believe_if_read(&mut self, part: &PartOfOutcome, ticket: u64) -> Result<(), RunError> {
+        if self.does_elsewhere(part)? {
+            self.trust.known.insert((part.id, part.attempt));
+            self.exchange.accept(ticket);
+            return Ok(());
+        }
+        self.believe(part, ticket)
     }
 
     fn believe(&mut self, part: &PartOfOutcome, ticket: u64) -> Result<(), RunError> {
@@ -126,7 +138,7 @@ impl Coordinator<'_> {
                     self.exchange.accept(ticket);
                 }
                 Some(_) => self.trust.held.push((part, ticket, [since, now])),
-                None => self.believe(&part, ticket)?,
+                None => self.believe_if_read(&part, ticket)?,
             }
         }
         Ok(())
@@ -200,7 +212,7 @@ impl Coordinator<'_> {
     /// Has the last look compare the content of all that this run has changed: it may be that of
     /// another source, with the size and the time of the right one. Until then the mover may be at
     /// work still, and would put its own content in the place of the right one.
-    fn suspect_content(&mut self) {
+    pub(super) fn suspect_content(&mut self) {
         let since = self.changes.changed_since().unwrap_or(EVER);
         self.settled_since = Some(self.settled_since.map_or(since, |other| other.min(since)));
     }
@@ -255,41 +267,74 @@ impl Own {
             side,
             what,
         };
-        let theirs = told.source.as_ref()?;
+        let Some(theirs) = &told.source else {
+            let own = self.source.read(&told.path, Further::default());
+            let is_there = own.is_ok_and(|own| !own.is_changed_in(&self.during));
+            let what = "no attributes, and the coordinator some";
+            return is_there.then(|| differs(Side::Source, Some(what.into())));
+        };
         if told.is_mounted && self.source.lacks_mount(&told.path, theirs) {
             let what = "a file system mounted there, and the coordinator without one";
             return Some(differs(Side::Source, Some(what.into())));
         }
-        let further = |names, birth| Further { names, birth };
-        match self
-            .source
-            .read(&told.path, further(theirs.names.is_some(), false))
-        {
+        let further = Further {
+            names: theirs.names.is_some(),
+            birth: false,
+        };
+        let source = match self.source.read(&told.path, further) {
             Ok(own) => match theirs.difference(&own, (Side::Source, &self.keep)) {
                 Some(_) if theirs.may_be_outdated(&own, &self.during) => return None,
                 Some(what) => return Some(differs(Side::Source, Some(what))),
-                None => {}
+                None => own,
             },
             Err(fault) if fault.is_missing() && self.is_old_above(&told.path) => {
                 return Some(differs(Side::Source, None));
             }
             Err(_) => return None,
+        };
+        self.difference_on_replica(told, &source)
+    }
+
+    /// Compares the replica's entry with the view of a mover, and with the coordinator's own view of
+    /// the source's.
+    fn difference_on_replica(&mut self, told: &Settled, source: &View) -> Option<Difference> {
+        let differs = |what| Difference {
+            path: told.path.clone(),
+            side: Side::Replica,
+            what,
+        };
+        let further = Further {
+            names: false,
+            birth: matches!(&told.replica, ReplicaView::Seen(theirs) if theirs.born.is_some()),
+        };
+        if told.replica == ReplicaView::Left {
+            return None;
         }
-        let theirs = told.replica.as_ref()?;
-        match self
-            .replica
-            .read(&told.path, further(false, theirs.born.is_some()))
-        {
-            Ok(own) => {
-                let what = match theirs.difference(&own, (Side::Replica, &self.keep)) {
-                    None if self.replica.is_other(&told.path, theirs, &own) => {
-                        Some(theirs.inode_words(&own))
-                    }
-                    what => what,
-                };
-                what.map(|what| differs(Side::Replica, Some(what)))
+        let own = match self.replica.read(&told.path, further) {
+            Ok(own) => own,
+            Err(fault) => return fault.is_missing().then(|| differs(None)),
+        };
+        let what = match &told.replica {
+            ReplicaView::Seen(theirs) => self.difference_of_seen(&told.path, theirs, &own),
+            ReplicaView::Made(way) => {
+                let is_elsewhere = self.replica.has_other_way(&told.path, *way, &own);
+                is_elsewhere.then(|| OTHER_WAY.to_owned())
             }
-            Err(fault) => fault.is_missing().then(|| differs(Side::Replica, None)),
+            ReplicaView::Left => None,
+        };
+        let began = self.during.start().saturating_sub(CLOCK_AHEAD);
+        match what {
+            None if told.is_equal && own.is_unlike(source, &self.keep, began) => {
+                Some(differs(None))
+            }
+            what => what.map(|what| differs(Some(what))),
+        }
+    }
+
+    fn difference_of_seen(&mut self, path: &RelPath, theirs: &View, own: &View) -> Option<String> {
+        match theirs.difference(own, (Side::Replica, &self.keep)) {
+            None if self.replica.is_other(path, theirs, own) => Some(theirs.inode_words(own)),
+            what => what,
         }
     }
 

@@ -4,7 +4,7 @@
 //! open. So nothing is believed of what was seen a moment ago, no symbolic link is followed, and
 //! what is removed is removed as anything else on a replica is.
 
-use super::date::Date;
+use super::date::{Date, for_each_date};
 use super::leads;
 use super::limits::{Limits, Size};
 use crate::clock::now;
@@ -56,10 +56,7 @@ pub(super) fn dates<D: Dir + ?Sized>(root: &Arc<D>) -> Done<Vec<Date>> {
         Err(fault) => return Err(fault),
     };
     let mut dates = Vec::new();
-    for names in windows(&trash)? {
-        let names = names?;
-        dates.extend((0..names.len()).filter_map(|index| Date::parse(names.bytes(index))));
-    }
+    for_each_date(&trash, &mut |date| dates.push(date))?;
     dates.sort_unstable();
     Ok(dates)
 }

@@ -1,17 +1,23 @@
 //! The names of the dated folders in the trash: `2026-11-24T193000Z`, or with milliseconds
 //! `2026-11-24T193012.345Z`, in universal time (RFC 3339 without what shells and other systems
 //! stumble over).
+//!
+//! The folder of a minute takes entries from its first second on. A folder with milliseconds follows
+//! another of the same minute, and takes entries from then on. So the order of dates is the order of
+//! deletions.
 
 use driftless_model::{Stamp, date_and_time};
+use driftless_tree::{Dir, Done, windows};
 use std::ffi::CString;
 use std::fmt;
+use std::sync::Arc;
 
 const MINUTE_SEC: i64 = 60;
 const NSEC_PER_MSEC: u32 = 1_000_000;
-const MSEC_PER_SEC: u64 = 1000;
+const MSEC_PER_SEC: u16 = 1000;
 const DAY_SEC: i64 = 86_400;
 
-/// When something went into the trash: within a minute that begins then, or in that millisecond.
+/// When something went into the trash: then or later in the same minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Date {
     sec: i64,
@@ -27,12 +33,21 @@ impl Date {
         }
     }
 
-    /// So many milliseconds after a moment.
-    pub fn millisecond(now: Stamp, later: u64) -> Date {
-        let msec = u64::from(now.nsec / NSEC_PER_MSEC) + later;
+    /// Returns the date of the folder that follows this one: the millisecond of `now`, or the
+    /// millisecond after this date if that is later.
+    pub fn next(self, now: Stamp) -> Date {
+        let now = Date {
+            sec: now.sec,
+            msec: u16::try_from(now.nsec / NSEC_PER_MSEC).ok(),
+        };
+        now.max(self.millisecond_after())
+    }
+
+    fn millisecond_after(self) -> Date {
+        let msec = self.msec.map_or(0, |msec| msec.saturating_add(1));
         Date {
-            sec: now.sec + (msec / MSEC_PER_SEC).cast_signed(),
-            msec: Some((msec % MSEC_PER_SEC) as u16),
+            sec: self.sec.saturating_add(i64::from(msec / MSEC_PER_SEC)),
+            msec: Some(msec % MSEC_PER_SEC),
         }
     }
 
@@ -60,16 +75,27 @@ impl Date {
 
     /// In seconds since 1970, when the last could have gone there.
     pub fn until_sec(self) -> i64 {
-        match self.msec {
-            None => self.sec + MINUTE_SEC,
-            Some(_) => self.sec + 1,
-        }
+        self.sec - self.sec.rem_euclid(MINUTE_SEC) + MINUTE_SEC
     }
 
     /// In seconds since 1970, when the first could have gone there.
     pub fn since_sec(self) -> i64 {
         self.sec
     }
+}
+
+/// Gives `each` the dates of all folders in the trash, in no order.
+///
+/// # Errors
+/// The directory cannot be listed.
+pub fn for_each_date<D: Dir + ?Sized>(trash: &Arc<D>, each: &mut dyn FnMut(Date)) -> Done {
+    for names in windows(trash)? {
+        let names = names?;
+        (0..names.len())
+            .filter_map(|index| Date::parse(names.bytes(index)))
+            .for_each(&mut *each);
+    }
+    Ok(())
 }
 
 impl fmt::Display for Date {
@@ -120,18 +146,35 @@ mod tests {
 
     #[test]
     fn names_tell_the_minute_or_the_millisecond() {
-        assert_eq!(Date::minute(NOW).to_string(), "2026-11-24T193000Z");
-        let after = |later| Date::millisecond(NOW, later).to_string();
-        assert_eq!(after(0), "2026-11-24T193012.999Z");
-        assert_eq!(after(1), "2026-11-24T193013.000Z");
+        let minute = Date::minute(NOW);
+        assert_eq!(minute.to_string(), "2026-11-24T193000Z");
+        let next = minute.next(NOW);
+        assert_eq!(next.to_string(), "2026-11-24T193012.999Z");
+        assert_eq!(next.next(NOW).to_string(), "2026-11-24T193013.000Z");
+    }
+
+    #[test]
+    fn each_folder_follows_the_one_before() {
+        let earlier = Stamp {
+            sec: NOW.sec - 3600,
+            nsec: 0,
+        };
+        let mut last = Date::minute(NOW);
+        for now in [NOW, NOW, earlier, earlier, NOW] {
+            let next = last.next(now);
+            assert!(next > last, "{next} does not follow {last}");
+            last = next;
+        }
     }
 
     #[test]
     fn what_is_written_is_read() {
         for sec in [0, 951_782_400, 1_709_251_199, 4_107_542_400, NOW.sec] {
-            for later in [0, 1, 500] {
-                let now = Stamp { sec, nsec: 7 };
-                for date in [Date::minute(now), Date::millisecond(now, later)] {
+            for msec in [0, 1, 500] {
+                let nsec = msec * NSEC_PER_MSEC + 7;
+                let now = Stamp { sec, nsec };
+                let minute = Date::minute(now);
+                for date in [minute, minute.next(now)] {
                     assert_eq!(Date::parse(date.name().to_bytes()), Some(date));
                 }
             }
@@ -166,5 +209,6 @@ mod tests {
     fn a_minute_is_over_later_than_what_went_in_it() {
         let minute = Date::minute(NOW);
         assert!(minute.since_sec() <= NOW.sec && NOW.sec < minute.until_sec());
+        assert_eq!(minute.next(NOW).until_sec(), minute.until_sec());
     }
 }

@@ -1,23 +1,32 @@
 //! Restores a path from the trash: everything that was deleted at it or below it, of each path the
 //! newest. All of it is copied, with everything that the engine keeps, into a directory that no
 //! listing shows. It gets its names when all of it is there. An entry that has such a name stays.
+//! A restore that had a problem never ends as a success, and nothing leaves the trash.
 
 mod choice;
 mod gather;
+mod listing;
 mod merge;
+mod problems;
+mod reach;
+mod rights;
+mod room;
 
 use super::bin::{dates, folder};
 use super::date::Date;
-use super::{leads, make, open};
+use super::leads;
 use crate::monitor::Monitor;
 use crate::options::Options;
 use crate::sync::ground::Ground;
 use crate::trees::error::RunError;
-use driftless_model::{Fault, Kind, RelPath, Side, TRASH, escape};
+use driftless_model::{Act, Fault, Kind, RelPath, Side, errno, escape};
 use driftless_pool::descriptors;
-use driftless_tree::{DirMutRef, DirRef, Done, HandlePool, Place, Spared, descend_mut, temp_name};
+use driftless_tree::{DirMutRef, DirRef, Done, HandlePool, Place, descend_mut};
 use gather::{PieceGathering, RestoreRoots};
-use merge::merge;
+use merge::PieceMerging;
+use problems::RestoreProblems;
+use reach::require_reach;
+use room::RestoreRoom;
 use std::ffi::CString;
 use std::fmt;
 use std::sync::Arc;
@@ -83,6 +92,8 @@ pub struct Restored {
     pub older: u64,
     /// Directories that were made for entries, because neither the trash nor the tree has them.
     pub made: u64,
+    /// Problems that the monitor received. If there is one, not everything came back as it was.
+    pub problems: u64,
 }
 
 impl Restored {
@@ -109,6 +120,9 @@ pub enum RestoreError {
     /// The directory that would hold it is not there.
     #[error("\"{}\": is not there to hold it; restore that first, or name another directory with --to", escape(.0.as_bytes()))]
     NoPlace(RelPath),
+    /// The entry is to go where no rename from the trash of the tree leads.
+    #[error("\"{}\": cannot restore it there: it is on another file system than the root of the tree; name a directory on that file system with --to (nothing was changed)", escape(.0.as_bytes()))]
+    OtherFileSystem(RelPath),
     /// A call failed.
     #[error("\"{}\": cannot {}: {}", escape(.path.as_bytes()), .fault.act.words(), .fault.cause())]
     Failed {
@@ -118,17 +132,17 @@ pub enum RestoreError {
         fault: Fault,
     },
     /// Not all of it could be copied.
-    #[error("\"{}\": not all of it could be copied, so nothing was brought back", escape(.0.as_bytes()))]
+    #[error("\"{}\": not all of it could be copied, so nothing was brought back; mend what is reported, and restore it again", escape(.0.as_bytes()))]
     Incomplete(RelPath),
 }
 
 /// Copies all that the trash of the tree that `options` read has at a path and below it, of each
-/// path the newest, to a new name below the root that they change. All of it stays in the trash.
+/// path the newest, to a new name below the root that they change. All of it stays in the trash. An
+/// entry that cannot get its name is a problem, and the others get theirs.
 ///
 /// # Errors
-/// The trash has nothing of the path, its new name is taken, or not all of it can be copied.
-/// Nothing is left of it at its new name then, unless a directory there took a part before a rename
-/// failed.
+/// The trash has nothing of the path, its new name is taken or on another file system, or not all of
+/// it can be copied. Nothing is left of it at its new name then.
 pub fn restore(
     options: &Options,
     wanted: &Wanted,
@@ -143,36 +157,75 @@ pub fn restore(
         Place::Dir(root) => root,
         _ => return Err(RunError::NoReplica(options.replica.to_string()).into()),
     };
-    let of_new_path = |fault| failed(&wanted.to, fault);
-    let (above, path) = new_place(&root, wanted)?;
-    let (trash, room) = open_room(&root).map_err(of_new_path)?;
-    let staging = trash.make_dir(&room).map_err(of_new_path)?;
-    let roots = RestoreRoots {
-        trashed: &trashed,
-        staging: &staging,
-        above: &above,
+    let target = new_place(&root, wanted)?;
+    let problems = RestoreProblems::new(monitor);
+    let room = match RestoreRoom::open(&root) {
+        Ok(room) => room,
+        Err(fault) => return Err(incomplete(&problems, wanted, fault)),
     };
-    let mut gathering = PieceGathering {
+    let staging = room.staging();
+    let gathering = PieceGathering {
         options,
         wanted,
         threads_max,
-        monitor,
+        problems: &problems,
         stop,
         ground: Ground::of(options, (trashed.clone(), Some(staging.clone()))),
         restored: Restored::default(),
     };
-    let gathered = gathering.gather(&dates, roots);
+    let restored = bring_back(gathering, &dates, (&trashed, staging), &target);
+    let has_left = room.close(&root);
+    let restored = Restored {
+        problems: problems.count(),
+        ..restored?
+    };
+    match (has_left, &restored) {
+        (true, Restored { problems: 0, .. }) => Err(incomplete(&problems, wanted, left())),
+        (_, Restored { problems: 0, .. }) => require_any(&restored, wanted).map(|()| restored),
+        (_, Restored { entries: 0, .. }) => Err(RestoreError::Incomplete(wanted.to.clone())),
+        _ => Ok(restored),
+    }
+}
+
+/// Gathers the pieces of these dates in `staging`, makes them durable, and gives them their names in
+/// the directory `above` of the tree, which has this path.
+fn bring_back(
+    mut gathering: PieceGathering<'_>,
+    dates: &[Date],
+    (trashed, staging): (&DirRef, &DirMutRef),
+    (above, path): &(DirMutRef, RelPath),
+) -> Result<Restored, RestoreError> {
+    let (wanted, problems) = (gathering.wanted, gathering.problems);
+    require_reach(staging, above, &wanted.to)?;
+    let roots = RestoreRoots {
+        trashed,
+        staging,
+        above,
+    };
+    gathering.gather(dates, roots)?;
     let mut restored = gathering.restored;
-    let done = gathered
-        .and_then(|()| require_any(&restored, wanted))
-        .and_then(|()| staging.sync_all().map_err(of_new_path))
-        .and_then(|()| merge(&staging, (&above, &path), &mut restored))
-        .and_then(|()| require_any(&restored, wanted))
-        // An entry that has no new name is still in the room.
-        .and_then(|()| trash.remove_dir(&room).map_err(of_new_path));
-    let _what_is_left_of_it_was_told = trash.remove_tree(&room, Spared::NOTHING);
-    let _the_trash_of_a_replica_is_not_empty = root.remove_dir(TRASH);
-    done.map(|()| restored)
+    require_any(&restored, wanted)?;
+    let synced = staging.sync_all();
+    synced.map_err(|fault| incomplete(problems, wanted, fault))?;
+    PieceMerging::new(problems, &mut restored).merge(staging, (above, path))?;
+    Ok(restored)
+}
+
+/// Returns the fault of an entry that was gathered and got no name.
+fn left() -> Fault {
+    Fault {
+        side: Side::Replica,
+        act: Act::Rename,
+        errno: errno::ENOTEMPTY,
+    }
+}
+
+/// Reports why not everything can be copied, and returns the error that says so.
+fn incomplete(problems: &RestoreProblems<'_>, wanted: &Wanted, fault: Fault) -> RestoreError {
+    match problems.report(&wanted.to, fault) {
+        Ok(()) => RestoreError::Incomplete(wanted.to.clone()),
+        Err(error) => error,
+    }
 }
 
 /// Fails if no entry comes back.
@@ -249,15 +302,6 @@ fn new_place(root: &DirMutRef, wanted: &Wanted) -> Result<(DirMutRef, RelPath), 
         Err(fault) if fault.is_missing() => Ok((dir, above)),
         Err(fault) => Err(failed(&wanted.to, fault)),
     }
-}
-
-/// A place that no listing shows and nobody else can enter, and a name in it.
-fn open_room(root: &DirMutRef) -> Done<(DirMutRef, CString)> {
-    let trash = match open(root) {
-        Err(fault) if fault.is_missing() => make(root)?,
-        opened => opened?,
-    };
-    Ok((trash, temp_name()))
 }
 
 fn not_there(wanted: &Wanted) -> RestoreError {

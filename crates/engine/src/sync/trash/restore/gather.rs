@@ -3,22 +3,27 @@
 //! A directory that was renamed away is one piece. Of one that was removed entry by entry, the
 //! trash has many pieces under many dates: a live mirror deletes the first files before the last
 //! ones are gone. Pieces come from the newest date to the oldest. Memory holds one window of names
-//! for each level of the tree, however many pieces there are.
+//! for each level of the tree, however many pieces there are, and the names of the subdirectories of a
+//! directory that is many levels deep.
 
 use super::choice::{Occupant, RestoreChoice, StagedEntry, TrashPiece, choose};
-use super::{RestoreError, Restored, Wanted, failed, place, split};
-use crate::monitor::{Monitor, Progress};
+use super::listing::{LISTINGS_MAX, OpenListing};
+use super::problems::{DirectoryMonitor, RestoreProblems};
+use super::reach::require_reach_below;
+use super::rights::DirectoryRights;
+use super::{RestoreError, Restored, Wanted, place, split};
 use crate::options::Options;
-use crate::sync::ending::{End, sum_up};
+use crate::sync::ending::{End, Summary, sum_up};
 use crate::sync::ground::Ground;
 use crate::sync::run::Run;
 use crate::sync::stages::walk;
 use crate::sync::trash::date::Date;
 use crate::sync::trash::{lead, leads};
 use crate::sync::visit::{Sides, Visit};
-use crate::tally::WHOLE_WALK;
-use driftless_model::{Fault, Meta, Problem, Receipt, RelPath, Selection, Work, Xattrs};
-use driftless_tree::{Attributes, DirMutRef, DirRef, Done, Known, Names, Spared, windows};
+use crate::tally::{Counts, WHOLE_WALK};
+use crate::trees::error::RunError;
+use driftless_model::{Act, Fault, Keep, Meta, RelPath, Selection, Side, Work, Xattrs, errno};
+use driftless_tree::{Attributes, DirMutRef, DirRef, Done, Known, Names, Spared};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -32,8 +37,8 @@ pub struct PieceGathering<'a> {
     pub wanted: &'a Wanted,
     /// Threads of a run at most.
     pub threads_max: usize,
-    /// Monitor that receives problems.
-    pub monitor: &'a dyn Monitor,
+    /// Problems so far.
+    pub problems: &'a RestoreProblems<'a>,
     /// Flag that ends the gathering early.
     pub stop: &'a AtomicBool,
     /// Ground that all runs share.
@@ -62,13 +67,17 @@ struct GatherFrame {
     staged: DirMutRef,
     /// Directory of the tree with the same path, if there is one.
     standing: Option<DirMutRef>,
-    names: Box<dyn Iterator<Item = Done<Names>>>,
-    /// Directories of the last window that are still to be entered.
+    names: OpenListing,
+    /// Directories that were listed and are still to be entered.
     below: Vec<Entering>,
     /// The directory is a piece, or part of one.
     is_inside: bool,
-    /// Entries that had come back before, if the directory is a piece that is not counted yet.
-    uncounted: Option<u64>,
+    /// Entries that had come back before this directory.
+    entries_before: u64,
+    /// The directory is a piece that is not counted yet.
+    is_uncounted: bool,
+    /// Its entries come into a directory that has the attributes of a newer piece.
+    is_joined: bool,
     /// Attributes of the directory in which its entries are gathered, before any was added.
     before: Meta,
     /// Name of that directory, if it was made for this one.
@@ -86,7 +95,8 @@ impl PieceGathering<'_> {
     /// Gathers the pieces of these dates, which are in order, the newest first.
     ///
     /// # Errors
-    /// A piece cannot be copied.
+    /// An entry cannot be copied, and was reported as all others of that kind, or an entry is to go
+    /// to another file system.
     pub fn gather(&mut self, dates: &[Date], roots: RestoreRoots<'_>) -> Result<(), RestoreError> {
         for date in dates {
             let pieces = self.restored.pieces;
@@ -97,17 +107,26 @@ impl PieceGathering<'_> {
                 self.restored.add_date(*date);
             }
         }
-        Ok(())
+        match self.problems.missing() {
+            0 => Ok(()),
+            _ => Err(self.incomplete()),
+        }
     }
 
     /// Returns the directory that has the piece of a date; `None` if it is gone.
     fn begin(
-        &self,
+        &mut self,
         date: Date,
         roots: RestoreRoots<'_>,
     ) -> Result<Option<GatherFrame>, RestoreError> {
         let path = &self.wanted.path;
-        let found = place(roots.trashed, date, path).map_err(|fault| failed(path, fault))?;
+        let found = match place(roots.trashed, date, path) {
+            Ok(found) => found,
+            Err(fault) => {
+                self.report(path, fault)?;
+                None
+            }
+        };
         let Some(((source, is_inside), (above, name))) = found.zip(split(path)) else {
             return Ok(None);
         };
@@ -118,10 +137,12 @@ impl PieceGathering<'_> {
             source,
             staged: roots.staging.clone(),
             standing: Some(roots.above.clone()),
-            names: Box::new(std::iter::once(Ok::<_, Fault>(names))),
+            names: OpenListing::only(names),
             below: Vec::new(),
             is_inside,
-            uncounted: None,
+            entries_before: self.restored.entries,
+            is_uncounted: false,
+            is_joined: false,
             before: *roots.staging.first_meta(),
             made: None,
         }))
@@ -129,30 +150,52 @@ impl PieceGathering<'_> {
 
     fn go_through(&mut self, first: GatherFrame) -> Result<(), RestoreError> {
         let mut frames = vec![first];
-        while let Some(frame) = frames.last_mut() {
+        loop {
+            let is_deep = frames.len() > LISTINGS_MAX;
+            let Some(frame) = frames.last_mut() else {
+                return Ok(());
+            };
             if self.stop.load(Relaxed) {
                 return Err(self.incomplete());
             }
-            if let Some(entering) = frame.below.pop() {
+            let is_next_below = !is_deep || frame.names.is_over();
+            if let Some(entering) = frame.below.pop_if(|_| is_next_below) {
                 let next = self.enter(frame, entering)?;
-                frames.push(next);
-            } else if let Some(names) = frame.names.next() {
-                let names = names.map_err(|fault| failed(&frame.path, fault))?;
-                frame.below = self.take(frame, &names)?;
-            } else {
-                let over = frames.pop().expect("the loop has just seen it");
-                self.leave(&over, frames.last());
+                frames.extend(next);
+            } else if let Some(names) = frame.names.next_window() {
+                self.take_window(frame, names)?;
+            } else if let Some(over) = frames.pop_if(|frame| frame.below.is_empty()) {
+                self.leave(&over, frames.last())?;
             }
         }
-        Ok(())
+    }
+
+    fn take_window(
+        &mut self,
+        frame: &mut GatherFrame,
+        names: Done<Names>,
+    ) -> Result<(), RestoreError> {
+        match names {
+            Ok(names) => {
+                let below = self.take(frame, &names)?;
+                frame.below.extend(below);
+                Ok(())
+            }
+            Err(fault) => self.report(&frame.path, fault),
+        }
     }
 
     /// Copies those names of a directory that come back whole; returns the directories to enter.
     fn take(&mut self, frame: &GatherFrame, names: &Names) -> Result<Vec<Entering>, RestoreError> {
         let (mut works, mut below) = (Vec::new(), Vec::new());
         for (name, _) in (0..names.len()).map(|index| names.get(index)) {
-            let met = frame.meet(name);
-            let met = met.map_err(|fault| failed(&frame.path.join(name.to_bytes()), fault))?;
+            let met = match frame.meet(name) {
+                Ok(met) => met,
+                Err(fault) => {
+                    self.report(&frame.path.join(name.to_bytes()), fault)?;
+                    None
+                }
+            };
             let Some((piece, choice)) = met else { continue };
             if let Some(scope) = choice.scope() {
                 let path = RelPath::from_names([name.to_bytes()]);
@@ -179,17 +222,20 @@ impl PieceGathering<'_> {
         if works.is_empty() {
             return Ok(());
         }
+        let now = match frame.staged.meta() {
+            Ok(now) => now,
+            Err(fault) => return self.report(&frame.path, fault),
+        };
         let monitor = DirectoryMonitor {
-            monitor: self.monitor,
+            problems: self.problems,
             path: &frame.path,
         };
         let roots = (frame.source.clone(), Some(frame.staged.clone()));
         let ground = self.ground.between(roots);
+        // Nothing makes room for an entry during a restore, so this run postpones none.
         let mut run = Run::new(self.options, &monitor, self.stop, ground);
         // Many directories have a single piece.
         run.is_few = true;
-        let now = frame.staged.meta();
-        let now = now.map_err(|fault| failed(&frame.path, fault))?;
         let sides = Sides {
             source: frame.source.clone(),
             replica: Some(frame.staged.clone()),
@@ -198,55 +244,81 @@ impl PieceGathering<'_> {
         let mut visit = Visit::root(sides, Arc::new(Selection::of(works)), WHOLE_WALK);
         // The directory keeps its attributes, and counts for nothing.
         visit.borrowed = true;
+        let reported = self.problems.missing();
         walk(&mut run, visit, self.threads_max)?;
         run.report_split_groups();
         let summary = sum_up(&run, End::Complete);
-        let is_there = |work: &Work| {
-            let name = split(&work.path).map(|(_, name)| name);
-            name.is_some_and(|name| frame.staged.look(&name).is_ok())
-        };
-        let is_whole = summary.end == End::Complete
-            && summary.counts.failed == 0
-            && summary.counts.skipped() == 0
-            && works.iter().all(is_there);
-        if !is_whole {
-            return Err(self.incomplete());
+        self.account(&summary)?;
+        let is_reported = self.problems.missing() > reported;
+        match is_reported || frame.is_whole(works, &summary.counts) {
+            true => Ok(()),
+            false => works
+                .iter()
+                .try_for_each(|work| self.report(&frame.path_of(work), gone())),
         }
-        self.restored.entries += summary.counts.changed + summary.counts.same;
-        Ok(())
     }
 
-    /// Enters a directory of the trash, and makes the one in which its entries are gathered.
+    /// Adds what a run copied. Fails if the run was ended early.
+    fn account(&mut self, summary: &Summary) -> Result<(), RestoreError> {
+        let counts = &summary.counts;
+        self.restored.entries += counts.changed + counts.same;
+        match &summary.end {
+            End::Complete => Ok(()),
+            End::CutOff(why) => Err(RunError::CutOff(why.clone()).into()),
+            _ => Err(self.incomplete()),
+        }
+    }
+
+    /// Enters a directory of the trash, and makes the one in which its entries are gathered; `None` if
+    /// that fails.
     fn enter(
         &mut self,
         above: &GatherFrame,
+        entering: Entering,
+    ) -> Result<Option<GatherFrame>, RestoreError> {
+        let path = above.path.join(entering.name.to_bytes());
+        let standing = match above.standing_below(&entering.name) {
+            Ok(standing) => standing,
+            Err(fault) => return self.report(&path, fault).map(|()| None),
+        };
+        if let Some(standing) = &standing {
+            require_reach_below(&above.staged, standing, &path)?;
+        }
+        match self.entered(above, entering, (path.clone(), standing)) {
+            Ok(entered) => Ok(Some(entered)),
+            Err(fault) => self.report(&path, fault).map(|()| None),
+        }
+    }
+
+    fn entered(
+        &mut self,
+        above: &GatherFrame,
         Entering { name, is_counted }: Entering,
-    ) -> Result<GatherFrame, RestoreError> {
-        let path = above.path.join(name.to_bytes());
-        let of_path = |fault| failed(&path, fault);
-        let source = above.source.enter(&name).map_err(of_path)?;
+        (path, standing): (RelPath, Option<DirMutRef>),
+    ) -> Done<GatherFrame> {
+        let source = above.source.enter(&name)?;
         let is_inside = above.is_inside || !leads(source.first_meta(), source.user().0);
-        let standing = above.standing_below(&name).map_err(of_path)?;
         let (staged, made) = match above.staged.enter_mut(&name) {
             Err(fault) if fault.is_missing() => {
+                let made = lead(&above.staged, &name)?;
                 self.restored.made += u64::from(standing.is_none());
-                (lead(&above.staged, &name).map_err(of_path)?, Some(name))
+                (made, Some(name))
             }
-            entered => (entered.map_err(of_path)?, None),
+            entered => (entered?, None),
         };
-        let before = staged.meta().map_err(of_path)?;
+        let before = staged.meta()?;
         staged.make_writable();
-        let names = Box::new(windows(&source).map_err(of_path)?);
-        let is_piece = is_inside && !above.is_inside && !is_counted;
         Ok(GatherFrame {
             path,
+            names: OpenListing::of(&source)?,
+            below: Vec::new(),
+            is_inside,
+            entries_before: self.restored.entries,
+            is_uncounted: is_inside && !above.is_inside && !is_counted,
+            is_joined: is_inside && !is_counted && !leads(&before, staged.user().0),
             source,
             staged,
             standing,
-            names,
-            below: Vec::new(),
-            is_inside,
-            uncounted: is_piece.then_some(self.restored.entries),
             before,
             made,
         })
@@ -254,28 +326,31 @@ impl PieceGathering<'_> {
 
     /// Gives a gathered directory its attributes again, after the last entry was added. One that
     /// was made for entries, and got none, is removed.
-    fn leave(&mut self, over: &GatherFrame, above: Option<&GatherFrame>) {
-        let is_piece = |before: &u64| self.restored.entries > *before;
-        self.restored.pieces += u64::from(over.uncounted.as_ref().is_some_and(is_piece));
+    fn leave(
+        &mut self,
+        over: &GatherFrame,
+        above: Option<&GatherFrame>,
+    ) -> Result<(), RestoreError> {
+        let has_more = self.restored.entries > over.entries_before;
+        self.restored.pieces += u64::from(over.is_uncounted && has_more);
         over.source.leave();
         // The first directory is no part of what comes back.
-        let Some(above) = above else { return };
+        let Some(above) = above else { return Ok(()) };
         let made = over.made.as_ref();
         if made.is_some_and(|name| above.staged.remove_dir(name).is_ok()) {
             let counted = u64::from(over.standing.is_none());
             self.restored.made = self.restored.made.saturating_sub(counted);
-            return;
+            return Ok(());
         }
-        let Ok(now) = over.staged.meta() else { return };
-        let (before, known) = (&over.before, Known::of(&now));
-        let attributes = Attributes {
-            mode: (now.mode != before.mode).then_some(before.mode),
-            mtime: Some(before.mtime),
-            ..Attributes::default()
-        };
-        let _the_time_of_a_directory_is_no_reason_to_fail =
-            over.staged.set_own(&known, &attributes);
+        let keep = &self.options.policy.keep;
+        let failed = over.finish(has_more && over.is_joined, keep);
         over.staged.leave();
+        failed.map_or(Ok(()), |fault| self.report(&over.path, fault))
+    }
+
+    /// Reports an entry that cannot be copied.
+    fn report(&self, path: &RelPath, fault: Fault) -> Result<(), RestoreError> {
+        self.problems.report(path, fault)
     }
 
     fn incomplete(&self) -> RestoreError {
@@ -284,6 +359,56 @@ impl PieceGathering<'_> {
 }
 
 impl GatherFrame {
+    fn path_of(&self, work: &Work) -> RelPath {
+        RelPath::from_names(self.path.names().chain(work.path.names()))
+    }
+
+    /// Returns whether a run copied all of these entries. An entry that is gone from the trash was
+    /// skipped.
+    fn is_whole(&self, works: &[Work], counts: &Counts) -> bool {
+        let is_there = |work: &Work| {
+            let name = split(&work.path).map(|(_, name)| name);
+            name.is_some_and(|name| self.staged.look(&name).is_ok())
+        };
+        counts.failed == 0 && counts.skipped() == 0 && works.iter().all(is_there)
+    }
+
+    /// Sets the attributes that the gathered directory had before. One that is shared with a newer
+    /// piece gets only rights that both pieces gave. Returns why that failed.
+    fn finish(&self, is_narrowed: bool, keep: &Keep) -> Option<Fault> {
+        let (staged, before) = (&self.staged, &self.before);
+        let now = match staged.meta() {
+            Ok(now) => now,
+            Err(fault) => return Some(fault),
+        };
+        let plain = Attributes {
+            mode: (now.mode != before.mode).then_some(before.mode),
+            ..Attributes::default()
+        };
+        let attributes = match is_narrowed.then(|| self.narrowed(keep)) {
+            None => plain,
+            Some(Ok(narrowed)) => narrowed,
+            Some(Err(fault)) => return Some(fault),
+        };
+        let attributes = Attributes {
+            mtime: Some(before.mtime),
+            ..attributes
+        };
+        let faults = staged.set_own(&Known::of(&now), &attributes);
+        // The time of a directory is no reason to fail.
+        let mut faults = faults.into_iter();
+        faults.find(|fault| fault.act != Act::SetTimes)
+    }
+
+    fn narrowed(&self, keep: &Keep) -> Done<Attributes> {
+        let (staged, before) = (&*self.staged, &self.before);
+        let there = DirectoryRights::of(staged, before, keep)?;
+        let piece = DirectoryRights::of(&*self.source, self.source.first_meta(), keep)?;
+        let piece = piece.copied_to(staged, (before.uid, before.gid));
+        let common = there.common(&piece, staged.user());
+        Ok(common.attributes(&there, keep))
+    }
+
     /// Looks at an entry on all sides; `None` if it is gone from the trash.
     fn meet(&self, name: &CStr) -> Done<Option<(TrashPiece, RestoreChoice)>> {
         let meta = match self.source.look(name) {
@@ -334,40 +459,19 @@ impl Entering {
     }
 }
 
+/// Returns the fault of an entry that is gone from the trash.
+fn gone() -> Fault {
+    Fault {
+        side: Side::Source,
+        act: Act::Find,
+        errno: errno::ENOENT,
+    }
+}
+
 /// Returns the metadata of an entry; `None` if there is none.
 fn there(looked: Done<Meta>) -> Done<Option<Meta>> {
     match looked {
         Err(fault) if fault.is_missing() => Ok(None),
         looked => looked.map(Some),
-    }
-}
-
-/// A monitor that names the problems of one directory by their paths in the tree.
-struct DirectoryMonitor<'a> {
-    monitor: &'a dyn Monitor,
-    path: &'a RelPath,
-}
-
-impl Monitor for DirectoryMonitor<'_> {
-    fn wants_receipts(&self) -> bool {
-        false
-    }
-
-    fn receipt(&self, _receipt: &Receipt) {}
-
-    fn problem(&self, problem: &Problem) {
-        let path = RelPath::from_names(self.path.names().chain(problem.path.names()));
-        self.monitor.problem(&Problem {
-            path,
-            ..problem.clone()
-        });
-    }
-
-    fn note(&self, text: &str) {
-        self.monitor.note(text);
-    }
-
-    fn progress(&self, progress: &Progress) {
-        self.monitor.progress(progress);
     }
 }
