@@ -118,9 +118,25 @@ impl Publication<'_> {
         for at in 0..names.len() {
             report.add(self.clear_name(rows, names.get(at).0)?);
         }
+        self.drop_stale(rows)?;
         let name = self.files.private_name(self.copy);
         let _it_holds_what_a_user_added = self.place.dir.remove_dir(&name);
         Ok(report)
+    }
+
+    /// Takes the final names from other copies that had them: what stood there is gone.
+    fn drop_stale(&self, rows: &[CopyRow]) -> Result<()> {
+        let names = self.catalogue.tops()?;
+        for row in rows.iter().filter(|row| row.id != self.copy) {
+            let is_ours = |top: &&TopRow| names.iter().any(|name| name.as_bytes() == top.name);
+            for top in row.tops.iter().filter(is_ours) {
+                self.files.index.lock().take_top(row.id, &top.name)?;
+            }
+            if self.files.index.lock().find(row.id)?.is_none() {
+                self.files.forget_files(row)?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes an older version, under whichever name it stands in the private directory.

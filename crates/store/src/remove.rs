@@ -40,10 +40,10 @@ impl PurgeReport {
             .extend(other.first_kept.into_iter().take(room));
     }
 
-    fn keep(&mut self, path: Vec<u8>) {
+    fn keep(&mut self, path: impl FnOnce() -> Vec<u8>) {
         self.kept = self.kept.saturating_add(1);
         if self.first_kept.len() < NAMED_PATHS_MAX {
-            self.first_kept.push(path);
+            self.first_kept.push(path());
         }
     }
 }
@@ -78,8 +78,9 @@ pub(crate) fn remove_placed(walk: &mut PlacedWalk<'_>, range: Range<u32>) -> Res
         }
         Ok(())
     })?;
-    kept.into_iter()
-        .for_each(|number| report.keep(walk.path(number)));
+    for number in kept {
+        report.keep(|| walk.path(number));
+    }
     Ok(report)
 }
 
