@@ -217,6 +217,7 @@ impl NodeFiles {
             holder: holder.clone(),
             place: place.to_vec(),
             finds_extra: false,
+            is_removing: false,
         })
     }
 

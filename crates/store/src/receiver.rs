@@ -146,7 +146,7 @@ impl SetReceiver {
 
     /// Hashes what an earlier process wrote.
     fn resume(&mut self) -> Result<()> {
-        take_up(&self.catalogue, &mut self.writer.cursor, &*self.staging)?;
+        take_up(&self.catalogue, &mut self.writer.cursor)?;
         let (mut reader, mut buffer) = (self.reader()?, Vec::new());
         for unit in 0..self.catalogue.units() {
             match reader.read(unit, &mut buffer) {

@@ -50,6 +50,7 @@ impl PurgeReport {
 
 /// Removes the entries of a range that are still those that were placed.
 pub(crate) fn remove_placed(walk: &mut PlacedWalk<'_>, range: Range<u32>) -> Result<PurgeReport> {
+    walk.is_removing = true;
     let mut report = PurgeReport::default();
     let mut kept = Vec::new();
     walk.visit(range, &mut |at: LookedAt<'_>| {

@@ -155,6 +155,7 @@ impl NodeStore {
             Placing::Directory(path) => self.files.open_place(path)?,
             Placing::Cached => self.files.cached_place(catalogue.hash())?,
         };
+        self.finish_interrupted(catalogue, &place)?;
         let rows = self.files.rows_at(&place.path)?;
         if let Some(row) = self.held(catalogue, &place, &rows)? {
             self.touch(row)?;
@@ -166,6 +167,17 @@ impl NodeStore {
         let is_cached = *to == Placing::Cached;
         let receiver = SetReceiver::open(&self.files, catalogue, place, is_cached)?;
         Ok(Receiving::Open(Box::new(receiver)))
+    }
+
+    /// Gives complete copies of a set their final names, if an earlier attempt could not.
+    fn finish_interrupted(&self, catalogue: &Catalogue, place: &CopyPlace) -> Result<()> {
+        let hash = catalogue.hash().to_string();
+        let rows = self.files.rows_at(&place.path)?;
+        let is_complete = |row: &&CopyRow| row.hash == hash && row.state == CopyState::Publishing;
+        for row in rows.iter().filter(is_complete) {
+            recover(&self.files, row)?;
+        }
+        Ok(())
     }
 
     /// Returns the copy that is this set at this place, if all its names are those that were placed.
@@ -427,6 +439,7 @@ impl NodeStore {
             holder: place.dir.clone(),
             place: place.path.clone(),
             finds_extra: true,
+            is_removing: false,
         };
         check_entries(&mut walk, &mut report)?;
         let dir: DirRef = place.dir.clone();
@@ -471,7 +484,11 @@ impl NodeStore {
         let rows = self.copies()?;
         for row in &rows {
             match row.state {
-                CopyState::Publishing => _ = recover(&self.files, row)?,
+                CopyState::Publishing => match recover(&self.files, row) {
+                    // The next reception of this set tells the user.
+                    Ok(_) | Err(Error::Occupied { .. }) => {}
+                    Err(error) => return Err(error),
+                },
                 CopyState::Leaving => {
                     removed = removed.saturating_add(self.purge_copy(row)?.entries);
                 }
@@ -498,9 +515,15 @@ impl NodeStore {
             let Some(copy) = private_copy(&name, number) else {
                 continue;
             };
-            if self.files.index.lock().find(copy)?.is_none() {
-                let entries = self.files.remove_private(&*place.dir, &name)?;
-                removed = removed.saturating_add(entries);
+            let row = self.files.index.lock().find(copy)?;
+            match row {
+                None => {
+                    let entries = self.files.remove_private(&*place.dir, &name)?;
+                    removed = removed.saturating_add(entries);
+                }
+                // The removal of an older version was interrupted.
+                Some(row) if row.state == CopyState::Held => _ = recover(&self.files, &row)?,
+                Some(_) => {}
             }
         }
         Ok(removed)

@@ -89,7 +89,10 @@ fn killed_process_leaves_a_whole_version() {
         let is_whole = of_old.is_empty() || of_new.is_empty();
         assert!(is_whole, "round {round}: {of_old:?} {of_new:?}");
         old += u64::from(of_old.is_empty());
-        let output = child(folder).stdout(Stdio::piped()).output().expect("started");
+        let output = child(folder)
+            .stdout(Stdio::piped())
+            .output()
+            .expect("started");
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "round {round}: {text}");
         assert_same(
