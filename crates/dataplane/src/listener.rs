@@ -8,7 +8,7 @@ use crate::gather::BundleGathering;
 use crate::handshake::{Handshake, OpenWire};
 use crate::opening::LinkOpening;
 use crate::pending::PendingPeers;
-use crate::sockets::{listen_on, prepare};
+use crate::sockets::{canonical, listen_on, prepare};
 use crate::{DataLink, Error, LinkBundle, PortRange};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use driftless_lock::Mutex;
@@ -146,7 +146,7 @@ impl ListenerShared {
 
     /// Starts the thread of a handshake.
     fn begin(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
-        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+        let address = canonical(address);
         let admitted = prepare(&stream).and_then(|()| stream.try_clone());
         let shared = Arc::clone(&self);
         let run = move |number| {
