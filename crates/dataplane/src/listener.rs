@@ -153,9 +153,11 @@ impl ListenerShared {
             let result = shared.handshake(stream);
             let kept_its_place = shared.pending.remove(number);
             match result {
+                _ if !kept_its_place => {
+                    shared.refuse(address, "too many connections at a time".into());
+                }
                 Ok((open, opening)) => shared.hand_over(open, opening),
-                Err(cause) if kept_its_place => shared.refuse(address, cause),
-                Err(_) => shared.refuse(address, "too many connections at a time".into()),
+                Err(cause) => shared.refuse(address, cause),
             }
         };
         let started = admitted
