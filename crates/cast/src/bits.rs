@@ -51,11 +51,6 @@ impl UnitBits {
         self.count == 0
     }
 
-    /// Whether the set has each unit below the bound.
-    pub fn is_full(&self) -> bool {
-        self.count == self.units
-    }
-
     /// Whether the set has a unit.
     pub fn contains(&self, unit: u64) -> bool {
         let (word, bit) = place(unit);
@@ -164,8 +159,8 @@ mod tests {
         assert_eq!(bits.len(), set.len());
         assert_eq!(bits.sets(1).len(), 3);
         assert!(bits.remove(64) && !bits.remove(64) && !bits.contains(64));
-        assert!(!bits.insert(300) && !bits.contains(300) && !bits.is_full());
-        assert!(UnitBits::new(0).is_full() && UnitBits::new(0).set().is_empty());
+        assert!(!bits.insert(300) && !bits.contains(300));
+        assert!(UnitBits::new(0).set().is_empty());
     }
 
     #[test]

@@ -109,16 +109,6 @@ impl UnitBoard {
         state.verified.remove(unit);
     }
 
-    /// Whether a unit is verified.
-    pub fn has(&self, unit: u64) -> bool {
-        self.state.lock().verified.contains(unit)
-    }
-
-    /// Whether each unit is verified.
-    pub fn is_full(&self) -> bool {
-        self.state.lock().verified.is_full()
-    }
-
     /// Returns the verified units.
     pub fn verified(&self) -> UnitBits {
         self.state.lock().verified.clone()

@@ -218,6 +218,7 @@ struct CastRun<'a> {
     streams: HashMap<StreamId, (NodeId, NodeId)>,
     done: &'a [AtomicBool],
     began: Instant,
+    connecting: Instant,
     first_ready: Option<Instant>,
     is_started: bool,
     has_failed_source: bool,
@@ -265,6 +266,7 @@ impl<'a> CastRun<'a> {
             streams: HashMap::new(),
             done,
             began: Instant::now(),
+            connecting: Instant::now(),
             first_ready: None,
             is_started: false,
             has_failed_source: false,
@@ -437,6 +439,7 @@ impl<'a> CastRun<'a> {
 
     fn connect(&mut self, node: NodeId, connected: ConnectedNode) {
         let content = &self.settings.content;
+        self.connecting = Instant::now();
         let begin = NodeOrder::Begin(CastBrief {
             cast: self.cast,
             set: self.catalogue.hash(),
@@ -572,15 +575,21 @@ impl<'a> CastRun<'a> {
 
     /// Starts the distribution when all nodes are ready or failed, or the wait for them is over.
     fn start_if_ready(&mut self) {
-        let Some(first_ready) = self.first_ready.filter(|_| !self.is_started) else {
+        if self.is_started {
             return;
-        };
+        }
         let is_settled = |node: &NodeId| {
             self.nodes.get(node).is_some_and(|node| node.is_ready)
                 || self.planner.outcome(*node).is_some()
         };
         let is_all = self.records.keys().all(is_settled);
-        if is_all || first_ready.elapsed() >= self.settings.start_wait {
+        // The planner counts the time of nodes that do not come from the start on.
+        let waits_since = match self.first_ready {
+            None if !self.nodes.is_empty() => return,
+            None => self.connecting,
+            Some(ready) => ready,
+        };
+        if is_all || waits_since.elapsed() >= self.settings.start_wait {
             self.is_started = true;
             let nodes = self.nodes.values().filter(|node| node.is_ready).count();
             self.monitor.event(CastEvent::Started { nodes });

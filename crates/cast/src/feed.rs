@@ -381,10 +381,11 @@ impl FeedSending<'_> {
         for range in units.ranges() {
             (range.start..range.end).for_each(|unit| self.context.board.remove(unit));
         }
-        let _the_cast_is_over = self.context.reports.send(StreamReport::Unreadable {
-            units: units.clone(),
-            detail: error.to_string(),
-        });
+        let detail = error.to_string();
+        let _the_cast_is_over = self
+            .context
+            .reports
+            .send(StreamReport::Unreadable { detail });
         Err(StreamFault::new(
             StreamCause::Lacks(units),
             error.to_string(),

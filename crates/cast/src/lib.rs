@@ -31,7 +31,7 @@ pub use admin::{
     purge_node, verify_node,
 };
 pub use coordinator::cast;
-pub use daemon::NodeDaemon;
+pub use daemon::{NodeDaemon, stored_identity};
 pub use doctor::{DoctorSettings, LinkHealth, NodeHealth, examine};
 pub use error::Error;
 pub use event::{CastEvent, CastMonitor, CastReport, NodeProgress, NodeReport};

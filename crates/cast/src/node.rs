@@ -71,3 +71,6 @@ fn watch(mut input: impl Read + Send + 'static) -> Result<Arc<AtomicBool>, Error
     crate::stream::start_thread("pipe", watching).map_err(Error::Thread)?;
     Ok(is_closed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use driftless_dataplane::{Error as LinkError, LinkFault, LinkHandle};
 use driftless_lock::Mutex;
-use driftless_planner::{StreamCause, StreamId, UnitSet};
+use driftless_planner::{StreamCause, StreamId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -26,8 +26,8 @@ pub(crate) enum StreamReport {
         cause: StreamCause,
         detail: String,
     },
-    /// A unit that the node holds cannot be read any more.
-    Unreadable { units: UnitSet, detail: String },
+    /// Units that the node holds cannot be read any more.
+    Unreadable { detail: String },
 }
 
 /// Way to end a stream from another thread.

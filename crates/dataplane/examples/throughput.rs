@@ -1,14 +1,15 @@
-//! Measures one connection, or a bundle, over loopback: GiB a second, and processor seconds for
-//! each GiB of both ends together.
+//! Measures plain TCP, one connection, and a bundle over loopback: GiB a second, and processor
+//! seconds for each GiB of both ends together.
 //!
-//! `cargo run --release -p driftless-dataplane --example throughput [GIB] [UNIT_KIB] [LINKS]`
+//! `cargo run --release -p driftless-dataplane --example throughput [GIB] [UNIT_KIB] [LINKS] [SOCKET_KIB]`
 
 use driftless_dataplane::{
     ArrivedLink, BundleEvent, CipherChoice, DataEndpoint, Error, ExpectedPeer, LinkBundle,
     LinkSettings, PeerTrust, PortRange, TlsIdentity,
 };
 use rustix::time::{ClockId, clock_gettime};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -53,6 +54,24 @@ fn report(name: &str, unit: usize, bytes: f64, begin: (Instant, f64)) {
         gib / seconds,
         processor / gib
     );
+}
+
+/// Sends `count` units without TLS, to show what the kernel takes.
+fn measure_tcp(unit: usize, count: u64) -> std::io::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let mut connected = TcpStream::connect(listener.local_addr()?)?;
+    let (mut arrived, _) = listener.accept()?;
+    let begin = (Instant::now(), processor_seconds());
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let bytes = vec![7; unit];
+            (0..count).for_each(|_| connected.write_all(&bytes).expect("the peer receives"));
+        });
+        let mut bytes = vec![0; 128 << 10];
+        while arrived.read(&mut bytes).expect("the peer sends") > 0 {}
+    });
+    report("plain TCP", unit, unit as f64 * count as f64, begin);
+    Ok(())
 }
 
 /// Sends `count` units from one end to the other, or both ways at once.
@@ -128,10 +147,13 @@ fn main() -> Result<(), Error> {
     let count = (gib << 30) / unit;
     let unit = usize::try_from(unit).expect("a size");
     let links = u8::try_from(number(2, 2)).expect("a few connections");
+    let socket_kib = numbers.get(3).and_then(|kib| usize::try_from(*kib).ok());
+    measure_tcp(unit, count).expect("loopback works");
     for cipher in [CipherChoice::Aes128Gcm, CipherChoice::ChaCha20Poly1305] {
         let settings = LinkSettings {
             cipher,
             silence_max: Duration::from_secs(60),
+            socket_buffer_bytes: socket_kib.map(|kib| kib << 10),
             ..LinkSettings::default()
         };
         measure_link(&settings, unit, count, false)?;

@@ -112,6 +112,12 @@ fn abort_all(handles: &[LinkHandle], cause: &str) {
     }
 }
 
+/// Returns the error that made a bundle fail, rather than that of a connection which ended for it.
+fn first_error(handles: &[LinkHandle]) -> Option<Error> {
+    let own = handles.iter().find_map(LinkHandle::own_error);
+    own.or_else(|| handles.iter().find_map(|handle| handle.error()))
+}
+
 /// Sends a block whose stream and number stand behind its content, so that the receiver removes
 /// them without moving the content.
 fn send_block(link: &LinkSender, block: &OutgoingBlock) -> Result<(), Error> {
@@ -209,18 +215,14 @@ impl BundleSender {
         drop(self.queue.take());
         for thread in self.threads.drain(..) {
             let result = thread.join().map_err(|_| resource("a thread panicked"))?;
-            result?;
+            result.map_err(|error| first_error(&self.handles).unwrap_or(error))?;
         }
         self.links.iter().try_for_each(LinkSender::close)
     }
 
     /// Returns the error of a bundle whose threads have ended.
     fn error(&self) -> Error {
-        let failed = self.handles.iter().find(|handle| handle.has_failed());
-        match failed.or(self.handles.first()) {
-            Some(handle) => handle.abort("the bundle has ended"),
-            None => resource("no connection"),
-        }
+        first_error(&self.handles).unwrap_or_else(|| resource("the bundle has ended"))
     }
 }
 
@@ -309,11 +311,11 @@ impl BundleReceiver {
             BundleSource::Threads {
                 events, is_ended, ..
             } => match events.as_ref().map(Receiver::recv) {
-                Some(Ok(event)) => event.map(Some),
+                Some(Ok(Ok(event))) => Ok(Some(event)),
+                Some(Ok(Err(error))) => Err(first_error(&self.handles).unwrap_or(error)),
                 Some(Err(_)) | None => {
                     *is_ended = true;
-                    let failed = self.handles.iter().find(|handle| handle.has_failed());
-                    failed.map_or(Ok(None), |handle| Err(handle.abort("the bundle has ended")))
+                    first_error(&self.handles).map_or(Ok(None), Err)
                 }
             },
         }

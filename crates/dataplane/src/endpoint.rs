@@ -25,12 +25,14 @@ impl DataEndpoint {
     /// Returns an endpoint, and starts the thread that sends heartbeats.
     ///
     /// # Errors
-    /// Fails if the identity has a certificate and the trust has no authority, or the reverse.
+    /// Fails if the identity has a certificate and the trust has no authority, or the reverse. Also
+    /// fails if the settings contradict each other.
     pub fn new(
         identity: TlsIdentity,
         trust: PeerTrust,
         settings: LinkSettings,
     ) -> Result<Self, Error> {
+        settings.check()?;
         let tls = TlsContext::new(identity, trust, settings.cipher)?;
         Self::with_tls(tls, settings)
     }

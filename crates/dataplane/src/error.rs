@@ -32,6 +32,9 @@ pub enum Error {
     /// Certificates of an authority are unusable.
     #[error("certificates of the authority: cannot use: {0}; check the PEM file")]
     Authority(String),
+    /// The settings contradict each other.
+    #[error("settings of connections: cannot use: {0}; change one of them")]
+    Settings(&'static str),
     /// No address and port to listen on.
     #[error("{address}, ports {ports}: cannot listen: {cause}; free a port or give others")]
     Listen {

@@ -33,6 +33,20 @@ impl LinkHandle {
         self.0.fail(LinkFault::Protocol(cause.to_owned()))
     }
 
+    /// Returns the error of a connection that has failed.
+    pub(crate) fn error(&self) -> Option<Error> {
+        self.0.check().err()
+    }
+
+    /// Returns the error of a connection that has failed by itself or by the peer. Returns `None`
+    /// if it has not failed, or a caller of this process ended it.
+    pub(crate) fn own_error(&self) -> Option<Error> {
+        self.error().filter(|error| {
+            let is_abort = |fault: &LinkFault| matches!(fault, LinkFault::Aborted(_));
+            !matches!(error, Error::Link { fault, .. } if is_abort(fault))
+        })
+    }
+
     /// Whether the connection has failed. A clean end is no failure.
     pub fn has_failed(&self) -> bool {
         self.0.has_failed()

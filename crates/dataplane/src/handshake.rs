@@ -6,6 +6,7 @@
 use crate::frame::{FrameReader, HEAD_BYTES, KIND_OPEN, KIND_WELCOME, head};
 use crate::opening::{LinkOpening, OPENING_BYTES};
 use crate::shared::LinkPeer;
+use crate::sockets::canonical;
 use crate::tls::{NewSession, PROTOCOL};
 use crate::trust::PeerTrust;
 use crate::verifier::{PeerVerdict, key_of};
@@ -44,7 +45,7 @@ impl Handshake {
         let address = stream.peer_addr().unwrap_or(unspecified);
         let now = Instant::now();
         Handshake {
-            address: SocketAddr::new(address.ip().to_canonical(), address.port()),
+            address: canonical(address),
             wire: Wire::new(stream, session.connection),
             // Each end sends one short frame before the other one is sure of it.
             intake: Intake::new(HANDSHAKE_READ_BYTES, FrameReader::new(OPENING_BYTES)),

@@ -8,7 +8,7 @@ use crate::gather::BundleGathering;
 use crate::handshake::{Handshake, OpenWire};
 use crate::opening::LinkOpening;
 use crate::pending::PendingPeers;
-use crate::sockets::{listen_on, prepare};
+use crate::sockets::{canonical, listen_on, prepare};
 use crate::{DataLink, Error, LinkBundle, PortRange};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use driftless_lock::Mutex;
@@ -146,16 +146,18 @@ impl ListenerShared {
 
     /// Starts the thread of a handshake.
     fn begin(self: Arc<Self>, stream: TcpStream, address: SocketAddr) {
-        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+        let address = canonical(address);
         let admitted = prepare(&stream).and_then(|()| stream.try_clone());
         let shared = Arc::clone(&self);
         let run = move |number| {
             let result = shared.handshake(stream);
             let kept_its_place = shared.pending.remove(number);
             match result {
+                _ if !kept_its_place => {
+                    shared.refuse(address, "too many connections at a time".into());
+                }
                 Ok((open, opening)) => shared.hand_over(open, opening),
-                Err(cause) if kept_its_place => shared.refuse(address, cause),
-                Err(_) => shared.refuse(address, "too many connections at a time".into()),
+                Err(cause) => shared.refuse(address, cause),
             }
         };
         let started = admitted

@@ -1,9 +1,13 @@
 //! Limits of connections, each with a default.
 
+use crate::Error;
 use crate::frame::MESSAGE_BYTES_LIMIT;
 use driftless_pool::Pace;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Shortest interval of heartbeats.
+const HEARTBEAT_MIN: Duration = Duration::from_millis(10);
 
 /// Limits of the connections of an endpoint.
 #[derive(Debug, Clone)]
@@ -57,8 +61,41 @@ impl Default for LinkSettings {
 }
 
 impl LinkSettings {
+    /// Checks that heartbeats come often enough, and not all the time.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.heartbeat < HEARTBEAT_MIN {
+            return Err(Error::Settings(
+                "heartbeats come more often than every 10 ms",
+            ));
+        }
+        // Two heartbeats of a peer with equal settings may be one and a half intervals apart.
+        if self.heartbeat.saturating_mul(2) > self.silence_max {
+            return Err(Error::Settings("the silence limit is under two heartbeats"));
+        }
+        Ok(())
+    }
+
     /// Returns the largest message in bytes.
     pub(crate) fn message_bytes_max(&self) -> usize {
         self.message_bytes_max.min(MESSAGE_BYTES_LIMIT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LinkSettings;
+    use std::time::Duration;
+
+    #[test]
+    fn silence_lasts_two_heartbeats_at_least() {
+        let with = |heartbeat, silence| LinkSettings {
+            heartbeat: Duration::from_millis(heartbeat),
+            silence_max: Duration::from_millis(silence),
+            ..LinkSettings::default()
+        };
+        assert!(LinkSettings::default().check().is_ok());
+        assert!(with(10, 20).check().is_ok());
+        assert!(with(0, 1000).check().is_err());
+        assert!(with(300, 599).check().is_err());
     }
 }

@@ -37,6 +37,15 @@ fn socket(address: IpAddr, settings: &LinkSettings, flags: SocketFlags) -> io::R
     Ok(socket)
 }
 
+/// Returns an address with IPv4 in its own form, where a socket of both families has mapped it to
+/// IPv6 (ipv6(7)). A link-local address keeps its interface.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
+    }
+}
+
 /// Sets the options of a connected socket.
 pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
@@ -89,4 +98,22 @@ fn listen_at(address: SocketAddr, settings: &LinkSettings) -> io::Result<TcpList
     bind(&socket, &address)?;
     listen(&socket, BACKLOG)?;
     Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::canonical;
+    use std::net::SocketAddr;
+
+    #[test]
+    fn mapped_address_becomes_ipv4() {
+        for (from, to) in [
+            ("[::ffff:192.0.2.1]:7", "192.0.2.1:7"),
+            ("192.0.2.1:7", "192.0.2.1:7"),
+            ("[fe80::1%3]:7", "[fe80::1%3]:7"),
+        ] {
+            let address: SocketAddr = from.parse().unwrap();
+            assert_eq!(canonical(address).to_string(), to);
+        }
+    }
 }

@@ -78,8 +78,12 @@ fn failed_link_ends_the_bundle() {
     let (sender, mut back) = connected.split().unwrap();
     let (_quiet, mut receiver) = arrived.split().unwrap();
     handles[2].abort("cut");
-    assert!(receiver.recv().is_err());
     assert!(back.recv().is_err());
+    // The peer names the connection that was cut, and not those that ended for it.
+    let Err(Error::Link { fault, .. }) = receiver.recv() else {
+        panic!("the bundle goes on")
+    };
+    assert_eq!(fault, LinkFault::Truncated);
     wait_until("sending fails", || {
         sender.send_block(1, 1, Arc::new(vec![1; 9])).is_err()
     });

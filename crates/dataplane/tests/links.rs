@@ -167,7 +167,7 @@ fn damaged_record_is_refused() {
 fn idle_link_stays_open() {
     let settings = LinkSettings {
         silence_max: Duration::from_secs(3),
-        heartbeat: Duration::from_millis(100),
+        heartbeat: Duration::from_millis(200),
         ..patient()
     };
     let (mut one, two) = linked(settings);

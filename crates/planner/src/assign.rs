@@ -16,6 +16,9 @@ use std::cmp::Reverse;
 /// Failed feeders in a row after which a receiver asks the source, which is the most trusted feeder.
 const TROUBLES_TO_SOURCE: usize = 2;
 
+/// Time in ms between two moves of a node within the chain.
+const MOVE_WAIT_MS: u64 = 1_000;
+
 /// Finds feeders for the needy nodes, in the order of the chain.
 pub(crate) fn assign(state: &mut State) {
     state.is_dirty = false;
@@ -33,6 +36,7 @@ pub(crate) fn assign(state: &mut State) {
         }
     }
     for id in moved {
+        state.members[id].moved_ms = Some(state.now_ms);
         state.move_to_tail(id);
         serve(state, id);
     }
@@ -68,18 +72,26 @@ fn serve(state: &mut State, id: NodeId) {
     }
 }
 
-/// Tells whether a node within the chain has no feeder, although an earlier node has units for it. The
-/// pair waits after a failure. The nodes behind it would receive nothing.
+/// Tells whether a node within the chain has no feeder, although an earlier node has units for it, or a later
+/// one has all of them. The pair waits after a failure, or the source is gone. The nodes behind it would
+/// receive nothing.
 fn is_cut_off(state: &State, id: NodeId) -> bool {
     let member = &state.members[id];
     let Some(seat) = member.seat.filter(|_| member.incoming.is_empty()) else {
         return false;
     };
     let is_last = state.chain.range(seat.saturating_add(1)..).next().is_none();
-    if is_last || !state.is_needing(id) {
+    let wait = |moved: u64| state.now_ms.saturating_sub(moved) < MOVE_WAIT_MS;
+    let was_moved = member.moved_ms.is_some_and(wait);
+    if is_last || was_moved || !state.is_needing(id) {
         return false;
     }
     let wanted = state.missing(id);
+    let mut later = state.chain.range(seat..).map(|(_, from)| *from);
+    // Without a source, the chain begins at a node that holds everything.
+    if later.any(|from| may_serve(state, from, id) && wanted.is_subset(&state.members[from].held)) {
+        return true;
+    }
     let mut earlier = state.chain.range(..seat).map(|(_, from)| *from);
     earlier.any(|from| state.members[from].may_feed() && state.supply(from).intersects(&wanted))
 }
@@ -167,6 +179,13 @@ fn spare_stream(state: &State, id: NodeId, wanted: &UnitSet) -> Option<Stream> {
     let ids = state.members.ids();
     let candidates = ids.filter_map(|from| candidate(state, from, id, wanted));
     let allowed = candidates.filter(|candidate| may_disturb || !candidate.is_busy);
+    // A stream of a few units is worth its orders only if there is nothing better for a while.
+    let units_min = wanted.len().min(state.limits.link.units_per_second());
+    let is_patient = waited < state.limits.slow_ms;
+    let allowed = allowed.filter(|candidate| {
+        let is_short = candidate.units.len() < units_min;
+        candidate.kind == StreamKind::Flow || !is_short || !is_patient
+    });
     let best = allowed.min_by_key(|candidate| rank(state, candidate, id, wanted))?;
     Some(best.stream(id, state.now_ms))
 }

@@ -24,7 +24,7 @@ pub(crate) fn stream_failed(
     cause: &StreamCause,
 ) {
     let Some(stream) = state.streams.get(&id) else {
-        return;
+        return late_report(state, reporter, id, cause);
     };
     let (is_feeder, is_receiver) = (stream.from == reporter, stream.to == reporter);
     if !is_feeder && !is_receiver {
@@ -50,6 +50,28 @@ pub(crate) fn stream_failed(
     }
 }
 
+/// Applies a report about a stream that has ended. The feeder of bad units may report the closed connection
+/// before the receiver reports the units.
+fn late_report(state: &mut State, reporter: NodeId, id: StreamId, cause: &StreamCause) {
+    let mut ended = state.ended.iter();
+    let Some((_, from, to)) = ended.find(|(one, _, _)| *one == id).copied() else {
+        return;
+    };
+    if *cause != StreamCause::BadUnits || reporter != to {
+        return;
+    }
+    let incoming = state.members[to].incoming.clone();
+    let is_same = |id: &StreamId| state.streams.get(id).is_some_and(|one| one.from == from);
+    match incoming
+        .into_iter()
+        .find(is_same)
+        .and_then(|again| state.cut(again))
+    {
+        Some(stream) => accuse(state, stream),
+        None => condemn(state, from, to),
+    }
+}
+
 /// Opens a stream again with a new number.
 fn reopen(state: &mut State, stream: Stream) {
     let now_ms = state.now_ms;
@@ -64,14 +86,17 @@ fn reopen(state: &mut State, stream: Stream) {
 
 /// Handles bad units: bars the pair, and the feeder if enough nodes accuse it.
 fn accuse(state: &mut State, stream: Stream) {
-    let (from, to) = (stream.from, stream.to);
-    let limits = &state.limits;
-    let is_condemned = state.trust.accuse(from, to, limits);
-    if is_condemned && from != SOURCE {
+    condemn(state, stream.from, stream.to);
+    fail(state, stream, false);
+}
+
+/// Records an accuser of a feeder. Enough of them bar the feeder from feeding any node.
+fn condemn(state: &mut State, from: NodeId, accuser: NodeId) {
+    let is_condemned = state.trust.accuse(from, accuser, &state.limits);
+    if is_condemned && from != SOURCE && !state.members[from].is_quarantined {
         state.members[from].is_quarantined = true;
         state.set_aside(from);
     }
-    fail(state, stream, false);
 }
 
 /// Counts the failure of a pair and finds another place for the receiver.

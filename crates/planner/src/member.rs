@@ -52,6 +52,8 @@ pub(crate) struct Member {
     /// Receivers and feeders whose streams failed one after another.
     pub send_troubles: BTreeSet<NodeId>,
     pub receive_troubles: BTreeSet<NodeId>,
+    /// Moment at which the node last moved within the chain for want of a feeder.
+    pub moved_ms: Option<u64>,
     /// Moment since which no stream serves the node.
     pub waiting_since_ms: Option<u64>,
     /// Streams to the node that stalled one after another.
@@ -86,6 +88,7 @@ impl Member {
             slow_receivers: 0,
             send_troubles: BTreeSet::new(),
             receive_troubles: BTreeSet::new(),
+            moved_ms: None,
             waiting_since_ms: None,
             stalls: 0,
             failing_since_ms: None,

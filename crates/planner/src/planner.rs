@@ -114,6 +114,13 @@ impl Planner {
         if state.is_dirty || (is_tick && !state.needy.is_empty()) {
             assign(state);
         }
+        // A node that moves within the chain leaves its successor without a feeder.
+        for _ in 0..state.members.len() {
+            if !state.is_dirty {
+                break;
+            }
+            assign(state);
+        }
         std::mem::take(&mut state.orders)
     }
 

@@ -12,7 +12,10 @@ use crate::stream::{Slot, Stream, StreamKind};
 use crate::topology::Topology;
 use crate::trust::Trust;
 use crate::units::UnitSet;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Streams that ended early, of which a report of bad units may still come.
+const ENDED_MAX: usize = 1_024;
 
 /// Form of the plan at work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +51,8 @@ pub(crate) struct State {
     pub needy: BTreeSet<NodeId>,
     /// Whether the needy nodes may find a feeder that they did not find before.
     pub is_dirty: bool,
+    /// Streams that ended early, with feeder and receiver, the oldest first.
+    pub ended: VecDeque<(StreamId, NodeId, NodeId)>,
     /// Whether a node of the hypercube has left it.
     pub is_cube_broken: bool,
     /// Units in a window of the first nodes that were moved to see whether the next one is faster.
@@ -73,6 +78,7 @@ impl State {
             trust: Trust::default(),
             needy: BTreeSet::new(),
             is_dirty: false,
+            ended: VecDeque::new(),
             is_cube_broken: false,
             head_trials: Vec::new(),
             orders: Vec::new(),
@@ -181,19 +187,19 @@ impl State {
         self.members[to].incoming.insert(id);
         self.members[to].waiting_since_ms = None;
         self.streams.insert(id, stream);
-        let expect = OrderAction::Expect {
-            stream: id,
-            from,
-            units: units.clone(),
-        };
-        self.order(to, expect);
         let feed = OrderAction::Feed {
             stream: id,
             to,
-            units,
+            units: units.clone(),
             is_spare,
         };
         self.order(from, feed);
+        let expect = OrderAction::Expect {
+            stream: id,
+            from,
+            units,
+        };
+        self.order(to, expect);
     }
 
     /// Forgets a stream. Returns `None` if it is unknown.
@@ -209,6 +215,10 @@ impl State {
     /// Ends a stream before the receiver holds its units.
     pub fn cut(&mut self, id: StreamId) -> Option<Stream> {
         let stream = self.forget(id)?;
+        self.ended.push_back((id, stream.from, stream.to));
+        if self.ended.len() > ENDED_MAX {
+            self.ended.pop_front();
+        }
         self.order(stream.to, OrderAction::Stop { stream: id });
         self.order(stream.from, OrderAction::Stop { stream: id });
         Some(stream)

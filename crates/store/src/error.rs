@@ -133,9 +133,9 @@ pub enum Error {
         /// The path.
         path: Vec<u8>,
     },
-    /// Another process receives the same set at the same place.
+    /// Another process receives the same set at the same place, or synchronises that place.
     #[error(
-        "{hash} in {}: another process receives it; wait for its end",
+        "{hash} in {}: another process is at work there; wait for its end",
         quote(place)
     )]
     Busy {

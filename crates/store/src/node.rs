@@ -217,6 +217,7 @@ impl NodeFiles {
             holder: holder.clone(),
             place: place.to_vec(),
             finds_extra: false,
+            is_removing: false,
         })
     }
 
@@ -224,14 +225,17 @@ impl NodeFiles {
     /// needs it.
     pub(crate) fn forget_files(&self, row: &CopyRow) -> Result<()> {
         let _it_may_be_missing = self.ids.remove(&ids_name(row.id));
+        if let Some(hash) = NodeFiles::hash_of(row)
+            && row.is_cached
+        {
+            let _it_may_hold_another_copy = self.sets.remove_dir(&file_name(hash));
+        }
         let rows = self.index.lock().copies()?;
         if rows.iter().any(|other| other.hash == row.hash) {
             return Ok(());
         }
         if let Some(hash) = NodeFiles::hash_of(row) {
-            let name = file_name(hash);
-            let _it_may_be_missing = self.catalogues.remove(&name);
-            let _it_is_not_empty_then = self.sets.remove_dir(&name);
+            let _it_may_be_missing = self.catalogues.remove(&file_name(hash));
         }
         Ok(())
     }

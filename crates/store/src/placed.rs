@@ -63,6 +63,8 @@ pub(crate) struct PlacedWalk<'a> {
     pub(crate) place: Vec<u8>,
     /// Whether names of entries that the catalogue lacks are looked for.
     pub(crate) finds_extra: bool,
+    /// Whether entries are removed: directories of this user get the rights that it takes.
+    pub(crate) is_removing: bool,
 }
 
 impl PlacedWalk<'_> {
@@ -176,10 +178,16 @@ impl PlacedWalk<'_> {
         name: &CStr,
         id: PlacedId,
     ) -> driftless_tree::Done<Option<OpenPlaced>> {
-        let dir = enter_own(&**holder, name)?;
+        let dir = match self.is_removing {
+            true => enter_own(&**holder, name)?,
+            false => holder.enter_mut(name)?,
+        };
         // Something is mounted there, or another directory took the place.
         if PlacedId::of(&*dir) != id {
             return Ok(None);
+        }
+        if self.is_removing {
+            dir.make_writable();
         }
         let mut names = Names::default();
         if self.finds_extra {

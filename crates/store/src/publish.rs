@@ -6,15 +6,15 @@
 //! entry by entry.
 
 use crate::catalogue::Catalogue;
-use crate::complete::settle_top;
+use crate::complete::{OWNER_RIGHTS, settle_top};
 use crate::error::{Error, Result};
 use crate::node::{CopyPlace, NodeFiles, Standing, range_named, range_of_top};
 use crate::place::PlacedId;
 use crate::remove::{PurgeReport, remove_placed};
-use crate::staging::failed_at;
-use driftless_model::{EntryName, Fault, errno};
+use crate::staging::{failed_at, set_mode};
+use driftless_model::{EntryName, Fault, Kind, errno};
 use driftless_state::holdings::{CopyRow, CopyState, TopRow};
-use driftless_tree::{DirMut, DirMutRef, Names, Spared};
+use driftless_tree::{DirMut, DirMutRef, Known, Names, Spared};
 use std::ffi::{CStr, CString};
 
 /// A complete copy in its private directory.
@@ -78,6 +78,7 @@ impl Publication<'_> {
     fn replace(&self, rows: &[CopyRow], old: u64, name: &CStr) -> Result<()> {
         let failed = failed_at(&self.place.path, name);
         let dir = &self.place.dir;
+        make_movable(&**dir, name).map_err(&failed)?;
         let done = match dir.exchange(&*self.staging, name, name) {
             Err(fault) if fault.errno == errno::EOPNOTSUPP => self.replace_in_two_steps(name),
             done => done,
@@ -118,9 +119,25 @@ impl Publication<'_> {
         for at in 0..names.len() {
             report.add(self.clear_name(rows, names.get(at).0)?);
         }
+        self.drop_stale(rows)?;
         let name = self.files.private_name(self.copy);
         let _it_holds_what_a_user_added = self.place.dir.remove_dir(&name);
         Ok(report)
+    }
+
+    /// Takes the final names from other copies that had them: what stood there is gone.
+    fn drop_stale(&self, rows: &[CopyRow]) -> Result<()> {
+        let names = self.catalogue.tops()?;
+        for row in rows.iter().filter(|row| row.id != self.copy) {
+            let is_ours = |top: &&TopRow| names.iter().any(|name| name.as_bytes() == top.name);
+            for top in row.tops.iter().filter(is_ours) {
+                self.files.index.lock().take_top(row.id, &top.name)?;
+            }
+            if self.files.index.lock().find(row.id)?.is_none() {
+                self.files.forget_files(row)?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes an older version, under whichever name it stands in the private directory.
@@ -146,6 +163,17 @@ impl Publication<'_> {
             path: [&self.place.path, &b"/"[..], name.as_bytes()].concat(),
         }
     }
+}
+
+/// Lets an ordinary user move a directory of his own to another directory, which takes the right to
+/// write to it (rename(2)).
+fn make_movable(dir: &dyn DirMut, name: &CStr) -> driftless_tree::Done {
+    let meta = dir.look(name)?;
+    let is_movable = meta.mode & OWNER_RIGHTS == OWNER_RIGHTS;
+    if dir.user().0 == 0 || meta.kind != Kind::Dir || is_movable {
+        return Ok(());
+    }
+    set_mode(dir, name, &Known::of(&meta), meta.mode | OWNER_RIGHTS)
 }
 
 impl NodeFiles {

@@ -57,7 +57,7 @@ pub struct SetReceiver {
 }
 
 /// The claim of this process to an unfinished copy.
-struct CopyClaim {
+pub(crate) struct CopyClaim {
     files: Arc<NodeFiles>,
     copy: u64,
     _lock: Option<Hold>,
@@ -69,8 +69,8 @@ impl Drop for CopyClaim {
     }
 }
 
-/// Claims an unfinished copy for this process.
-fn claim(
+/// Claims an unfinished copy for this process. Returns `None` if another receiver has it.
+pub(crate) fn claim(
     files: &Arc<NodeFiles>,
     row: &CopyRow,
     staging: Option<&DirMutRef>,
@@ -134,12 +134,19 @@ impl SetReceiver {
         if receiver.is_resumed {
             receiver.resume()?;
         }
-        Ok(receiver)
+        match receiver.check_room() {
+            Ok(()) => Ok(receiver),
+            Err(error) if receiver.is_resumed => Err(error),
+            Err(error) => {
+                receiver.abandon()?;
+                Err(error)
+            }
+        }
     }
 
     /// Hashes what an earlier process wrote.
     fn resume(&mut self) -> Result<()> {
-        take_up(&self.catalogue, &mut self.writer.cursor, &*self.staging)?;
+        take_up(&self.catalogue, &mut self.writer.cursor)?;
         let (mut reader, mut buffer) = (self.reader()?, Vec::new());
         for unit in 0..self.catalogue.units() {
             match reader.read(unit, &mut buffer) {
@@ -299,7 +306,7 @@ impl SetReceiver {
     }
 
     /// Returns an error if the file system has no room for what is missing.
-    pub(crate) fn check_room(&self) -> Result<()> {
+    fn check_room(&self) -> Result<()> {
         let needed = self.lacking_bytes().min(self.catalogue.bytes());
         let failed = failed_at(&self.place.path, c".");
         let Some(room) = self.place.dir.free_room().map_err(failed)? else {

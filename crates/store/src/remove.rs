@@ -40,16 +40,17 @@ impl PurgeReport {
             .extend(other.first_kept.into_iter().take(room));
     }
 
-    fn keep(&mut self, path: Vec<u8>) {
+    fn keep(&mut self, path: impl FnOnce() -> Vec<u8>) {
         self.kept = self.kept.saturating_add(1);
         if self.first_kept.len() < NAMED_PATHS_MAX {
-            self.first_kept.push(path);
+            self.first_kept.push(path());
         }
     }
 }
 
 /// Removes the entries of a range that are still those that were placed.
 pub(crate) fn remove_placed(walk: &mut PlacedWalk<'_>, range: Range<u32>) -> Result<PurgeReport> {
+    walk.is_removing = true;
     let mut report = PurgeReport::default();
     let mut kept = Vec::new();
     walk.visit(range, &mut |at: LookedAt<'_>| {
@@ -78,8 +79,9 @@ pub(crate) fn remove_placed(walk: &mut PlacedWalk<'_>, range: Range<u32>) -> Res
         }
         Ok(())
     })?;
-    kept.into_iter()
-        .for_each(|number| report.keep(walk.path(number)));
+    for number in kept {
+        report.keep(|| walk.path(number));
+    }
     Ok(report)
 }
 

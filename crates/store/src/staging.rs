@@ -45,17 +45,17 @@ pub(crate) fn enter_own(dir: &dyn DirMut, name: &CStr) -> Done<DirMutRef> {
     match dir.enter_mut(name) {
         Err(fault) if fault.is_denied() => {
             let meta = dir.look(name)?;
-            let mode = Some(meta.mode | PRIVATE_DIR);
-            set_mode(dir, name, &Known::of(&meta), mode)?;
+            set_mode(dir, name, &Known::of(&meta), meta.mode | PRIVATE_DIR)?;
             dir.enter_mut(name)
         }
         other => other,
     }
 }
 
-fn set_mode(dir: &dyn DirMut, name: &CStr, known: &Known, mode: Option<u32>) -> Done {
+/// Sets the mode of an entry.
+pub(crate) fn set_mode(dir: &dyn DirMut, name: &CStr, known: &Known, mode: u32) -> Done {
     let attributes = Attributes {
-        mode,
+        mode: Some(mode),
         ..Attributes::default()
     };
     let faults = dir.set(name, known, &attributes)?;
@@ -92,23 +92,17 @@ pub(crate) fn close_to_others(dir: &dyn DirMut) -> Done {
         ..Attributes::default()
     };
     let faults = dir.set_own(&Known::default(), &attributes);
-    // Twice: the removal of an ACL may change the mode back.
     let lacks_acls = |fault: &Fault| fault.errno == errno::EOPNOTSUPP;
     let fault = faults.into_iter().find(|fault| !lacks_acls(fault));
     fault.map_or(Ok(()), Err)
 }
 
-/// Takes up an unfinished copy of an earlier process: files and directories get their private modes
-/// again, and further names of files go, so that each file can be opened to be written.
-pub(crate) fn take_up(
-    catalogue: &Catalogue,
-    cursor: &mut DirCursor<StagedDir>,
-    root: &dyn DirMut,
-) -> Result<()> {
-    let is_root = root.user().0 == 0;
+/// Takes up an unfinished copy of an earlier process: files and directories get their private owner
+/// and modes again, and further names of files go, so that each file can be opened to be written.
+pub(crate) fn take_up(catalogue: &Catalogue, cursor: &mut DirCursor<StagedDir>) -> Result<()> {
     for number in 0..catalogue.entries() {
         let kind = catalogue.entry(number)?.body.kind();
-        if kind == Some(Kind::Dir) || kind == Some(Kind::File) && is_root {
+        if kind == Some(Kind::Dir) {
             continue;
         }
         let (dir, name) = cursor.holder(catalogue, number)?;
@@ -128,11 +122,18 @@ pub(crate) fn take_up(
 }
 
 fn make_private(dir: &dyn DirMut, name: &CStr) -> Done {
-    let meta = dir.look(name)?;
-    if meta.mode & PRIVATE_FILE == PRIVATE_FILE || meta.kind != Kind::File {
+    let (meta, (own, _)) = (dir.look(name)?, dir.user());
+    let is_private = meta.mode == PRIVATE_FILE && meta.uid == own;
+    if is_private || meta.kind != Kind::File {
         return Ok(());
     }
-    set_mode(dir, name, &Known::of(&meta), Some(PRIVATE_FILE))
+    let attributes = Attributes {
+        uid: Some(own),
+        mode: Some(PRIVATE_FILE),
+        ..Attributes::default()
+    };
+    let faults = dir.set(name, &Known::of(&meta), &attributes)?;
+    faults.into_iter().next().map_or(Ok(()), Err)
 }
 
 /// Names a private directory whose call failed.

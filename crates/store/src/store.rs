@@ -11,13 +11,13 @@ use crate::parts::CatalogueReceiver;
 use crate::place::{is_private_name, private_copy};
 use crate::placed::{LookOutcome, LookedAt, PlacedWalk};
 use crate::reader::UnitReader;
-use crate::receiver::{SetReceiver, recover};
+use crate::receiver::{SetReceiver, claim, recover};
 use crate::remove::PurgeReport;
 use crate::staging::failed_at;
 use crate::walk::BuildOptions;
 use driftless_model::{Side, is_reserved_name};
 use driftless_state::holdings::{CopyRow, CopyState};
-use driftless_tree::{Dir, DirRef, HandlePool, Names, Place, is_temp_name, locate, plain_path};
+use driftless_tree::{Dir, DirRef, HandlePool, Names, Place, locate, plain_path};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -89,8 +89,8 @@ pub enum PurgeWhat {
 }
 
 impl NodeStore {
-    /// Opens the store in a directory, which is made if it is missing. Finishes what a crash
-    /// interrupted. The directory gets mode 0700.
+    /// Opens the store in a directory, which is made if it is missing. The directory gets mode 0700.
+    /// [`sweep`](NodeStore::sweep) finishes what a crash interrupted.
     ///
     /// # Errors
     /// [`Error::Foreign`] if the directory belongs to another user; it cannot be opened or written.
@@ -155,6 +155,7 @@ impl NodeStore {
             Placing::Directory(path) => self.files.open_place(path)?,
             Placing::Cached => self.files.cached_place(catalogue.hash())?,
         };
+        self.finish_interrupted(catalogue, &place)?;
         let rows = self.files.rows_at(&place.path)?;
         if let Some(row) = self.held(catalogue, &place, &rows)? {
             self.touch(row)?;
@@ -165,8 +166,18 @@ impl NodeStore {
         }
         let is_cached = *to == Placing::Cached;
         let receiver = SetReceiver::open(&self.files, catalogue, place, is_cached)?;
-        receiver.check_room()?;
         Ok(Receiving::Open(Box::new(receiver)))
+    }
+
+    /// Gives complete copies of a set their final names, if an earlier attempt could not.
+    fn finish_interrupted(&self, catalogue: &Catalogue, place: &CopyPlace) -> Result<()> {
+        let hash = catalogue.hash().to_string();
+        let rows = self.files.rows_at(&place.path)?;
+        let is_complete = |row: &&CopyRow| row.hash == hash && row.state == CopyState::Publishing;
+        for row in rows.iter().filter(is_complete) {
+            recover(&self.files, row)?;
+        }
+        Ok(())
     }
 
     /// Returns the copy that is this set at this place, if all its names are those that were placed.
@@ -358,32 +369,41 @@ impl NodeStore {
     /// Removes copies: the entries that the store placed, and nothing else.
     ///
     /// # Errors
-    /// A copy cannot be removed; the others before it are.
+    /// A copy cannot be removed, or a process receives it ([`Error::Busy`]); the other copies are
+    /// removed.
     pub fn purge(&self, what: &PurgeWhat) -> Result<PurgeReport> {
-        let mut report = PurgeReport::default();
+        let (mut report, mut first) = (PurgeReport::default(), None);
         for row in self.copies()?.iter().filter(|row| is_meant(what, row)) {
-            report.add(self.purge_copy(row)?);
+            match self.purge_copy(row) {
+                Ok(one) => report.add(one),
+                Err(error) => first = first.or(Some(error)),
+            }
         }
-        Ok(report)
+        first.map_or(Ok(report), Err)
     }
 
     fn purge_copy(&self, row: &CopyRow) -> Result<PurgeReport> {
         let mut report = PurgeReport::default();
-        if self.files.receiving.lock().contains(&row.id) {
+        let place = self.files.place_of(row)?;
+        let name = self.files.private_name(row.id);
+        let private = match &place {
+            Some(place) => place.dir.enter_mut(&name).ok(),
+            None => None,
+        };
+        let Some(_claim) = claim(&self.files, row, private.as_ref())? else {
             return Err(Error::Busy {
                 hash: NodeFiles::hash_of(row).unwrap_or(SetHash([0; 32])),
                 place: path_of(&row.place),
             });
-        }
+        };
         self.files.set_state(row.id, CopyState::Leaving)?;
-        if let Some(place) = self.files.place_of(row)? {
+        if let Some(place) = place {
             let rows = [row.clone()];
             for top in &row.tops {
                 if self.files.standing(&rows, &*place.dir, &top.name)? == Standing::Placed(row.id) {
                     report.add(self.files.remove_top(row, top, &place.dir, &place.path)?);
                 }
             }
-            let name = self.files.private_name(row.id);
             let entries = self.files.remove_private(&*place.dir, &name)?;
             report.entries = report.entries.saturating_add(entries);
         }
@@ -419,6 +439,7 @@ impl NodeStore {
             holder: place.dir.clone(),
             place: place.path.clone(),
             finds_extra: true,
+            is_removing: false,
         };
         check_entries(&mut walk, &mut report)?;
         let dir: DirRef = place.dir.clone();
@@ -463,7 +484,11 @@ impl NodeStore {
         let rows = self.copies()?;
         for row in &rows {
             match row.state {
-                CopyState::Publishing => _ = recover(&self.files, row)?,
+                CopyState::Publishing => match recover(&self.files, row) {
+                    // The next reception of this set tells the user.
+                    Ok(_) | Err(Error::Occupied { .. }) => {}
+                    Err(error) => return Err(error),
+                },
                 CopyState::Leaving => {
                     removed = removed.saturating_add(self.purge_copy(row)?.entries);
                 }
@@ -490,23 +515,34 @@ impl NodeStore {
             let Some(copy) = private_copy(&name, number) else {
                 continue;
             };
-            if self.files.index.lock().find(copy)?.is_none() {
-                let entries = self.files.remove_private(&*place.dir, &name)?;
-                removed = removed.saturating_add(entries);
+            let row = self.files.index.lock().find(copy)?;
+            match row {
+                None => {
+                    let entries = self.files.remove_private(&*place.dir, &name)?;
+                    removed = removed.saturating_add(entries);
+                }
+                // The removal of an older version was interrupted.
+                Some(row) if row.state == CopyState::Held => _ = recover(&self.files, &row)?,
+                Some(_) => {}
             }
         }
         Ok(removed)
     }
 
-    /// Removes unfinished files of catalogues that are older than a day.
+    /// Removes files of catalogues that no copy needs, and unfinished ones, once they are older than a
+    /// day.
     fn sweep_catalogues(&self) -> Result<()> {
         let dir = &self.files.catalogues;
+        let rows = self.copies()?;
         for name in names_of(&**dir, b"catalogues")? {
             let is_old = |meta: driftless_model::Meta| {
-                let age = self.files.now().as_secs().cast_signed();
-                age.saturating_sub(meta.mtime.sec) > LEFTOVER_AGE.as_secs().cast_signed()
+                let now = self.files.now().as_secs().cast_signed();
+                now.saturating_sub(meta.mtime.sec) > LEFTOVER_AGE.as_secs().cast_signed()
             };
-            if is_temp_name(&name) && dir.look(&name).is_ok_and(is_old) {
+            let is_needed = rows
+                .iter()
+                .any(|row| row.hash.as_bytes() == name.as_bytes());
+            if !is_needed && dir.look(&name).is_ok_and(is_old) {
                 let _the_next_sweep_tries_again = dir.remove(&name);
             }
         }

@@ -103,9 +103,9 @@ impl<'a, 'b> SourceWalk<'a, 'b> {
         };
         let (dir, number, levels) = (level.dir.clone(), level.number, level.levels.clone());
         self.path.push(name.to_bytes().to_vec());
-        let meta = dir.look(&name).map_err(self.failed())?;
+        let meta = dir.look(&name).map_err(|fault| self.failed(fault))?;
         if meta.kind == Kind::Dir {
-            let below = dir.enter(&name).map_err(self.failed())?;
+            let below = dir.enter(&name).map_err(|fault| self.failed(fault))?;
             return self.begin(Some(number), name.to_bytes(), below, &levels);
         }
         self.entry(Some(number), (&dir, &name), name.to_bytes())?;
@@ -121,16 +121,18 @@ impl<'a, 'b> SourceWalk<'a, 'b> {
         dir: DirRef,
         above: &Levels,
     ) -> Result<()> {
-        let levels = above.enter(&dir, Side::Source).map_err(self.failed())?;
+        let levels = above
+            .enter(&dir, Side::Source)
+            .map_err(|fault| self.failed(fault))?;
         let xattrs = dir.xattrs_within(&self.options.keep, XATTR_BYTES_MAX);
-        let xattrs = self.all_of(xattrs.map_err(self.failed())?)?;
+        let xattrs = self.all_of(xattrs.map_err(|fault| self.failed(fault))?)?;
         let facts = EntryFacts::of(dir.first_meta(), xattrs);
         let number = self.add(parent, name, EntryBody::Dir(facts))?;
         let mut names = Names::default();
-        let mut listing = dir.list().map_err(self.failed())?;
+        let mut listing = dir.list().map_err(|fault| self.failed(fault))?;
         while listing
             .fill(&mut names, usize::MAX)
-            .map_err(self.failed())?
+            .map_err(|fault| self.failed(fault))?
         {}
         names.sort();
         self.open.push(WalkLevel {
@@ -146,7 +148,7 @@ impl<'a, 'b> SourceWalk<'a, 'b> {
     /// Ends the last directory, if it is as it was when it was opened.
     fn end(&mut self) -> Result<()> {
         if let Some(level) = self.open.pop() {
-            let now = level.dir.meta_again().map_err(self.failed())?;
+            let now = level.dir.meta_again().map_err(|fault| self.failed(fault))?;
             level.dir.leave();
             if !level.dir.first_meta().unchanged(&now) {
                 return Err(self.changed());
@@ -159,7 +161,7 @@ impl<'a, 'b> SourceWalk<'a, 'b> {
     /// Adds an entry that is no directory.
     fn entry(&mut self, parent: Option<u32>, at: (&DirRef, &CStr), name: &[u8]) -> Result<()> {
         let (dir, own) = at;
-        let meta = dir.look(own).map_err(self.failed())?;
+        let meta = dir.look(own).map_err(|fault| self.failed(fault))?;
         let id = meta.id();
         if let Some(first) = self
             .linked
@@ -173,7 +175,7 @@ impl<'a, 'b> SourceWalk<'a, 'b> {
             return Ok(());
         }
         let xattrs = dir.xattrs_of_within(own, &self.options.keep, XATTR_BYTES_MAX);
-        let xattrs = self.all_of(xattrs.map_err(self.failed())?)?;
+        let xattrs = self.all_of(xattrs.map_err(|fault| self.failed(fault))?)?;
         let facts = EntryFacts::of(&meta, xattrs);
         let body = self.body(dir, own, &meta, facts)?;
         let bytes = body.data_bytes();
@@ -204,7 +206,7 @@ impl<'a, 'b> SourceWalk<'a, 'b> {
                 })
             }
             Kind::Symlink => {
-                let target = dir.read_link(name).map_err(self.failed())?;
+                let target = dir.read_link(name).map_err(|fault| self.failed(fault))?;
                 let target = target.into_bytes();
                 Ok(EntryBody::Symlink { facts, target })
             }
@@ -225,8 +227,8 @@ impl<'a, 'b> SourceWalk<'a, 'b> {
         if !is_sparse || !self.options.keep.holes {
             return Ok(None);
         }
-        let file = dir.open_file(name).map_err(self.failed())?;
-        extents_of(&*file, meta.size).map_err(self.failed())
+        let file = dir.open_file(name).map_err(|fault| self.failed(fault))?;
+        extents_of(&*file, meta.size).map_err(|fault| self.failed(fault))
     }
 
     fn add(&mut self, parent: Option<u32>, name: &[u8], body: EntryBody) -> Result<u32> {
@@ -244,17 +246,16 @@ impl<'a, 'b> SourceWalk<'a, 'b> {
             path: self.path.join(&b'/'),
             max: XATTR_BYTES_MAX,
         })?;
-        xattrs.all_read(Side::Source).map_err(self.failed())
+        xattrs
+            .all_read(Side::Source)
+            .map_err(|fault| self.failed(fault))
     }
 
-    fn failed(&self) -> impl Fn(Fault) -> Error + use<> {
+    fn failed(&self, fault: Fault) -> Error {
         let path = self.path.join(&b'/');
-        move |fault| match fault.is_absent() {
-            true => Error::SourceChanged { path: path.clone() },
-            false => Error::Entry {
-                path: path.clone(),
-                fault,
-            },
+        match fault.is_absent() {
+            true => Error::SourceChanged { path },
+            false => Error::Entry { path, fault },
         }
     }
 

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bench, assert_same, build, bytes, cast, names, open, put_all, write};
-use driftless_store::{Error, Receiving};
+use driftless_store::{CopyState, Error, Receiving};
 use driftless_testkit::{Profile, build_tree};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -107,6 +107,48 @@ fn killed_receiver_goes_on() {
     receiver.finish().expect("placed");
     assert_same(&bench.path("src"), &bench.path("to/src"), "resumed");
     assert_eq!(names(&bench.path("to")), ["src"]);
+}
+
+/// Makes a complete copy that another entry keeps from its final name.
+fn blocked(bench: &Bench) -> driftless_store::BuiltSet {
+    build_tree(&bench.path("src"), 8, &Profile::root());
+    let (set, node) = (bench.build(), bench.node());
+    let mut receiver = open(&node, &set, &bench.to());
+    put_all(&mut receiver, &mut set.source.reader(), 1);
+    write(&bench.path("to/src"), b"in the way");
+    assert!(common::is_occupied(receiver.finish()));
+    node.sweep().expect("swept");
+    assert!(common::is_occupied(
+        node.receive(&set.catalogue, &bench.to())
+    ));
+    fs::remove_file(bench.path("to/src")).expect("removed");
+    set
+}
+
+#[test]
+fn blocked_copy_gets_its_name_later() {
+    let bench = Bench::new();
+    let set = blocked(&bench);
+    let held = bench.node().receive(&set.catalogue, &bench.to());
+    assert!(matches!(held, Ok(Receiving::Held(_))));
+    assert_same(&bench.path("src"), &bench.path("to/src"), "later");
+    assert_eq!(names(&bench.path("to")), ["src"]);
+}
+
+#[test]
+fn second_attempt_sets_the_same_metadata() {
+    use driftless_state::holdings::Holdings;
+    let bench = Bench::new();
+    let set = blocked(&bench);
+    // As if the first attempt had been killed while it set metadata.
+    let mut index = Holdings::open(&bench.path("node/index.db"), 0).expect("open");
+    let copy = index.copies().expect("read")[0].id;
+    index.set_state(copy, CopyState::Unfinished).expect("set");
+    let receiver = open(&bench.node(), &set, &bench.to());
+    assert!(receiver.present().is_complete());
+    let placed = receiver.finish().expect("placed");
+    assert_eq!(placed.metadata, Default::default());
+    assert_same(&bench.path("src"), &bench.path("to/src"), "second attempt");
 }
 
 #[test]

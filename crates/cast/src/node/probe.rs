@@ -6,7 +6,7 @@ use crate::message::{
 };
 use crate::node::host::{ControlReceiver, FillMeter, NodeHost};
 use crate::node::session::ControlInput;
-use driftless_dataplane::{BundleEvent, BundleSender, ExpectedPeer, LinkEvent};
+use driftless_dataplane::{BundleEvent, BundleSender, ExpectedPeer, LinkEvent, PeerKey};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,22 @@ pub(crate) fn examine_node(
     control: &ControlReceiver,
     first: NodeOrder,
 ) {
+    let mut met = Vec::new();
+    answer_orders(host, link, control, (first, &mut met));
+    host.forget_peers(met);
+}
+
+fn answer_orders(
+    host: &Arc<NodeHost>,
+    link: &BundleSender,
+    control: &ControlReceiver,
+    (first, met): (NodeOrder, &mut Vec<PeerKey>),
+) {
     let mut input = ControlInput::Order(first);
+    let mut meet = |peer: &CastPeer| {
+        met.push(peer.key());
+        host.trust_peer(peer.key());
+    };
     loop {
         let answer = match input {
             ControlInput::Order(NodeOrder::Ping) => NodeMessage::Pong,
@@ -41,11 +56,11 @@ pub(crate) fn examine_node(
                 NodeMessage::Examined(examine_here(place, disk_bytes))
             }
             ControlInput::Order(NodeOrder::ProbePeer { peer, milliseconds }) => {
-                host.trust_peer(peer.key());
+                meet(&peer);
                 probe(host, &peer, Duration::from_millis(milliseconds))
             }
             ControlInput::Order(NodeOrder::Peers(peers)) => {
-                peers.iter().for_each(|peer| host.trust_peer(peer.key()));
+                peers.iter().for_each(&mut meet);
                 NodeMessage::Pong
             }
             ControlInput::Filled(bytes, nanoseconds) => NodeMessage::Filled { bytes, nanoseconds },

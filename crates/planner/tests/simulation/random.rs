@@ -6,7 +6,7 @@ use driftless_planner::{NodeId, NodeOutcome, SOURCE, UnitSet};
 use std::env;
 
 const SEEDS: u64 = 150;
-const LIMIT: u64 = 1_000 * SECOND;
+const LIMIT: u64 = 20_000 * SECOND;
 /// Units that may reach a node twice for each stream: those in flight when a stream was cut.
 const WASTE_FOR_EACH_STREAM: u64 = 4;
 
@@ -18,12 +18,21 @@ struct Case {
     spoiled: Vec<NodeId>,
     liars: Vec<NodeId>,
     source_dies: bool,
+    source_end: u64,
+    /// Nodes that lost a link.
+    cut: Vec<NodeId>,
     about: String,
 }
 
 fn setup(seed: u64, rng: &mut fastrand::Rng) -> Setup {
-    let nodes = rng.u32(1..24);
-    let mut setup = Setup::new(nodes, rng.u64(1..400), 10_000);
+    // Small sets among many nodes take the hypercube; large ones show slow nodes.
+    let (nodes, units) = match rng.u32(0..4) {
+        0 => (rng.u32(1..4), rng.u64(1..2_000)),
+        1 => (rng.u32(8..50), rng.u64(1..100)),
+        2 => (rng.u32(1..16), rng.u64(1_000..4_000)),
+        _ => (rng.u32(1..24), rng.u64(1..400)),
+    };
+    let mut setup = Setup::new(nodes, units, 10_000);
     setup.seed = seed;
     setup.limits.link.is_measured = rng.bool();
     setup
@@ -38,6 +47,8 @@ fn case(seed: u64) -> Case {
         spoiled: Vec::new(),
         liars: Vec::new(),
         source_dies: rng.u32(0..8) == 0,
+        source_end: u64::MAX,
+        cut: Vec::new(),
         about: String::new(),
     };
     case.world.refuses_early = rng.bool();
@@ -45,11 +56,13 @@ fn case(seed: u64) -> Case {
     for id in ids.iter().copied() {
         case.prepare(id, &mut rng);
     }
+    let duration = (case.world.units * 10_000).max(6 * SECOND);
     for _ in 0..rng.u32(0..6) {
-        case.add_fault(&ids, &mut rng);
+        case.add_fault(&ids, rng.u64(0..duration), &mut rng);
     }
     if case.source_dies {
-        let at = rng.u64(0..8 * SECOND);
+        let at = rng.u64(0..2 * duration);
+        case.source_end = at;
         case.add(at, Fault::PowerOff(SOURCE));
     }
     case
@@ -93,8 +106,7 @@ impl Case {
         }
     }
 
-    fn add_fault(&mut self, ids: &[NodeId], rng: &mut fastrand::Rng) {
-        let at = rng.u64(0..6 * SECOND);
+    fn add_fault(&mut self, ids: &[NodeId], at: u64, rng: &mut fastrand::Rng) {
         let later = at + rng.u64(SECOND..8 * SECOND);
         let id = ids[rng.usize(0..ids.len())];
         let other = ids[rng.usize(0..ids.len())];
@@ -118,6 +130,7 @@ impl Case {
             }
             7 => self.add(at, Fault::Slow(id, rng.u64(2..12))),
             _ if id != other => {
+                self.cut.extend([id, other]);
                 self.add(at, Fault::CutLink(id, other));
                 if rng.bool() {
                     self.add(later, Fault::MendLink(id, other));
@@ -125,6 +138,16 @@ impl Case {
             }
             _ => {}
         }
+    }
+
+    /// Tells whether a sound node held everything before the source died.
+    fn has_safe_copy(&self) -> bool {
+        let is_safe = |id: NodeId| {
+            let is_sound = !self.spoiled.contains(&id) && !self.liars.contains(&id);
+            let full_at = self.world.nodes[index(id)].full_at;
+            is_sound && !self.cut.contains(&id) && full_at.is_some_and(|at| at < self.source_end)
+        };
+        self.world.ids().any(is_safe)
     }
 
     fn end(&mut self, at: u64, fault: Fault, id: NodeId) {
@@ -158,12 +181,6 @@ impl Case {
         assert!(
             wasted <= streams * WASTE_FOR_EACH_STREAM,
             "{wasted} {streams}; {about}"
-        );
-        let nodes = u64::try_from(world.nodes.len()).expect("small");
-        assert!(
-            world.orders <= nodes * 200,
-            "{} orders; {about}",
-            world.orders
         );
         if trace {
             eprintln!("seed {seed}: {about} {wasted} wasted, {streams} streams");

@@ -23,6 +23,10 @@ const IN_FLIGHT_MAX: usize = 4;
 const REPORT: u64 = 250 * MILLISECOND;
 /// Silence after which a peer or the coordinator counts a node as gone.
 const SILENCE: u64 = 750 * MILLISECOND;
+/// Time that a node waits for a feeder at most: for spare capacity, or for the retry of a pair.
+const WAIT_MAX: u64 = 45 * SECOND;
+/// Orders for each node at most.
+const ORDERS_MAX: u64 = 200;
 /// Time that a node takes to commit.
 const COMMIT: u64 = 20 * MILLISECOND;
 
@@ -121,6 +125,8 @@ pub struct SimNode {
     silent_since: BTreeMap<StreamId, u64>,
     to_coordinator: u64,
     from_coordinator: u64,
+    /// Moment since which no node feeds this one.
+    waiting_since: Option<u64>,
     /// Moment at which the node held everything.
     pub full_at: Option<u64>,
 }
@@ -232,6 +238,7 @@ impl SimNode {
             silent_since: BTreeMap::new(),
             to_coordinator: 0,
             from_coordinator: 0,
+            waiting_since: None,
             full_at: None,
         }
     }
@@ -334,6 +341,8 @@ impl World {
                 self.note(&format!("    {id}: {action:?}"));
             }
             self.orders += 1;
+            let nodes = u64::try_from(self.nodes.len()).expect("small");
+            assert!(self.orders <= nodes * ORDERS_MAX, "{} orders", self.orders);
             if let OrderAction::Expect { from, .. } = &action {
                 self.streams += 1;
                 let now = self.now;
@@ -386,6 +395,7 @@ impl World {
             Happening::Tick => {
                 self.handle(PlanEvent::Tick);
                 self.check_fanout();
+                self.check_waits();
                 self.at(self.now + REPORT, Happening::Tick);
             }
             Happening::Report(id) => self.report(id),
@@ -774,6 +784,29 @@ impl World {
             max <= self.fanout_max.max(cube),
             "a node feeds {max} others"
         );
+    }
+
+    /// Checks that a node that lacks units is served, or waits no longer than the limits say, while the
+    /// source is there.
+    fn check_waits(&mut self) {
+        let now = self.now;
+        let has_source = self.nodes[0].is_up;
+        for id in self.ids() {
+            let status = self.planner.status(id).expect("a node");
+            let lacks = status.units < self.units && status.is_connected;
+            let waits = lacks && status.outcome.is_none() && status.feeders.is_empty();
+            let since = &mut self.node(id).waiting_since;
+            if !waits || !has_source {
+                *since = None;
+                continue;
+            }
+            let waited = now - *since.get_or_insert(now);
+            assert!(
+                waited <= WAIT_MAX,
+                "{id} waits for {} s: {status:?}",
+                waited / SECOND
+            );
+        }
     }
 
     pub fn is_complete(&self, id: NodeId) -> bool {
