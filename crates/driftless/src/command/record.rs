@@ -51,7 +51,8 @@ const MIRROR_ANEW: &str = "move it away, with what has -wal or -shm behind its n
 const WATCH_ANEW: &str = "move it away, with what has -wal or -shm behind its name, and start the watch daemon again: the mirrors compare all of its trees";
 
 /// Remedy for a damaged index of a node.
-const HOLDINGS_ANEW: &str = "move it away, with what has -wal or -shm behind its name: the next cast sends the data again";
+const HOLDINGS_ANEW: &str =
+    "move it away, with what has -wal or -shm behind its name: the next cast sends the data again";
 
 /// The exit code, what is wrong with the file, and what now.
 pub fn refusal(error: &StateError) -> (Exit, String) {
