@@ -321,7 +321,10 @@ impl FeedSending<'_> {
         match self.sender.send_block(0, unit, bytes) {
             Ok(()) => {}
             // The receiving thread meets the same error and reports it.
-            Err(_) => return Ok(self.wait_for_end()),
+            Err(_) => {
+                self.wait_for_end();
+                return Ok(());
+            }
         }
         if !self.order.is_spare {
             self.context.gate.count();

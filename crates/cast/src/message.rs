@@ -207,6 +207,28 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     }
 }
 
+/// Decodes a message of each kind as nodes and coordinators do, and encodes the result again. Returns
+/// whether one of them took it. For the fuzz target.
+#[doc(hidden)]
+pub fn decode_any(message_kind: u8, bytes: &[u8]) -> bool {
+    match message_kind {
+        kind::OPENING => decode_again::<LinkOpening>(bytes),
+        kind::ORDER => decode_again::<NodeOrder>(bytes),
+        kind::NODE => decode_again::<NodeMessage>(bytes),
+        kind::TRUNK => decode_again::<TrunkMessage>(bytes),
+        _ => false,
+    }
+}
+
+fn decode_again<T: DeserializeOwned + Serialize + PartialEq>(bytes: &[u8]) -> bool {
+    let Ok(message) = decode::<T>(bytes) else {
+        return false;
+    };
+    let again = decode::<T>(&encode(&message));
+    assert!(again.is_ok_and(|again| again == message), "another message");
+    true
+}
+
 /// Returns a text of a peer for people: escaped, and shortened to 1000 characters.
 pub(crate) fn shown(text: &str) -> String {
     let short: String = text.chars().take(TEXT_CHARS_MAX).collect();

@@ -148,7 +148,6 @@ impl<'a> CastSession<'a> {
         while !self.is_over && !self.host.is_stopped() {
             let limit = REPORT_INTERVAL.saturating_sub(reported.elapsed());
             let timer = crossbeam_channel::after(limit);
-            // Orders come before reports: an order may end the stream of a report.
             select! {
                 recv(inputs.control) -> input => match input {
                     Ok(input) => self.take(input)?,

@@ -194,7 +194,8 @@ impl TestNode {
         let path = |name: &str| folder.path().join(name);
         std::fs::create_dir(path("src")).expect("a folder");
         for number in 0..4_u8 {
-            let content = vec![number; 200_000];
+            // Zeros would be there before they are received.
+            let content = vec![number + 1; 200_000];
             std::fs::write(path("src").join(number.to_string()), content).expect("a file");
         }
         let built = build(&path("origin"), &path("src"));
