@@ -31,7 +31,7 @@ const PATH_BYTES_MAX: usize = 4096;
 
 /// Kinds of messages of the data plane.
 pub(crate) mod kind {
-    /// First message of a connection: [`super::LinkOpening`].
+    /// First message of a connection: [`super::PeerOpening`].
     pub const OPENING: u8 = 1;
     /// [`super::NodeOrder`] of the coordinator.
     pub const ORDER: u8 = 2;
@@ -51,7 +51,7 @@ pub(crate) struct CastId(pub [u8; 16]);
 
 /// First message of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum LinkOpening {
+pub(crate) enum PeerOpening {
     /// A coordinator begins a cast, or an examination.
     Control {
         /// [`PROTOCOL`] of the coordinator.
@@ -212,7 +212,7 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
 #[doc(hidden)]
 pub fn decode_any(message_kind: u8, bytes: &[u8]) -> bool {
     match message_kind {
-        kind::OPENING => decode_again::<LinkOpening>(bytes),
+        kind::OPENING => decode_again::<PeerOpening>(bytes),
         kind::ORDER => decode_again::<NodeOrder>(bytes),
         kind::NODE => decode_again::<NodeMessage>(bytes),
         kind::TRUNK => decode_again::<TrunkMessage>(bytes),
