@@ -146,7 +146,7 @@ pub(crate) enum AdminRequest {
     Verify(Option<u64>),
 }
 
-/// Answer of a daemon.
+/// AdminAnswer of a daemon.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum AdminReply {
     Info(NodeInfo),
@@ -161,9 +161,9 @@ pub(crate) enum AdminReply {
 /// Fails if the store or the daemon cannot be read.
 pub fn node_info(dir: &Path) -> Result<NodeInfo, AdminError> {
     match ask(dir, &AdminRequest::Info)? {
-        Answer::Daemon(AdminReply::Info(info)) => Ok(info),
-        Answer::Daemon(other) => Err(refused(other)),
-        Answer::NoDaemon(store) => Ok(info_of(&store).map_err(Error::from)?),
+        AdminAnswer::Daemon(AdminReply::Info(info)) => Ok(info),
+        AdminAnswer::Daemon(other) => Err(refused(other)),
+        AdminAnswer::NoDaemon(store) => Ok(info_of(&store).map_err(Error::from)?),
     }
 }
 
@@ -173,9 +173,9 @@ pub fn node_info(dir: &Path) -> Result<NodeInfo, AdminError> {
 /// Fails if the store or the daemon cannot be read, or the selection names no copy.
 pub fn purge_node(dir: &Path, what: &PurgeSelection) -> Result<PurgeSummary, AdminError> {
     match ask(dir, &AdminRequest::Purge(what.clone()))? {
-        Answer::Daemon(AdminReply::Purged(summary)) => Ok(summary),
-        Answer::Daemon(other) => Err(refused(other)),
-        Answer::NoDaemon(store) => purge_in(&store, what).map_err(AdminError::Refused),
+        AdminAnswer::Daemon(AdminReply::Purged(summary)) => Ok(summary),
+        AdminAnswer::Daemon(other) => Err(refused(other)),
+        AdminAnswer::NoDaemon(store) => purge_in(&store, what).map_err(AdminError::Refused),
     }
 }
 
@@ -186,14 +186,16 @@ pub fn purge_node(dir: &Path, what: &PurgeSelection) -> Result<PurgeSummary, Adm
 /// Fails if the store or the daemon cannot be read, or the number names no copy.
 pub fn verify_node(dir: &Path, copy: Option<u64>) -> Result<Vec<CheckSummary>, AdminError> {
     match ask(dir, &AdminRequest::Verify(copy))? {
-        Answer::Daemon(AdminReply::Verified(found)) => Ok(found),
-        Answer::Daemon(other) => Err(refused(other)),
-        Answer::NoDaemon(store) => Ok(verify_in(&store, copy, &mut |_| true).map_err(Error::from)?),
+        AdminAnswer::Daemon(AdminReply::Verified(found)) => Ok(found),
+        AdminAnswer::Daemon(other) => Err(refused(other)),
+        AdminAnswer::NoDaemon(store) => {
+            Ok(verify_in(&store, copy, &mut |_| true).map_err(Error::from)?)
+        }
     }
 }
 
 /// Source of an answer.
-enum Answer {
+enum AdminAnswer {
     Daemon(AdminReply),
     /// No daemon runs. The store is open.
     NoDaemon(NodeStore),
@@ -207,7 +209,7 @@ fn refused(reply: AdminReply) -> AdminError {
 }
 
 /// Asks the daemon of a directory. Opens the store if no daemon listens.
-fn ask(dir: &Path, request: &AdminRequest) -> Result<Answer, AdminError> {
+fn ask(dir: &Path, request: &AdminRequest) -> Result<AdminAnswer, AdminError> {
     let path = dir.join(SOCKET);
     let failed = |cause: io::Error| AdminError::Socket {
         path: path.clone(),
@@ -223,7 +225,7 @@ fn ask(dir: &Path, request: &AdminRequest) -> Result<Answer, AdminError> {
     };
     write_message(&mut stream, request).map_err(failed)?;
     match read_message(&mut stream) {
-        Ok(reply) => Ok(Answer::Daemon(reply)),
+        Ok(reply) => Ok(AdminAnswer::Daemon(reply)),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(AdminError::Denied(path)),
         Err(error) => Err(failed(error)),
     }
@@ -237,14 +239,14 @@ fn is_without_daemon(error: &io::Error) -> bool {
 }
 
 #[allow(clippy::disallowed_methods, reason = "a file of the node itself")]
-fn open_existing(dir: &Path) -> Result<Answer, AdminError> {
+fn open_existing(dir: &Path) -> Result<AdminAnswer, AdminError> {
     // Opening a store makes its directory, and a question must not.
     std::fs::symlink_metadata(dir).map_err(|cause| Error::OwnFile {
         path: dir.to_owned(),
         act: "open the directory of the node",
         cause,
     })?;
-    Ok(Answer::NoDaemon(open_store(dir)?))
+    Ok(AdminAnswer::NoDaemon(open_store(dir)?))
 }
 
 /// Writes a message: its length (4 bytes, little-endian) and its value.

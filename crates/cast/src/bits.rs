@@ -7,7 +7,7 @@ const WORD_BITS: u64 = 64;
 
 /// Set of units below a bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UnitBits {
+pub(crate) struct UnitBitmap {
     words: Vec<u64>,
     units: u64,
     count: u64,
@@ -19,11 +19,11 @@ fn place(unit: u64) -> (usize, u64) {
     (word, 1 << (unit % WORD_BITS))
 }
 
-impl UnitBits {
+impl UnitBitmap {
     /// Returns the empty set of units below `units`.
     pub fn new(units: u64) -> Self {
         let words = usize::try_from(units.div_ceil(WORD_BITS)).unwrap_or(0);
-        UnitBits {
+        UnitBitmap {
             words: vec![0; words],
             units,
             count: 0,
@@ -154,19 +154,19 @@ mod tests {
             .fold(UnitSet::new(), |set, (start, end)| {
                 set.union(&UnitSet::range(*start, *end))
             });
-        let mut bits = UnitBits::of(&set, 300);
+        let mut bits = UnitBitmap::of(&set, 300);
         assert_eq!(bits.set(), set);
         assert_eq!(bits.len(), set.len());
         assert_eq!(bits.sets(1).len(), 3);
         assert!(bits.remove(64) && !bits.remove(64) && !bits.contains(64));
         assert!(!bits.insert(300) && !bits.contains(300));
-        assert!(UnitBits::new(0).set().is_empty());
+        assert!(UnitBitmap::new(0).set().is_empty());
     }
 
     #[test]
     fn common_units_are_found_in_order() {
-        let one = UnitBits::of(&UnitSet::range(10, 200), 256);
-        let mut other = UnitBits::new(256);
+        let one = UnitBitmap::of(&UnitSet::range(10, 200), 256);
+        let mut other = UnitBitmap::new(256);
         for unit in [3, 10, 70, 199, 201] {
             other.insert(unit);
         }

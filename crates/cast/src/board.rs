@@ -3,7 +3,7 @@
 //! A receiver adds a unit once its hash is right. A feeder waits here for the next unit that its
 //! peer wants. The newest units stay in memory, so that a successor gets them without a read.
 
-use crate::bits::UnitBits;
+use crate::bits::UnitBitmap;
 use driftless_lock::{Condvar, Mutex};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) struct UnitBoard {
 }
 
 struct BoardState {
-    verified: UnitBits,
+    verified: UnitBitmap,
     /// Newest units, and the number of units before them.
     recent: VecDeque<u64>,
     before_recent: u64,
@@ -33,7 +33,7 @@ struct BoardState {
 /// Position of a feeder.
 pub(crate) struct FeedCursor {
     /// Units that are still to be sent.
-    pub wanted: UnitBits,
+    pub wanted: UnitBitmap,
     /// Unit from which the scan goes on. `None` if the scan is over.
     scan: Option<u64>,
     /// Number of the next of the newest units.
@@ -54,7 +54,7 @@ impl FeedCursor {
     /// Returns the position of a feeder that has sent nothing.
     pub fn new(units: u64) -> Self {
         FeedCursor {
-            wanted: UnitBits::new(units),
+            wanted: UnitBitmap::new(units),
             scan: Some(0),
             recent: 0,
         }
@@ -71,7 +71,7 @@ impl FeedCursor {
 
 impl UnitBoard {
     /// Returns a board with these verified units.
-    pub fn new(verified: UnitBits, window_bytes_max: u64) -> Self {
+    pub fn new(verified: UnitBitmap, window_bytes_max: u64) -> Self {
         UnitBoard {
             state: Mutex::new(BoardState {
                 verified,
@@ -110,7 +110,7 @@ impl UnitBoard {
     }
 
     /// Returns the verified units.
-    pub fn verified(&self) -> UnitBits {
+    pub fn verified(&self) -> UnitBitmap {
         self.state.lock().verified.clone()
     }
 
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn held_units_come_before_new_ones() {
-        let board = UnitBoard::new(UnitBits::of(&UnitSet::range(2, 5), 10), 1 << 20);
+        let board = UnitBoard::new(UnitBitmap::of(&UnitSet::range(2, 5), 10), 1 << 20);
         let mut cursor = FeedCursor::new(10);
         cursor.want(0..10);
         let bytes = Arc::new(vec![1]);
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn no_unit_is_forgotten_while_many_arrive() {
         let units = 3 * RECENT_MAX as u64;
-        let board = UnitBoard::new(UnitBits::new(units), 10);
+        let board = UnitBoard::new(UnitBitmap::new(units), 10);
         let mut cursor = FeedCursor::new(units);
         cursor.want(0..units);
         assert_eq!(next(&board, &mut cursor), None);
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn window_stays_within_its_bytes() {
-        let board = UnitBoard::new(UnitBits::new(100), 30);
+        let board = UnitBoard::new(UnitBitmap::new(100), 30);
         for unit in 0..100 {
             board.add(unit, &Arc::new(vec![0; 10]));
         }

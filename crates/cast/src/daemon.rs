@@ -4,6 +4,7 @@ use crate::admin::{
     AdminReply, AdminRequest, SOCKET, info_of, purge_in, read_message, verify_in, write_message,
 };
 use crate::node::host::{CommandRule, NodeHost, PlaceRule, link_settings, open_store};
+use crate::node::serve::NodeServer;
 use crate::stream::start_thread;
 use crate::{DaemonSettings, DaemonTrust, Error, PeerKey, PeerTrust, TlsIdentity};
 use driftless_dataplane::{DataEndpoint, LinkListener};
@@ -97,7 +98,7 @@ impl NodeDaemon {
             thread("upkeep")
                 .spawn_scoped(scope, || keep_up(&self.host, stop))
                 .map_err(Error::Thread)?;
-            self.host.serve(&self.listener, &|_| stop.load(Relaxed));
+            NodeServer::new(&self.host).run(&self.listener, &|_| stop.load(Relaxed));
             Ok(())
         })
     }
@@ -186,7 +187,7 @@ fn bind(path: &Path) -> Result<UnixListener, Error> {
     Ok(socket)
 }
 
-/// What the threads for local users share.
+/// State that the threads for local users share.
 struct LocalUsers {
     host: Arc<NodeHost>,
     address: SocketAddr,

@@ -3,10 +3,10 @@
 //! The receiver names the units first, so no unit can overtake the opening of its stream. One thread
 //! receives, which notices a dead peer; another one sends.
 
-use crate::bits::UnitBits;
+use crate::bits::UnitBitmap;
 use crate::board::{FeedCursor, NextUnit, UnitBoard};
-use crate::message::{CastId, CastPeer, LinkOpening, PROTOCOL, TrunkMessage, decode, encode, kind};
-use crate::stream::{StreamEnd, StreamFault, StreamReport};
+use crate::message::{CastId, CastPeer, PROTOCOL, PeerOpening, TrunkMessage, decode, encode, kind};
+use crate::stream::{StreamEnd, StreamFailure, StreamReport};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use driftless_dataplane::{
     BundleEvent, BundleReceiver, BundleSender, DataEndpoint, ExpectedPeer, LinkBundle,
@@ -124,7 +124,7 @@ pub(crate) fn feed(context: &FeedContext, order: &FeedOrder, end: &StreamEnd) {
     }
 }
 
-fn report(context: &FeedContext, order: &FeedOrder, fault: StreamFault) {
+fn report(context: &FeedContext, order: &FeedOrder, fault: StreamFailure) {
     let _the_cast_is_over = context.reports.send(StreamReport::Failed {
         stream: order.stream,
         cause: fault.cause,
@@ -132,11 +132,11 @@ fn report(context: &FeedContext, order: &FeedOrder, fault: StreamFault) {
     });
 }
 
-fn run(context: &FeedContext, order: &FeedOrder, end: &StreamEnd) -> Result<(), StreamFault> {
+fn run(context: &FeedContext, order: &FeedOrder, end: &StreamEnd) -> Result<(), StreamFailure> {
     let bundle = connect(context, order, end)?;
     end.watch(bundle.handles());
     let (sender, receiver) = bundle.split()?;
-    let opening = LinkOpening::Trunk {
+    let opening = PeerOpening::Trunk {
         protocol: PROTOCOL,
         cast: context.cast,
         stream: order.stream,
@@ -144,7 +144,7 @@ fn run(context: &FeedContext, order: &FeedOrder, end: &StreamEnd) -> Result<(), 
     sender.send_control(kind::OPENING, &[&encode(&opening)])?;
     let (wants, wanted) = unbounded();
     let is_over = AtomicBool::new(false);
-    let allowed = UnitBits::of(&order.units, context.units);
+    let allowed = UnitBitmap::of(&order.units, context.units);
     std::thread::scope(|scope| {
         let sending = std::thread::Builder::new().name("feed".into());
         let sending = sending.spawn_scoped(scope, || {
@@ -160,13 +160,13 @@ fn run(context: &FeedContext, order: &FeedOrder, end: &StreamEnd) -> Result<(), 
             sending.run(&wanted)
         });
         let sending =
-            sending.map_err(|error| StreamFault::new(StreamCause::Closed, error.to_string()))?;
+            sending.map_err(|error| StreamFailure::new(StreamCause::Closed, error.to_string()))?;
         let received = receive_wants(receiver, &wants);
         is_over.store(true, Relaxed);
         drop(wants);
         let sent = sending.join();
         received?;
-        sent.map_err(|_| StreamFault::new(StreamCause::Closed, "a thread panicked"))
+        sent.map_err(|_| StreamFailure::new(StreamCause::Closed, "a thread panicked"))
     })?;
     Ok(sender.finish()?)
 }
@@ -176,7 +176,7 @@ fn connect(
     context: &FeedContext,
     order: &FeedOrder,
     end: &StreamEnd,
-) -> Result<LinkBundle, StreamFault> {
+) -> Result<LinkBundle, StreamFailure> {
     let begin = Instant::now();
     let peer = ExpectedPeer::Key(order.peer.key());
     let count = context.connections;
@@ -195,8 +195,11 @@ fn connect(
 }
 
 /// Passes on the wishes of the receiver until it has finished.
-fn receive_wants(mut receiver: BundleReceiver, wants: &Sender<UnitSet>) -> Result<(), StreamFault> {
-    let broken = |cause: String| StreamFault::new(StreamCause::Closed, cause);
+fn receive_wants(
+    mut receiver: BundleReceiver,
+    wants: &Sender<UnitSet>,
+) -> Result<(), StreamFailure> {
+    let broken = |cause: String| StreamFailure::new(StreamCause::Closed, cause);
     loop {
         let message = match receiver.recv()? {
             None => return Ok(()),
@@ -213,7 +216,7 @@ fn receive_wants(mut receiver: BundleReceiver, wants: &Sender<UnitSet>) -> Resul
             }
             TrunkMessage::Unknown => {
                 let cause = "the receiver does not know the stream".to_owned();
-                return Err(StreamFault::new(StreamCause::Refused, cause));
+                return Err(StreamFailure::new(StreamCause::Refused, cause));
             }
         }
     }
@@ -226,7 +229,7 @@ struct FeedSending<'a> {
     sender: &'a BundleSender,
     end: &'a StreamEnd,
     is_over: &'a AtomicBool,
-    allowed: &'a UnitBits,
+    allowed: &'a UnitBitmap,
     reader: Option<UnitReader>,
 }
 
@@ -242,7 +245,7 @@ impl FeedSending<'_> {
     }
 
     /// Reports the fault of this node, and ends the stream once the planner had time to end it.
-    fn fail(&self, fault: StreamFault) {
+    fn fail(&self, fault: StreamFailure) {
         report(self.context, self.order, fault);
         let begin = Instant::now();
         while !self.is_ended() && begin.elapsed() < STOP_MAX {
@@ -256,7 +259,7 @@ impl FeedSending<'_> {
         cursor: &mut FeedCursor,
         wanted: &Receiver<UnitSet>,
         is_busy: &mut bool,
-    ) -> Result<(), StreamFault> {
+    ) -> Result<(), StreamFailure> {
         while !self.is_ended() {
             for units in wanted.try_iter() {
                 let ranges = units
@@ -279,7 +282,10 @@ impl FeedSending<'_> {
                 }
                 NextUnit::Wait => {}
                 NextUnit::Closed => {
-                    return Err(StreamFault::new(StreamCause::Closed, "this node gives up"));
+                    return Err(StreamFailure::new(
+                        StreamCause::Closed,
+                        "this node gives up",
+                    ));
                 }
             }
         }
@@ -308,7 +314,7 @@ impl FeedSending<'_> {
         unit: u64,
         bytes: Option<Arc<Vec<u8>>>,
         cursor: &mut FeedCursor,
-    ) -> Result<(), StreamFault> {
+    ) -> Result<(), StreamFailure> {
         let bytes = match bytes.map_or_else(|| self.read(unit), Ok) {
             Ok(bytes) => bytes,
             Err(error) => return self.lack(unit, &error, cursor),
@@ -321,7 +327,10 @@ impl FeedSending<'_> {
         match self.sender.send_block(0, unit, bytes) {
             Ok(()) => {}
             // The receiving thread meets the same error and reports it.
-            Err(_) => return Ok(self.wait_for_end()),
+            Err(_) => {
+                self.wait_for_end();
+                return Ok(());
+            }
         }
         if !self.order.is_spare {
             self.context.gate.count();
@@ -363,8 +372,8 @@ impl FeedSending<'_> {
         first: u64,
         error: &driftless_store::Error,
         cursor: &mut FeedCursor,
-    ) -> Result<(), StreamFault> {
-        let mut lacking = UnitBits::new(self.context.units);
+    ) -> Result<(), StreamFailure> {
+        let mut lacking = UnitBitmap::new(self.context.units);
         lacking.insert(first);
         let held = self.context.board.verified();
         let mut at = first;
@@ -386,7 +395,7 @@ impl FeedSending<'_> {
             .context
             .reports
             .send(StreamReport::Unreadable { detail });
-        Err(StreamFault::new(
+        Err(StreamFailure::new(
             StreamCause::Lacks(units),
             error.to_string(),
         ))

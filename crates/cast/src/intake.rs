@@ -1,10 +1,10 @@
 //! The receiving end of a stream: asks for units, verifies each one, and hands it to the board and to
 //! the thread that writes.
 
-use crate::bits::UnitBits;
+use crate::bits::UnitBitmap;
 use crate::board::UnitBoard;
 use crate::message::{RANGES_PER_MESSAGE, TrunkMessage, encode, kind};
-use crate::stream::{StreamEnd, StreamFault, StreamReport};
+use crate::stream::{StreamEnd, StreamFailure, StreamReport};
 use crossbeam_channel::{SendTimeoutError, Sender};
 use driftless_dataplane::{
     BundleEvent, BundleReceiver, BundleSender, LinkBundle, LinkHandle, LinkPeer, PeerKey,
@@ -92,11 +92,11 @@ fn run(
     context: &IntakeContext,
     expected: &ExpectedStream,
     link: PeerLink,
-) -> Result<(), StreamFault> {
+) -> Result<(), StreamFailure> {
     expected.end.watch(link.handles);
     let (sender, mut receiver) = (link.sender, link.receiver);
     let held = context.board.verified();
-    let mut missing = UnitBits::of(&expected.units, context.catalogue.units());
+    let mut missing = UnitBitmap::of(&expected.units, context.catalogue.units());
     for range in expected.units.ranges() {
         let known = (range.start..range.end.min(context.catalogue.units()))
             .filter(|unit| held.contains(*unit));
@@ -105,7 +105,7 @@ fn run(
         }
     }
     ask(&sender, &missing)?;
-    let mut intake = Intake {
+    let mut intake = StreamIntake {
         context,
         expected,
         missing,
@@ -117,7 +117,7 @@ fn run(
 }
 
 /// Asks for units, in messages of bounded size.
-fn ask(sender: &BundleSender, units: &UnitBits) -> Result<(), StreamFault> {
+fn ask(sender: &BundleSender, units: &UnitBitmap) -> Result<(), StreamFailure> {
     for set in units.sets(RANGES_PER_MESSAGE) {
         sender.send_control(kind::TRUNK, &[&encode(&TrunkMessage::Want(set))])?;
     }
@@ -129,41 +129,41 @@ fn drain(receiver: &mut BundleReceiver) {
     while let Ok(Some(_)) = receiver.recv() {}
 }
 
-struct Intake<'a> {
+struct StreamIntake<'a> {
     context: &'a IntakeContext,
     expected: &'a ExpectedStream,
-    missing: UnitBits,
+    missing: UnitBitmap,
 }
 
-impl Intake<'_> {
-    fn receive_all(&mut self, receiver: &mut BundleReceiver) -> Result<(), StreamFault> {
+impl StreamIntake<'_> {
+    fn receive_all(&mut self, receiver: &mut BundleReceiver) -> Result<(), StreamFailure> {
         while !self.missing.is_empty() {
             match receiver.recv()? {
                 Some(BundleEvent::Block { number, bytes, .. }) => self.take(number, bytes)?,
                 Some(BundleEvent::Control(_)) => {
                     let cause = "the feeder sent something else than units";
-                    return Err(StreamFault::new(StreamCause::BadUnits, cause));
+                    return Err(StreamFailure::new(StreamCause::BadUnits, cause));
                 }
                 None => {
                     let cause = "the feeder ended before the last unit";
-                    return Err(StreamFault::new(StreamCause::Closed, cause));
+                    return Err(StreamFailure::new(StreamCause::Closed, cause));
                 }
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, unit: u64, bytes: Vec<u8>) -> Result<(), StreamFault> {
+    fn take(&mut self, unit: u64, bytes: Vec<u8>) -> Result<(), StreamFailure> {
         if !self.missing.contains(unit) {
             let cause = format!("the feeder sent unit {unit}, which this node did not ask for");
-            return Err(StreamFault::new(StreamCause::BadUnits, cause));
+            return Err(StreamFailure::new(StreamCause::BadUnits, cause));
         }
         let hash = self.context.catalogue.unit_hash(unit);
         let hash =
-            hash.map_err(|error| StreamFault::new(StreamCause::Closed, error.to_string()))?;
+            hash.map_err(|error| StreamFailure::new(StreamCause::Closed, error.to_string()))?;
         if *blake3::hash(&bytes).as_bytes() != hash {
             let cause = format!("unit {unit} of the feeder has another hash than the catalogue");
-            return Err(StreamFault::new(StreamCause::BadUnits, cause));
+            return Err(StreamFailure::new(StreamCause::BadUnits, cause));
         }
         self.missing.remove(unit);
         let bytes = Arc::new(bytes);
@@ -182,7 +182,7 @@ impl Intake<'_> {
     }
 
     /// Hands a unit to the thread that writes. Waits while its queue is full.
-    fn write(&self, unit: u64, bytes: Arc<Vec<u8>>) -> Result<(), StreamFault> {
+    fn write(&self, unit: u64, bytes: Arc<Vec<u8>>) -> Result<(), StreamFailure> {
         let mut task = (unit, bytes);
         loop {
             match self.context.writer.send_timeout(task, WAIT_MAX) {
@@ -191,7 +191,7 @@ impl Intake<'_> {
                 Err(SendTimeoutError::Timeout(again)) => task = again,
                 Err(SendTimeoutError::Disconnected(_)) => {
                     let cause = "this node writes no more units";
-                    return Err(StreamFault::new(StreamCause::Closed, cause));
+                    return Err(StreamFailure::new(StreamCause::Closed, cause));
                 }
             }
         }

@@ -35,6 +35,8 @@ pub use daemon::{NodeDaemon, stored_identity};
 pub use doctor::{DoctorSettings, LinkHealth, NodeHealth, examine};
 pub use error::Error;
 pub use event::{CastEvent, CastMonitor, CastReport, NodeProgress, NodeReport};
+#[doc(hidden)]
+pub use message::decode_any;
 pub use node::serve_one_cast;
 pub use settings::{
     CastNode, CastPlace, CastSettings, ContentLimits, DaemonSettings, DaemonTrust, NodeAccess,

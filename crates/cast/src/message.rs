@@ -31,7 +31,7 @@ const PATH_BYTES_MAX: usize = 4096;
 
 /// Kinds of messages of the data plane.
 pub(crate) mod kind {
-    /// First message of a connection: [`super::LinkOpening`].
+    /// First message of a connection: [`super::PeerOpening`].
     pub const OPENING: u8 = 1;
     /// [`super::NodeOrder`] of the coordinator.
     pub const ORDER: u8 = 2;
@@ -51,7 +51,7 @@ pub(crate) struct CastId(pub [u8; 16]);
 
 /// First message of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum LinkOpening {
+pub(crate) enum PeerOpening {
     /// A coordinator begins a cast, or an examination.
     Control {
         /// [`PROTOCOL`] of the coordinator.
@@ -205,6 +205,28 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
         Ok(_) => Err("bytes behind a message".into()),
         Err(error) => Err(format!("an unreadable message ({error})")),
     }
+}
+
+/// Decodes a message of each kind as nodes and coordinators do, and encodes the result again. Returns
+/// whether one of them took it. For the fuzz target.
+#[doc(hidden)]
+pub fn decode_any(message_kind: u8, bytes: &[u8]) -> bool {
+    match message_kind {
+        kind::OPENING => decode_again::<PeerOpening>(bytes),
+        kind::ORDER => decode_again::<NodeOrder>(bytes),
+        kind::NODE => decode_again::<NodeMessage>(bytes),
+        kind::TRUNK => decode_again::<TrunkMessage>(bytes),
+        _ => false,
+    }
+}
+
+fn decode_again<T: DeserializeOwned + Serialize + PartialEq>(bytes: &[u8]) -> bool {
+    let Ok(message) = decode::<T>(bytes) else {
+        return false;
+    };
+    let again = decode::<T>(&encode(&message));
+    assert!(again.is_ok_and(|again| again == message), "another message");
+    true
 }
 
 /// Returns a text of a peer for people: escaped, and shortened to 1000 characters.

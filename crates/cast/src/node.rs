@@ -2,14 +2,19 @@
 
 mod copy;
 pub(crate) mod greeting;
+mod held;
 pub(crate) mod host;
+mod inputs;
 pub(crate) mod probe;
+pub(crate) mod serve;
 mod session;
+mod streams;
 
 use crate::{Error, NodeSettings, PeerTrust, TlsIdentity};
 use driftless_dataplane::DataEndpoint;
 use greeting::{NodeGreeting, read_coordinator, write_greeting};
 use host::{CommandRule, NodeHost, PlaceRule, link_settings, open_store};
+use serve::NodeServer;
 use std::io::{BufRead, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -48,7 +53,7 @@ pub fn serve_one_cast(
     let host = NodeHost::new(store, endpoint, settings.clone(), rules);
     let is_closed = watch(input)?;
     let (begin, was_busy) = (Instant::now(), AtomicBool::new(false));
-    host.serve(&listener, &|host| {
+    NodeServer::new(&host).run(&listener, &|host| {
         let is_busy = host.casts_at_work() > 0;
         was_busy.fetch_or(is_busy, Relaxed);
         let is_done = was_busy.load(Relaxed) && !is_busy;

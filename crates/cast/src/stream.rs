@@ -65,22 +65,22 @@ impl StreamEnd {
 
 /// Failure of a stream.
 #[derive(Debug)]
-pub(crate) struct StreamFault {
+pub(crate) struct StreamFailure {
     pub cause: StreamCause,
     pub detail: String,
 }
 
-impl StreamFault {
+impl StreamFailure {
     /// Returns a fault with its detail.
     pub fn new(cause: StreamCause, detail: impl Into<String>) -> Self {
-        StreamFault {
+        StreamFailure {
             cause,
             detail: detail.into(),
         }
     }
 }
 
-impl From<LinkError> for StreamFault {
+impl From<LinkError> for StreamFailure {
     fn from(error: LinkError) -> Self {
         let cause = match &error {
             LinkError::Connect { .. } => StreamCause::Unreachable,
@@ -90,7 +90,7 @@ impl From<LinkError> for StreamFault {
             } => StreamCause::Stalled,
             _ => StreamCause::Closed,
         };
-        StreamFault::new(cause, error.to_string())
+        StreamFailure::new(cause, error.to_string())
     }
 }
 

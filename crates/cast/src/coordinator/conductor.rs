@@ -1,4 +1,4 @@
-//! One node, from the coordinator's side: connects, connects again, and carries messages both ways.
+//! The coordinator's side of a node: connects, connects again, and carries messages both ways.
 
 use crate::coordinator::launch::{Launcher, ReachedNode};
 use crate::message::{NodeMessage, NodeOrder, decode, encode, kind};
@@ -51,7 +51,7 @@ pub(crate) enum ToNode {
     Parts(Vec<(u32, u32)>),
 }
 
-/// What conductors share.
+/// State that the conductors share.
 pub(crate) struct ConductorContext<'a> {
     pub launcher: Launcher<'a>,
     pub catalogue: Arc<Catalogue>,

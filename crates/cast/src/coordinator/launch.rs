@@ -2,7 +2,7 @@
 
 use crate::intake::PeerLink;
 use crate::message::{
-    ADDRESSES_MAX, LinkOpening, NodeMessage, PROTOCOL, decode, encode, kind, shown,
+    ADDRESSES_MAX, NodeMessage, PROTOCOL, PeerOpening, decode, encode, kind, shown,
 };
 use crate::node::greeting::{NodeGreeting, read_greeting, write_coordinator};
 use crate::settings::{CastNode, NodeAccess, SshStart};
@@ -38,7 +38,7 @@ pub(crate) struct ReachedNode {
     pub child: Option<StartedNode>,
 }
 
-/// What connections need.
+/// State that connections need.
 pub(crate) struct Launcher<'a> {
     pub endpoint: &'a DataEndpoint,
     pub trust: &'a PeerTrust,
@@ -53,11 +53,11 @@ pub(crate) struct Launcher<'a> {
 pub(crate) struct StartedNode {
     child: Child,
     _input: Option<ChildStdin>,
-    complaint: Complaint,
+    complaint: LastWords,
 }
 
 /// Last words on standard error.
-type Complaint = Arc<Mutex<Vec<u8>>>;
+type LastWords = Arc<Mutex<Vec<u8>>>;
 
 impl StartedNode {
     /// Returns the last words of ssh and the node.
@@ -264,7 +264,7 @@ impl Launcher<'_> {
         let link = self.endpoint.connect(&addresses, peer).map_err(text)?;
         let reached = link.peer();
         let mut link = PeerLink::new(LinkBundle::from(link)).map_err(text)?;
-        let opening = LinkOpening::Control { protocol: PROTOCOL };
+        let opening = PeerOpening::Control { protocol: PROTOCOL };
         let sent = link
             .sender
             .send_control(kind::OPENING, &[&encode(&opening)]);
@@ -316,8 +316,8 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
 }
 
 /// Keeps the last words on standard error.
-fn listen(child: &mut Child) -> Complaint {
-    let complaint = Complaint::default();
+fn listen(child: &mut Child) -> LastWords {
+    let complaint = LastWords::default();
     let Some(stderr) = child.stderr.take() else {
         return complaint;
     };

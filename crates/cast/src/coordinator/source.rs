@@ -1,6 +1,6 @@
 //! The source of a cast: node 0, which feeds from the coordinator's process.
 
-use crate::bits::UnitBits;
+use crate::bits::UnitBitmap;
 use crate::board::UnitBoard;
 use crate::feed::{FeedContext, FeedGate, FeedOrder, UnitContent, feed};
 use crate::message::{CastId, CastPeer};
@@ -44,7 +44,7 @@ impl SourceFeeders {
     /// Returns feeders of a set that was built.
     pub fn new(built: BuiltSet, parts: SourceParts, transfer: &TransferSettings) -> Self {
         let units = built.catalogue.units();
-        let held = UnitBits::of(&UnitSet::first(units), units);
+        let held = UnitBitmap::of(&UnitSet::first(units), units);
         let context = FeedContext {
             endpoint: parts.endpoint,
             cast: parts.cast,

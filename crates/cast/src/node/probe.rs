@@ -2,10 +2,11 @@
 
 use crate::intake::PeerLink;
 use crate::message::{
-    CastPeer, ExaminedNode, LinkOpening, NodeMessage, NodeOrder, PROTOCOL, decode, encode, kind,
+    CastPeer, ExaminedNode, NodeMessage, NodeOrder, PROTOCOL, PeerOpening, decode, encode, kind,
 };
-use crate::node::host::{ControlReceiver, FillMeter, NodeHost};
-use crate::node::session::ControlInput;
+use crate::node::host::NodeHost;
+use crate::node::inputs::{ControlInput, FillMeter};
+use crossbeam_channel::Receiver;
 use driftless_dataplane::{BundleEvent, BundleSender, ExpectedPeer, LinkEvent, PeerKey};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -30,7 +31,7 @@ const HASH_BYTES: usize = 64 << 20;
 pub(crate) fn examine_node(
     host: &Arc<NodeHost>,
     link: &BundleSender,
-    control: &ControlReceiver,
+    control: &Receiver<ControlInput>,
     first: NodeOrder,
 ) {
     let mut met = Vec::new();
@@ -41,7 +42,7 @@ pub(crate) fn examine_node(
 fn answer_orders(
     host: &Arc<NodeHost>,
     link: &BundleSender,
-    control: &ControlReceiver,
+    control: &Receiver<ControlInput>,
     (first, met): (NodeOrder, &mut Vec<PeerKey>),
 ) {
     let mut input = ControlInput::Order(first);
@@ -177,7 +178,7 @@ fn probe_link(
     let expected = ExpectedPeer::Key(peer.key());
     let link = host.endpoint.connect(&peer.addresses, &expected);
     let (sender, mut receiver) = link.map_err(text)?.split();
-    let opening = LinkOpening::Probe { protocol: PROTOCOL };
+    let opening = PeerOpening::Probe { protocol: PROTOCOL };
     sender
         .send(kind::OPENING, &[&encode(&opening)])
         .map_err(text)?;

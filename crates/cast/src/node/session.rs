@@ -1,28 +1,29 @@
-//! One cast at a node: the loop that carries out the orders of the coordinator.
+//! A cast at a node: the loop that carries out the orders of the coordinator.
 //!
 //! The loop owns the state. Threads that receive, feed, write and open send it reports. It never
 //! waits for a disk, so it notices a dead coordinator within the silence limit, and then ends the
 //! cast: the copy stays unfinished for the next cast, and its lock is free.
 
-use crate::bits::UnitBits;
+use crate::bits::UnitBitmap;
 use crate::board::UnitBoard;
 use crate::feed::{FeedContext, FeedGate, FeedOrder, feed};
-use crate::intake::{ExpectedStream, IntakeContext, UnitToWrite, receive, refuse};
+use crate::intake::{ExpectedStream, IntakeContext, UnitToWrite, receive};
 use crate::message::{
     CastBrief, CastPeer, NodeMessage, NodeOrder, RANGES_PER_MESSAGE, encode, kind,
 };
 use crate::node::copy::{CopyRequest, NodeCopy, OpenedCopy, keep_copy};
-use crate::node::host::{CastTrunk, NodeHost};
+use crate::node::held::{
+    WINDOW_BYTES_MIN, bounded_set, bytes_of, present_units, queued_units, ranges_of,
+};
+use crate::node::host::NodeHost;
+use crate::node::inputs::{CastTrunk, ControlInput, SessionInputs};
+use crate::node::streams::{NodeStreams, refuse_trunk};
 use crate::stream::{StreamEnd, StreamReport, start_thread};
 use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
 use driftless_dataplane::{BundleSender, PeerKey};
-use driftless_planner::{
-    NodeId, OrderAction, RANGES_MAX, SOURCE, StreamCause, StreamId, UnitRange, UnitSet,
-};
+use driftless_planner::{NodeId, OrderAction, SOURCE, StreamCause, StreamId, UnitSet};
 use driftless_pool::Pace;
-use driftless_store::{
-    Catalogue, CatalogueReceiver, Error as StoreError, PlacedCopy, Placing, UNIT_BYTES,
-};
+use driftless_store::{Catalogue, CatalogueReceiver, Error as StoreError, PlacedCopy, Placing};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -31,31 +32,11 @@ use std::time::{Duration, Instant};
 
 /// Interval of reports of progress.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
-/// Time and number of connections that wait for the order of the coordinator.
-const PARK_MAX: Duration = Duration::from_secs(10);
-const PARKED_MAX: usize = 64;
-/// Streams of a node that wait or run, in each direction.
-const STREAMS_MAX: usize = 4096;
-
-/// Message of the coordinator, from the thread that receives.
-pub(crate) enum ControlInput {
-    Order(NodeOrder),
-    /// Part of the catalogue.
-    Part(u32, Vec<u8>),
-    /// Bytes of a measurement, and nanoseconds.
-    Filled(u64, u64),
-}
 
 /// Result of a thread of a cast.
 enum CastResult {
     Opened(Result<OpenedCopy, StoreError>),
     Written(Result<Option<PlacedCopy>, StoreError>),
-}
-
-/// Channels of a session.
-pub(crate) struct SessionInputs {
-    pub control: Receiver<ControlInput>,
-    pub trunks: Receiver<CastTrunk>,
 }
 
 /// Catalogue on its way to the node.
@@ -75,13 +56,7 @@ struct OpenCast {
     written: Option<JoinHandle<()>>,
 }
 
-/// A connection that waits for its order.
-struct ParkedTrunk {
-    trunk: CastTrunk,
-    since: Instant,
-}
-
-/// One cast at a node.
+/// A cast at a node.
 pub(crate) struct CastSession<'a> {
     host: &'a Arc<NodeHost>,
     brief: CastBrief,
@@ -92,9 +67,7 @@ pub(crate) struct CastSession<'a> {
     peers: BTreeMap<NodeId, CastPeer>,
     catalogue: CatalogueStage,
     open: Option<OpenCast>,
-    expected: HashMap<StreamId, ExpectedStream>,
-    feeds: HashMap<StreamId, StreamEnd>,
-    parked: Vec<ParkedTrunk>,
+    streams: NodeStreams,
     progress: HashMap<StreamId, Vec<u64>>,
     received_bytes: u64,
     is_over: bool,
@@ -104,7 +77,7 @@ pub(crate) struct CastSession<'a> {
 /// End of a session: the coordinator cannot be reached any more.
 pub(crate) struct CoordinatorLost;
 
-type Step = Result<(), CoordinatorLost>;
+type SessionStep = Result<(), CoordinatorLost>;
 
 impl<'a> CastSession<'a> {
     /// Returns a session that has not begun.
@@ -124,9 +97,7 @@ impl<'a> CastSession<'a> {
             peers: BTreeMap::new(),
             catalogue: CatalogueStage::Failed,
             open: None,
-            expected: HashMap::new(),
-            feeds: HashMap::new(),
-            parked: Vec::new(),
+            streams: NodeStreams::default(),
             progress: HashMap::new(),
             received_bytes: 0,
             is_over: false,
@@ -140,7 +111,7 @@ impl<'a> CastSession<'a> {
         self.end();
     }
 
-    fn serve(&mut self, inputs: &SessionInputs) -> Step {
+    fn serve(&mut self, inputs: &SessionInputs) -> SessionStep {
         if let Err(reason) = self.begin() {
             self.fail(reason)?;
         }
@@ -148,7 +119,6 @@ impl<'a> CastSession<'a> {
         while !self.is_over && !self.host.is_stopped() {
             let limit = REPORT_INTERVAL.saturating_sub(reported.elapsed());
             let timer = crossbeam_channel::after(limit);
-            // Orders come before reports: an order may end the stream of a report.
             select! {
                 recv(inputs.control) -> input => match input {
                     Ok(input) => self.take(input)?,
@@ -168,7 +138,7 @@ impl<'a> CastSession<'a> {
             }
             if reported.elapsed() >= REPORT_INTERVAL {
                 self.flush_all()?;
-                self.drop_parked();
+                self.streams.refuse_late();
                 reported = Instant::now();
             }
         }
@@ -178,8 +148,7 @@ impl<'a> CastSession<'a> {
     /// Ends everything of the cast. The copy keeps what it has.
     fn end(&mut self) {
         self.stop.store(true, Relaxed);
-        self.stop_streams();
-        self.parked.clear();
+        self.streams.stop_all();
         if let Some(open) = self.open.take() {
             open.board.close();
             let written = open.written;
@@ -193,21 +162,14 @@ impl<'a> CastSession<'a> {
         self.host.forget_peers(keys);
     }
 
-    fn stop_streams(&mut self) {
-        self.expected
-            .drain()
-            .for_each(|(_, expected)| expected.end.stop());
-        self.feeds.drain().for_each(|(_, end)| end.stop());
-    }
-
-    fn send(&self, message: &NodeMessage) -> Step {
+    fn send(&self, message: &NodeMessage) -> SessionStep {
         let sent = self.link.send_control(kind::NODE, &[&encode(message)]);
         sent.map_err(|_| CoordinatorLost)
     }
 
-    fn fail(&mut self, reason: String) -> Step {
+    fn fail(&mut self, reason: String) -> SessionStep {
         self.stop.store(true, Relaxed);
-        self.stop_streams();
+        self.streams.stop_all();
         if let Some(open) = &self.open {
             open.board.close();
         }
@@ -241,7 +203,7 @@ impl<'a> CastSession<'a> {
         Ok(Placing::Directory(path))
     }
 
-    fn take(&mut self, input: ControlInput) -> Step {
+    fn take(&mut self, input: ControlInput) -> SessionStep {
         match input {
             ControlInput::Part(number, bytes) => self.take_part(number, &bytes),
             ControlInput::Order(NodeOrder::Peers(peers)) => {
@@ -269,7 +231,7 @@ impl<'a> CastSession<'a> {
         }
     }
 
-    fn take_part(&mut self, number: u32, bytes: &[u8]) -> Step {
+    fn take_part(&mut self, number: u32, bytes: &[u8]) -> SessionStep {
         let CatalogueStage::Arriving(receiver) = &mut self.catalogue else {
             return Ok(());
         };
@@ -321,7 +283,7 @@ impl<'a> CastSession<'a> {
         }
     }
 
-    fn finish_step(&mut self, result: CastResult) -> Step {
+    fn finish_step(&mut self, result: CastResult) -> SessionStep {
         match result {
             CastResult::Opened(Ok(opened)) => self.opened(opened),
             CastResult::Opened(Err(error)) | CastResult::Written(Err(error)) => {
@@ -336,7 +298,7 @@ impl<'a> CastSession<'a> {
         }
     }
 
-    fn complete(&mut self, copy: u64, owners_not_kept: u64) -> Step {
+    fn complete(&mut self, copy: u64, owners_not_kept: u64) -> SessionStep {
         self.flush_all()?;
         let kept = self.brief.content().map(|limits| {
             keep_copy(&self.host.store, copy, &limits).map_err(|error| error.to_string())
@@ -351,7 +313,7 @@ impl<'a> CastSession<'a> {
         })
     }
 
-    fn opened(&mut self, opened: OpenedCopy) -> Step {
+    fn opened(&mut self, opened: OpenedCopy) -> SessionStep {
         let CatalogueStage::Complete(catalogue) = &self.catalogue else {
             return Ok(());
         };
@@ -360,7 +322,7 @@ impl<'a> CastSession<'a> {
             OpenedCopy::Held(copy) => (UnitSet::first(catalogue.units()), Some(*copy)),
             OpenedCopy::Open(receiver) => (present_units(receiver), None),
         };
-        let bits = UnitBits::of(&held, catalogue.units());
+        let bits = UnitBitmap::of(&held, catalogue.units());
         let window = self
             .host
             .settings
@@ -415,7 +377,7 @@ impl<'a> CastSession<'a> {
         }
     }
 
-    fn start_writer(&mut self, units: Receiver<UnitToWrite>) -> Step {
+    fn start_writer(&mut self, units: Receiver<UnitToWrite>) -> SessionStep {
         let Some(open) = &mut self.open else {
             return Ok(());
         };
@@ -435,7 +397,7 @@ impl<'a> CastSession<'a> {
         }
     }
 
-    fn carry_out(&mut self, action: OrderAction) -> Step {
+    fn carry_out(&mut self, action: OrderAction) -> SessionStep {
         match action {
             OrderAction::Expect {
                 stream,
@@ -449,15 +411,12 @@ impl<'a> CastSession<'a> {
                 is_spare,
             } => self.feed((stream, to), units, is_spare),
             OrderAction::Stop { stream } => {
-                let expected = self.expected.remove(&stream).map(|expected| expected.end);
-                for end in expected.into_iter().chain(self.feeds.remove(&stream)) {
-                    end.stop();
-                }
+                self.streams.stop(stream);
                 Ok(())
             }
             OrderAction::GiveUp { .. } => {
                 self.stop.store(true, Relaxed);
-                self.stop_streams();
+                self.streams.stop_all();
                 if let Some(open) = &self.open {
                     open.board.close();
                 }
@@ -466,7 +425,7 @@ impl<'a> CastSession<'a> {
         }
     }
 
-    fn expect(&mut self, stream: StreamId, from: NodeId, units: UnitSet) -> Step {
+    fn expect(&mut self, stream: StreamId, from: NodeId, units: UnitSet) -> SessionStep {
         let key = match from {
             SOURCE => Some(self.coordinator),
             other => self.peers.get(&other).map(CastPeer::key),
@@ -474,34 +433,24 @@ impl<'a> CastSession<'a> {
         let (Some(open), Some(key)) = (&self.open, key) else {
             return self.refuse_order(stream, "the feeder is unknown here");
         };
-        if self.expected.len() >= STREAMS_MAX {
-            return self.refuse_order(stream, "too many streams at a time");
-        }
         let held = open.board.verified();
-        let verified = UnitBits::of(&units, open.catalogue.units());
+        let verified = UnitBitmap::of(&units, open.catalogue.units());
         let verified = verified.common(&held).set();
-        self.expected.insert(
+        let expected = ExpectedStream {
             stream,
-            ExpectedStream {
-                stream,
-                from: key,
-                units,
-                end: StreamEnd::default(),
-            },
-        );
+            from: key,
+            units,
+            end: StreamEnd::default(),
+        };
+        let Some(waiting) = self.streams.expect(expected) else {
+            return self.refuse_order(stream, "too many streams at a time");
+        };
         self.send(&NodeMessage::Progress { stream, verified })?;
-        let waiting = self
-            .parked
-            .iter()
-            .position(|parked| parked.trunk.stream == stream && parked.trunk.link.peer.key == key);
-        if let Some(at) = waiting {
-            let parked = self.parked.swap_remove(at);
-            self.receive(parked.trunk);
-        }
+        waiting.into_iter().for_each(|trunk| self.admit(trunk));
         Ok(())
     }
 
-    fn refuse_order(&self, stream: StreamId, detail: &str) -> Step {
+    fn refuse_order(&self, stream: StreamId, detail: &str) -> SessionStep {
         self.send(&NodeMessage::StreamFailed {
             stream,
             cause: StreamCause::Refused,
@@ -509,21 +458,25 @@ impl<'a> CastSession<'a> {
         })
     }
 
-    fn feed(&mut self, (stream, to): (StreamId, NodeId), units: UnitSet, is_spare: bool) -> Step {
+    fn feed(
+        &mut self,
+        (stream, to): (StreamId, NodeId),
+        units: UnitSet,
+        is_spare: bool,
+    ) -> SessionStep {
         let (Some(open), Some(peer)) = (&self.open, self.peers.get(&to)) else {
             return self.refuse_order(stream, "the receiver is unknown here");
         };
-        if self.feeds.len() >= STREAMS_MAX {
+        let Some(end) = self.streams.feed(stream) else {
             return self.refuse_order(stream, "too many streams at a time");
-        }
+        };
         let order = FeedOrder {
             stream,
             units,
             is_spare,
             peer: peer.clone(),
         };
-        let (context, end) = (Arc::clone(&open.feeding), StreamEnd::default());
-        self.feeds.insert(stream, end.clone());
+        let context = Arc::clone(&open.feeding);
         match start_thread("feeder", move || feed(&context, &order, &end)) {
             Ok(()) => Ok(()),
             Err(error) => self.refuse_order(stream, &error.to_string()),
@@ -532,41 +485,18 @@ impl<'a> CastSession<'a> {
 
     /// Takes the connection of a feeder. Without the order of the coordinator, it waits.
     fn admit(&mut self, trunk: CastTrunk) {
-        match self.expected.get(&trunk.stream) {
-            Some(expected) if expected.from == trunk.link.peer.key => self.receive(trunk),
-            // A peer that claims the stream of another one is no fault of that one.
-            Some(_) => self.refuse_trunk(trunk),
-            None if self.parked.len() < PARKED_MAX => self.parked.push(ParkedTrunk {
-                trunk,
-                since: Instant::now(),
-            }),
-            None => self.refuse_trunk(trunk),
-        }
-    }
-
-    fn refuse_trunk(&self, trunk: CastTrunk) {
-        let _dropping_it_refuses_too = start_thread("refuse", move || refuse(trunk.link));
-    }
-
-    fn drop_parked(&mut self) {
-        let is_over = |parked: &mut ParkedTrunk| parked.since.elapsed() >= PARK_MAX;
-        let over: Vec<ParkedTrunk> = self.parked.extract_if(.., is_over).collect();
-        for parked in over {
-            self.refuse_trunk(parked.trunk);
-        }
-    }
-
-    fn receive(&self, trunk: CastTrunk) {
-        let (Some(open), Some(expected)) = (&self.open, self.expected.get(&trunk.stream)) else {
+        let Some(open) = &self.open else {
+            return refuse_trunk(trunk);
+        };
+        let Some((expected, link)) = self.streams.admit(trunk) else {
             return;
         };
-        let (context, expected) = (Arc::clone(&open.intake), expected.clone());
-        let link = trunk.link;
+        let context = Arc::clone(&open.intake);
         let _the_feeder_reports_it =
             start_thread("receiver", move || receive(&context, &expected, link));
     }
 
-    fn report(&mut self, report: StreamReport) -> Step {
+    fn report(&mut self, report: StreamReport) -> SessionStep {
         match report {
             StreamReport::Verified {
                 stream,
@@ -578,7 +508,7 @@ impl<'a> CastSession<'a> {
                 Ok(())
             }
             StreamReport::Complete { stream } => {
-                self.expected.remove(&stream);
+                self.streams.forget(stream);
                 self.flush(stream)
             }
             StreamReport::Failed {
@@ -586,8 +516,7 @@ impl<'a> CastSession<'a> {
                 cause,
                 detail,
             } => {
-                self.expected.remove(&stream);
-                self.feeds.remove(&stream);
+                self.streams.forget(stream);
                 self.flush(stream)?;
                 self.send(&NodeMessage::StreamFailed {
                     stream,
@@ -605,7 +534,7 @@ impl<'a> CastSession<'a> {
         }
     }
 
-    fn flush_all(&mut self) -> Step {
+    fn flush_all(&mut self) -> SessionStep {
         // Reports that wait belong before the message that follows.
         while let Ok(report) = self.reports.1.try_recv() {
             self.report(report)?;
@@ -616,11 +545,11 @@ impl<'a> CastSession<'a> {
             .try_for_each(|stream| self.flush(stream))
     }
 
-    fn flush(&mut self, stream: StreamId) -> Step {
+    fn flush(&mut self, stream: StreamId) -> SessionStep {
         let (Some(units), Some(open)) = (self.progress.remove(&stream), &self.open) else {
             return Ok(());
         };
-        let mut bits = UnitBits::new(open.catalogue.units());
+        let mut bits = UnitBitmap::new(open.catalogue.units());
         for unit in units {
             bits.insert(unit);
         }
@@ -629,51 +558,4 @@ impl<'a> CastSession<'a> {
         }
         Ok(())
     }
-}
-
-/// Bytes of the window at least, so that a unit on its way to the disk is in memory.
-const WINDOW_BYTES_MIN: u64 = 16 << 20;
-
-/// Returns the units that may wait for the disk: half of the window.
-fn queued_units(window_bytes: u64) -> usize {
-    let units = window_bytes / 2 / u64::from(UNIT_BYTES);
-    usize::try_from(units.max(1)).unwrap_or(usize::MAX)
-}
-
-/// Returns numbers as ranges, each without its end.
-fn ranges_of(numbers: &[u32]) -> Vec<(u32, u32)> {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for number in numbers {
-        match ranges.last_mut() {
-            Some((_, end)) if *end == *number => *end = end.saturating_add(1),
-            _ => ranges.push((*number, number.saturating_add(1))),
-        }
-    }
-    ranges
-}
-
-fn present_units(receiver: &driftless_store::SetReceiver) -> UnitSet {
-    let lacking = receiver.present().lacking(RANGES_MAX);
-    // Units behind the last range that was returned are unknown, and arrive again.
-    let known = match lacking.last() {
-        Some(last) if lacking.len() >= RANGES_MAX => last.end,
-        _ => receiver.present().units(),
-    };
-    let ranges = lacking.iter().map(|range| UnitRange {
-        start: range.start,
-        end: range.end,
-    });
-    let lacking = UnitSet::try_from(ranges.collect::<Vec<_>>()).unwrap_or_default();
-    UnitSet::first(known).subtract(&lacking)
-}
-
-fn bytes_of(set: &UnitSet, catalogue: &Catalogue) -> u64 {
-    let units = set.ranges().flat_map(|range| range.start..range.end);
-    let bytes = units.map(|unit| u64::from(catalogue.unit_bytes(unit)));
-    bytes.fold(0, u64::saturating_add)
-}
-
-fn bounded_set(mut set: UnitSet) -> UnitSet {
-    set.truncate();
-    set
 }

@@ -2,8 +2,9 @@
 #![allow(clippy::disallowed_methods)]
 
 use super::host::{CommandRule, NodeHost, PlaceRule, link_settings, open_store};
+use super::serve::NodeServer;
 use crate::message::{
-    CastBrief, CastId, CastPeer, LinkOpening, NodeMessage, NodeOrder, PROTOCOL, TrunkMessage,
+    CastBrief, CastId, CastPeer, NodeMessage, NodeOrder, PROTOCOL, PeerOpening, TrunkMessage,
     WirePlace, decode, encode, kind,
 };
 use crate::{NodeSettings, TransferSettings};
@@ -70,7 +71,7 @@ impl Player {
     /// Connects as a coordinator.
     fn control(&self, node: &TestNode) -> PlayedLink {
         let mut link = self.connect(node).expect("a connection");
-        let opening = LinkOpening::Control { protocol: PROTOCOL };
+        let opening = PeerOpening::Control { protocol: PROTOCOL };
         link.sender
             .send_control(kind::OPENING, &[&encode(&opening)])
             .expect("sent");
@@ -87,7 +88,7 @@ impl Player {
                 Err(error) => assert!(begin.elapsed() < LONG, "{error}"),
             }
         };
-        let opening = LinkOpening::Trunk {
+        let opening = PeerOpening::Trunk {
             protocol: PROTOCOL,
             cast,
             stream,
@@ -194,7 +195,8 @@ impl TestNode {
         let path = |name: &str| folder.path().join(name);
         std::fs::create_dir(path("src")).expect("a folder");
         for number in 0..4_u8 {
-            let content = vec![number; 200_000];
+            // Zeros would be there before they are received.
+            let content = vec![number + 1; 200_000];
             std::fs::write(path("src").join(number.to_string()), content).expect("a file");
         }
         let built = build(&path("origin"), &path("src"));
@@ -220,7 +222,8 @@ impl TestNode {
         let host = NodeHost::new(store, endpoint, settings, rules);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let serving = std::thread::spawn(move || host.serve(&listener, &|_| stopped.load(Relaxed)));
+        let serve = move || NodeServer::new(&host).run(&listener, &|_| stopped.load(Relaxed));
+        let serving = std::thread::spawn(serve);
         TestNode {
             folder,
             key,
@@ -385,7 +388,7 @@ fn strangers_are_refused() {
             Err(error) => assert!(begin.elapsed() < LONG, "{error}"),
         }
     };
-    let opening = LinkOpening::Control { protocol: PROTOCOL };
+    let opening = PeerOpening::Control { protocol: PROTOCOL };
     let sent = link
         .sender
         .send_control(kind::OPENING, &[&encode(&opening)]);
