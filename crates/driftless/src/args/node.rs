@@ -28,7 +28,7 @@ pub struct NodeArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Serving")]
 pub struct ServeArgs {
-    /// Serve one cast over standard input and output; cast starts nodes so
+    /// Serve one cast over standard input and output, as cast starts it
     #[arg(long, hide = true, conflicts_with_all = ["trust", "ca", "place"])]
     pub for_one_cast: bool,
     /// Address to listen on; :: takes IPv4 connections as well
