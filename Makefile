@@ -44,7 +44,7 @@ install-files:
 	install -D -m 644 $(FROM)/libdriftless_shim.so $(TO)/lib/driftless/libdriftless_shim.so
 	install -d $(TO)/lib/systemd/system $(TO)/share/man/man1 $(TO)/share/bash-completion/completions \
 		$(TO)/share/zsh/site-functions $(TO)/share/fish/vendor_completions.d
-	for unit in mirror watch; do sed 's|/usr/bin/driftless|$(PREFIX)/bin/driftless|' systemd/driftless-$$unit@.service \
+	for unit in mirror watch node; do sed 's|/usr/bin/driftless|$(PREFIX)/bin/driftless|' systemd/driftless-$$unit@.service \
 		>$(TO)/lib/systemd/system/driftless-$$unit@.service || exit; done
 	$(TO)/bin/driftless generate pages | \
 		awk -v to=$(TO)/share/man/man1/ '/^\.\\" File: / { file = to $$3; next } { print >file }'

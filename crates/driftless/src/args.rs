@@ -5,12 +5,15 @@
 
 mod agent;
 mod audit;
+mod cast;
 mod choose;
 mod generate;
 mod guard;
 mod keep;
 mod mirror;
 mod mover;
+mod node;
+mod nodes;
 mod output;
 mod post;
 mod reach;
@@ -24,6 +27,7 @@ mod watch;
 
 pub use agent::{AgentArgs, AskedArgs};
 pub use audit::AuditArgs;
+pub use cast::{CastArgs, CastOutputArgs, DoctorArgs};
 pub use choose::ChooseArgs;
 pub use generate::Document;
 pub use guard::GuardArgs;
@@ -33,9 +37,11 @@ pub use mirror::{
     RestoreArgs, TrashCommand,
 };
 pub use mover::{MoverArgs, MoversArgs, QueueArgs};
+pub use node::{NodeArgs, NodeCommand, PurgeArgs};
+pub use nodes::{NodesArgs, SiteArgs};
 pub use output::{LogArgs, LogFormat, OutputArgs};
 pub use post::PostArgs;
-pub use reach::ReachArgs;
+pub use reach::{ReachArgs, SshArgs};
 pub use report::ReportArgs;
 pub use running::{CacheArg, RunArgs, ThrottleArgs};
 pub use shim::{EnvArgs, ShimArgs, ShimCommand};
@@ -109,6 +115,24 @@ pub enum Command {
     /// kernel, and keeps them. It delivers them to the mirrors of this host that have
     /// "announcements" in detect. It runs until a signal ends it.
     Watch(Box<WatchArgs>),
+    /// Distribute files and trees to the nodes of a cluster
+    ///
+    /// The nodes form a chain: each receives the data once, verifies it, and sends it on. A node
+    /// that has parts of the data already receives the rest only. The data set appears on a node
+    /// complete and durable, or not at all. The same command continues an interrupted cast.
+    #[command(after_long_help = exit_codes())]
+    Cast(Box<CastArgs>),
+    /// Serve casts on this host, and manage its copies
+    ///
+    /// Without a command, the daemon of a node runs until a signal ends it. A cast needs no daemon:
+    /// it starts its nodes through ssh.
+    #[command(after_long_help = exit_codes())]
+    Node(Box<NodeArgs>),
+    /// Measure the links, disks and processors of nodes before a cast
+    ///
+    /// Each link is measured alone: from this host to each node, and from each node to the next.
+    #[command(after_long_help = exit_codes())]
+    Doctor(Box<DoctorArgs>),
     /// Have programs report the files that they change
     ///
     /// The shim is a library that is loaded into these programs.

@@ -4,7 +4,9 @@
 pub mod agent;
 pub mod audit;
 pub mod broker;
+pub mod cast;
 pub mod config;
+pub mod doctor;
 pub mod generate;
 mod held;
 pub mod job;
@@ -12,6 +14,8 @@ mod lists;
 pub mod mirror;
 pub mod mounts;
 pub mod mover;
+pub mod node;
+mod nodes;
 pub mod post;
 pub mod program;
 pub mod reach;
@@ -42,6 +46,9 @@ pub fn run(command: &Command, matches: &ArgMatches) -> Exit {
         Command::Report(args) => report::run(args),
         Command::Post(args) => post::run(args),
         Command::Watch(args) => watch::run(args),
+        Command::Cast(args) => cast::run(args),
+        Command::Node(args) => node::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Shim(args) => shim::run(args),
         Command::ExitCodes => generate::print(Document::ExitCodes, &[]),
         Command::Generate { what, command } => generate::print(*what, command),

@@ -2,6 +2,7 @@
 //! mean, and which one follows from what happened.
 
 use driftless_audit::Audit;
+use driftless_cast::CastReport;
 use driftless_engine::{End, Options, RunError, Summary};
 use driftless_session::ConnectError;
 use driftless_state::StateError;
@@ -69,7 +70,7 @@ impl Exit {
             Exit::Equal => "success: the copy is complete and on disk; verify: both are identical",
             Exit::CouldNotRun => "failed: could not start, or could not finish",
             Exit::Usage => "wrong usage",
-            Exit::Problems => "finished, but some paths failed",
+            Exit::Problems => "finished, but some paths or nodes failed",
             Exit::Different => "differences were found",
             Exit::Changing => "finished, but some paths kept changing or vanished",
             Exit::Behind => {
@@ -167,6 +168,28 @@ impl Exit {
             ConnectError::Refused(_) => Exit::Refused,
             ConnectError::Unreached(_) if signal > 0 => Exit::Signal(signal),
             ConnectError::Unreached(_) => Exit::CouldNotRun,
+        }
+    }
+
+    /// Returns the end of a cast. `is_strict`: an owner that a node did not keep is a problem.
+    pub fn of_cast(report: &CastReport, is_strict: bool, signal: u8) -> Exit {
+        let owners_lost = report.nodes.iter().any(|node| node.owners_not_kept > 0);
+        match report {
+            report if report.is_stopped => Exit::Signal(signal),
+            report if !report.is_complete() => Exit::Problems,
+            _ if is_strict && owners_lost => Exit::Problems,
+            _ => Exit::Equal,
+        }
+    }
+
+    /// Returns the end of a cast or a node that could not begin.
+    pub fn of_cast_error(error: &driftless_cast::Error, signal: u8) -> Exit {
+        use driftless_cast::Error;
+        match error {
+            _ if signal > 0 => Exit::Signal(signal),
+            Error::Overlap { .. } => Exit::Refused,
+            Error::Settings(_) | Error::Plan(_) => Exit::Usage,
+            _ => Exit::CouldNotRun,
         }
     }
 

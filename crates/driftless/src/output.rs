@@ -3,7 +3,9 @@
 //! Problems and changes are written as they come; a person gets the list of problems again at the
 //! end, up to a bound.
 
+pub mod cast;
 pub mod diagnostics;
+pub mod doctor;
 pub mod files;
 pub mod html;
 pub mod human;
@@ -11,8 +13,10 @@ pub mod json;
 mod listed;
 mod log;
 pub mod mirror;
+pub mod node;
 pub mod product;
 pub mod progress;
+mod table;
 mod told;
 pub mod trash;
 mod unkept;

@@ -65,6 +65,11 @@ pub fn state_folder() -> Result<PathBuf, String> {
     Ok(path)
 }
 
+/// Makes a directory of this user with mode 0700. Returns the cause if other users can change it.
+pub fn make_private_folder(path: &Path) -> Result<(), String> {
+    make_own(path).map_err(|why| format!("{}: {why}", quote(path)))
+}
+
 /// Where that folder is: the first of these. Locks of an ordinary user are kept in all of them.
 #[allow(
     clippy::disallowed_methods,

@@ -538,6 +538,10 @@ fn the_units_are_what_systemd_takes() {
         assert!(text.contains(line), "{line}");
     }
     systemd_takes("driftless-watch@", &text);
+    let unit = units.join("driftless-node@.service");
+    let text = fs::read_to_string(&unit).expect("the unit");
+    assert!(text.contains("Type=notify") && text.contains("RestartPreventExitStatus=2 11 13\n"));
+    systemd_takes("driftless-node@", &text);
 }
 
 /// What systemd checks of programs, it finds at their places: here is ours.

@@ -8,10 +8,11 @@ use common::pages::{Shell, project};
 use std::fs;
 
 /// Files of each package, below `/usr`.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "bin/driftless",
     "lib/driftless/libdriftless_shim.so",
     "lib/systemd/system/driftless-mirror@.service",
+    "lib/systemd/system/driftless-node@.service",
     "lib/systemd/system/driftless-watch@.service",
     "share/man/man1/driftless-mirror-status.1.gz",
     "share/bash-completion/completions/driftless",

@@ -15,6 +15,8 @@ pub enum StateFile {
     Mirror,
     /// The state of the agent of a node.
     Watch,
+    /// The index of a node of a distribution.
+    Holdings,
 }
 
 impl StateFile {
@@ -24,6 +26,7 @@ impl StateFile {
             StateFile::Record => "the record of the run",
             StateFile::Mirror => "the state of the mirror",
             StateFile::Watch => "the state of the watch daemon",
+            StateFile::Holdings => "the index of the node",
         }
     }
 
@@ -33,6 +36,7 @@ impl StateFile {
             StateFile::Record => "record of a run",
             StateFile::Mirror => "state of a mirror",
             StateFile::Watch => "state of a watch daemon",
+            StateFile::Holdings => "index of a node",
         }
     }
 }

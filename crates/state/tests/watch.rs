@@ -139,6 +139,9 @@ fn page() -> String {
     page.split_once("\n## State of an agent")
         .unwrap()
         .1
+        .split("\n## ")
+        .next()
+        .unwrap()
         .to_owned()
 }
 

@@ -75,6 +75,21 @@ pub trait DirMut: Dir {
             Err(fault) => Err(fault),
         }
     }
+    /// Exchanges the entry `name` of another directory of the same file system with the entry `to`
+    /// here in one step (renameat2(2), `RENAME_EXCHANGE`). `EOPNOTSUPP` where the file system or
+    /// the kernel cannot.
+    fn exchange(&self, _from: &dyn DirMut, _name: &CStr, _to: &CStr) -> Done {
+        Err(Fault {
+            side: Side::Replica,
+            act: Act::Rename,
+            errno: errno::EOPNOTSUPP,
+        })
+    }
+    /// Returns the room that this user has on the file system (statvfs(3)); `None` where it is not
+    /// known.
+    fn free_room(&self) -> Done<Option<FreeRoom>> {
+        Ok(None)
+    }
     /// Renames within this directory, replacing what is not a directory.
     fn rename(&self, from: &CStr, to: &CStr) -> Done;
     /// Renames within this directory to a name at which a directory stands. That directory is
@@ -131,6 +146,15 @@ pub trait DirMut: Dir {
     fn submit_change(&self, _token: u64, _op: OpMut) {
         unreachable!("only directories that say so take submissions");
     }
+}
+
+/// Room on a file system for an ordinary user (statvfs(3)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FreeRoom {
+    /// Bytes.
+    pub bytes: u64,
+    /// Entries; `None` if the file system makes inodes as they are needed.
+    pub inodes: Option<u64>,
 }
 
 /// A regular file that is being made. It stays unfinished until it is published by a rename or by

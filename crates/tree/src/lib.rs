@@ -36,7 +36,7 @@ mod windows;
 pub use copy::compare::{DIFFERENCE_BYTES, HASHED_BYTES, differing_pieces};
 pub use copy::{Copier, Halt, Ladder, Pace};
 pub use dir::{Dir, DirRef, ReadFile};
-pub use dir_mut::{DirMut, DirMutRef, WriteFile};
+pub use dir_mut::{DirMut, DirMutRef, FreeRoom, WriteFile};
 pub use endpoint::{Endpoint, Host, Loss, plain_path, random_id, random_secret, this_machine};
 pub use gate::{BeforeChange, Gate, Sentry};
 pub use lend::Lent;

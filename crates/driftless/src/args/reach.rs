@@ -4,9 +4,9 @@ use crate::units::Streams;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Connections to other hosts.
+/// Start of driftless on other hosts.
 #[derive(Debug, Clone, Args)]
-pub struct ReachArgs {
+pub struct SshArgs {
     /// Command that connects to another host, with its arguments
     #[arg(
         long,
@@ -25,6 +25,23 @@ pub struct ReachArgs {
         help_heading = "Other hosts"
     )]
     pub agent_path: String,
+    /// Copy this program, or FILE, to a host that lacks this version
+    ///
+    /// The program goes into the cache directory there, and must be statically linked.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, help_heading = "Other hosts")]
+    pub deploy: Option<Option<PathBuf>>,
+    /// Time limit for the greeting of a host, and then for an answer
+    ///
+    /// The time in which ssh asks for a password or about a host key does not count.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=CONNECT_SECONDS_MAX), help_heading = "Other hosts")]
+    pub connect_timeout: u64,
+}
+
+/// Connections to other hosts.
+#[derive(Debug, Clone, Args)]
+pub struct ReachArgs {
+    #[command(flatten)]
+    pub start: SshArgs,
     /// Number of connections to each other host
     ///
     /// "auto" opens several if a round trip takes long.
@@ -43,16 +60,6 @@ pub struct ReachArgs {
         help_heading = "Other hosts"
     )]
     pub compress: Option<i32>,
-    /// Copy this program, or FILE, to a host that lacks this version
-    ///
-    /// The program goes into the cache directory there, and must be statically linked.
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, help_heading = "Other hosts")]
-    pub deploy: Option<Option<PathBuf>>,
-    /// Time limit for the greeting of a host, and then for an answer
-    ///
-    /// The time in which ssh asks for a password or about a host key does not count.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=CONNECT_SECONDS_MAX), help_heading = "Other hosts")]
-    pub connect_timeout: u64,
     /// Time to try to restore a lost connection; 0 ends the run at once
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(..=RECONNECT_SECONDS_MAX), help_heading = "Other hosts")]
     pub reconnect: u64,

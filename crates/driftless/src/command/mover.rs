@@ -193,14 +193,14 @@ fn starting(args: &SyncArgs, signals: &Signals) -> Result<Starting, (Exit, Strin
     );
     words.extend([
         "--ssh".into(),
-        reach.ssh.clone(),
+        reach.start.ssh.clone(),
         "--agent-path".into(),
-        reach.agent_path.clone(),
+        reach.start.agent_path.clone(),
     ]);
     words.extend(["--reconnect".into(), reach.reconnect.to_string()]);
     words.extend([
         "--connect-timeout".into(),
-        reach.connect_timeout.to_string(),
+        reach.start.connect_timeout.to_string(),
     ]);
     words.extend(reach.compress.map(|level| format!("--compress={level}")));
     words.extend(
@@ -211,7 +211,7 @@ fn starting(args: &SyncArgs, signals: &Signals) -> Result<Starting, (Exit, Strin
     );
     // A program that was brought to a host can bring itself to the next. A file of this host is no
     // file of that one.
-    words.extend(reach.deploy.as_ref().map(|_| "--deploy".into()));
+    words.extend(reach.start.deploy.as_ref().map(|_| "--deploy".into()));
     Ok(Starting {
         reach: reach::reach(reach, &signals.stop)?,
         arguments: words,

@@ -1,7 +1,7 @@
 //! How other hosts are reached, as the arguments say it, and what it means for the exit code where
 //! one is not.
 
-use crate::args::ReachArgs;
+use crate::args::{ReachArgs, SshArgs};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::signals::Signals;
@@ -53,21 +53,25 @@ fn words_of(option: &str, typed: &str) -> Result<Vec<String>, Unreached> {
 
 /// How hosts are reached; what is kept is known with the run.
 pub fn reach(args: &ReachArgs, stop: &Arc<AtomicBool>) -> Result<Reach, Unreached> {
+    Ok(Reach {
+        streams: args.streams.0,
+        compress: args.compress,
+        ..start(&args.start, stop)?
+    })
+}
+
+/// Returns the way in which programs are started on hosts. Each host has one connection.
+pub fn start(args: &SshArgs, stop: &Arc<AtomicBool>) -> Result<Reach, Unreached> {
     let deploy = args
         .deploy
         .clone()
         .map(|file| file.map_or(Deploy::Own, Deploy::File));
-    let streams = args.streams.0;
-    let (ssh, agent) = (
-        words_of("--ssh", &args.ssh)?,
-        words_of("--agent-path", &args.agent_path)?,
-    );
     Ok(Reach {
-        ssh,
-        agent,
+        ssh: words_of("--ssh", &args.ssh)?,
+        agent: words_of("--agent-path", &args.agent_path)?,
         keep: Keep::default(),
-        streams,
-        compress: args.compress,
+        streams: Some(1),
+        compress: None,
         deploy,
         connecting: Duration::from_secs(args.connect_timeout),
         stop: stop.clone(),

@@ -50,6 +50,10 @@ const MIRROR_ANEW: &str = "move it away, with what has -wal or -shm behind its n
 /// How an agent begins anew whose state is no use.
 const WATCH_ANEW: &str = "move it away, with what has -wal or -shm behind its name, and start the watch daemon again: the mirrors compare all of its trees";
 
+/// Remedy for a damaged index of a node.
+const HOLDINGS_ANEW: &str =
+    "move it away, with what has -wal or -shm behind its name: the next cast sends the data again";
+
 /// The exit code, what is wrong with the file, and what now.
 pub fn refusal(error: &StateError) -> (Exit, String) {
     let words = |now: &str| format!("{error}; {now}");
@@ -57,6 +61,7 @@ pub fn refusal(error: &StateError) -> (Exit, String) {
         StateFile::Record => RUN_ANEW,
         StateFile::Mirror => MIRROR_ANEW,
         StateFile::Watch => WATCH_ANEW,
+        StateFile::Holdings => HOLDINGS_ANEW,
     };
     let now = match error {
         StateError::Damaged { file, .. } => words(anew(file)),

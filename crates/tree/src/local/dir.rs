@@ -1,7 +1,7 @@
 //! A directory of this machine as a [`Dir`] and a [`DirMut`].
 
 use crate::dir::{Dir, DirRef, ReadFile};
-use crate::dir_mut::{DirMut, DirMutRef, WriteFile};
+use crate::dir_mut::{DirMut, DirMutRef, FreeRoom, WriteFile};
 use crate::gate::{BeforeChange, Sentry};
 use crate::leftover::remove_leftover;
 use crate::local::LocalDir;
@@ -352,6 +352,28 @@ impl DirMut for LocalDir {
             },
             done => self.fail(Act::Rename, done),
         }
+    }
+
+    fn exchange(&self, from: &dyn DirMut, name: &CStr, to: &CStr) -> Done {
+        let Some(from) = from.as_local() else {
+            return self.fail(Act::Rename, Err(Errno::XDEV));
+        };
+        let (from_fd, to_fd) = (from.fd()?, self.changing()?);
+        let done = fs::renameat_with(&*from_fd, name, &*to_fd, to, RenameFlags::EXCHANGE);
+        let unknown = |errno| matches!(errno, Errno::NOSYS | Errno::INVAL);
+        let done = done.map_err(|errno| match unknown(errno) {
+            true => Errno::OPNOTSUPP,
+            false => errno,
+        });
+        self.fail(Act::Rename, done)
+    }
+
+    fn free_room(&self) -> Done<Option<FreeRoom>> {
+        let told = self.fail(Act::LookAt, fs::fstatvfs(&*self.fd()?))?;
+        Ok(Some(FreeRoom {
+            bytes: told.f_bavail.saturating_mul(told.f_frsize),
+            inodes: (told.f_files > 0).then_some(told.f_favail),
+        }))
     }
 
     fn rename(&self, from: &CStr, to: &CStr) -> Done {

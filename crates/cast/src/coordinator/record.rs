@@ -1,0 +1,14 @@
+//! Numbers of a node, which the loop of a cast collects for the report.
+
+/// Numbers of a node for its report.
+#[derive(Default)]
+pub(crate) struct NodeRecord {
+    pub held_bytes: u64,
+    pub received_bytes: u64,
+    pub owners_not_kept: u64,
+    pub set: Option<String>,
+    pub seconds: Option<f64>,
+    pub demotions: u32,
+    pub is_quarantined: bool,
+    pub last_fault: Option<String>,
+}

@@ -1,0 +1,114 @@
+//! Progress, outcomes and the report of a cast, from the state of the planner.
+
+use crate::coordinator::run::CastRun;
+use crate::event::{NodeProgress, reason_of};
+use crate::{CastEvent, CastReport, NodeReport};
+use driftless_planner::{NodeId, NodeOutcome};
+use driftless_store::UNIT_BYTES;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl CastRun<'_> {
+    /// Reports the progress of each node.
+    pub(crate) fn show_progress(&mut self) {
+        let nodes: Vec<NodeId> = self.records.keys().copied().collect();
+        let mut progress = Vec::new();
+        for node in nodes {
+            let Some(status) = self.planner.status(node) else {
+                continue;
+            };
+            let name = self.name(node);
+            let record = self.record(node);
+            if status.demotions > record.demotions {
+                record.demotions = status.demotions;
+                let node = name.clone();
+                self.monitor.event(CastEvent::Demoted { node });
+            }
+            let record = self.record(node);
+            if status.is_quarantined && !record.is_quarantined {
+                record.is_quarantined = true;
+                let node = name.clone();
+                self.monitor.event(CastEvent::Quarantined { node });
+            }
+            let bytes = status.units.saturating_mul(u64::from(UNIT_BYTES));
+            progress.push(NodeProgress {
+                node: name,
+                units: status.units,
+                bytes: bytes.min(self.catalogue.bytes()),
+                is_connected: status.is_connected,
+                is_leaf: status.is_leaf,
+                feeders: status.feeders.iter().map(|node| self.name(*node)).collect(),
+                is_complete: status.outcome == Some(NodeOutcome::Complete),
+            });
+        }
+        let nodes = progress;
+        self.monitor.event(CastEvent::Progress { nodes });
+    }
+
+    /// Reports outcomes that are new.
+    pub(crate) fn note_outcomes(&mut self) {
+        let is_new = |(node, record): &(&NodeId, &NodeRecord)| {
+            record.seconds.is_none() && self.planner.outcome(**node).is_some()
+        };
+        let new: Vec<NodeId> = self
+            .records
+            .iter()
+            .filter(is_new)
+            .map(|(node, _)| *node)
+            .collect();
+        for node in new {
+            let seconds = self.began.elapsed().as_secs_f64();
+            self.record(node).seconds = Some(seconds);
+            let at = usize::try_from(node.0)
+                .ok()
+                .and_then(|at| at.checked_sub(1));
+            if let Some(done) = at.and_then(|at| self.done.get(at)) {
+                done.store(true, Relaxed);
+            }
+            self.monitor.event(CastEvent::Ended(self.node_report(node)));
+        }
+    }
+
+    fn node_report(&self, node: NodeId) -> NodeReport {
+        let outcome = self.planner.outcome(node);
+        let is_complete = outcome == Some(&NodeOutcome::Complete);
+        let record = self.records.get(&node);
+        let reason = match outcome {
+            Some(outcome) => reason_of(outcome),
+            None => Some("the cast was stopped before the node had its outcome".into()),
+        };
+        let fault = record.and_then(|record| record.last_fault.clone());
+        let reason = match (reason, fault) {
+            (Some(reason), Some(fault)) => Some(format!("{reason} (last: {fault})")),
+            (reason, _) => reason,
+        };
+        NodeReport {
+            node: self.name(node),
+            is_complete,
+            set: record.and_then(|record| record.set.clone()),
+            received_bytes: record.map_or(0, |record| record.received_bytes),
+            held_bytes: record.map_or(0, |record| record.held_bytes),
+            seconds: record
+                .and_then(|record| record.seconds)
+                .unwrap_or_else(|| self.began.elapsed().as_secs_f64()),
+            demotions: record.map_or(0, |record| record.demotions),
+            owners_not_kept: record.map_or(0, |record| record.owners_not_kept),
+            reason,
+        }
+    }
+
+    /// Returns the report of the cast.
+    pub(crate) fn report(&self, is_stopped: bool) -> CastReport {
+        CastReport {
+            set: self.catalogue.hash().to_string(),
+            entries: self.catalogue.entries(),
+            bytes: self.catalogue.bytes(),
+            seconds: self.began.elapsed().as_secs_f64(),
+            nodes: self
+                .records
+                .keys()
+                .map(|node| self.node_report(*node))
+                .collect(),
+            is_stopped: is_stopped && !self.planner.is_ended(),
+        }
+    }
+}

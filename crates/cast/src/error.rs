@@ -1,0 +1,65 @@
+//! Errors that end a cast or a node. Each names the object, the cause and the remedy.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A call of this crate that failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store failed, or a source cannot be read.
+    #[error(transparent)]
+    Store(#[from] driftless_store::Error),
+    /// The data plane failed.
+    #[error(transparent)]
+    Link(#[from] driftless_dataplane::Error),
+    /// The list of nodes makes no plan.
+    #[error(transparent)]
+    Plan(#[from] driftless_planner::PlanSetupError),
+    /// A source lies in the directory of the store, or the reverse.
+    #[error(
+        "{}: it and the store's directory {} lie one in the other; choose another directory for the store",
+        driftless_model::quote(source_path),
+        driftless_model::quote(dir)
+    )]
+    Overlap {
+        /// Path of the source.
+        source_path: PathBuf,
+        /// Directory of the store.
+        dir: PathBuf,
+    },
+    /// The settings contradict each other.
+    #[error("{0}")]
+    Settings(&'static str),
+    /// A file of the node cannot be read or written.
+    #[error(
+        "{}: cannot {act}: {}; check its directory and owner",
+        driftless_model::quote(path),
+        driftless_model::cause(cause)
+    )]
+    OwnFile {
+        /// Path.
+        path: PathBuf,
+        /// Call that failed.
+        act: &'static str,
+        /// Cause.
+        cause: io::Error,
+    },
+    /// The pipe to the coordinator failed.
+    #[error("pipe to the coordinator: {0}; check the connection of ssh")]
+    Pipe(String),
+    /// The peer broke the protocol.
+    #[error("{peer}: protocol error: {cause}; run the same version on all nodes")]
+    Protocol {
+        /// Peer.
+        peer: String,
+        /// Rule that the peer broke.
+        cause: String,
+    },
+    /// The kernel refused a thread.
+    #[error("thread: cannot start: {}; raise the limits of this process", driftless_model::cause(.0))]
+    Thread(io::Error),
+    /// The caller stopped the call.
+    #[error("stopped")]
+    Stopped,
+}

@@ -1,0 +1,210 @@
+//! The copy of a set at a node while a cast runs: opening, writing, commit, and reading for feeders.
+
+use crate::feed::UnitContent;
+use crate::intake::UnitToWrite;
+use crate::settings::ContentLimits;
+use crossbeam_channel::Receiver;
+use driftless_lock::{Condvar, Mutex};
+use driftless_store::{
+    Catalogue, Error, NodeStore, PlacedCopy, Placing, Receiving, SetReceiver, UnitReader,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Time to wait for another process that receives the same set. The process of an earlier cast ends
+/// within seconds of the death of its coordinator.
+const BUSY_MAX: Duration = Duration::from_secs(30);
+/// Pause between two attempts.
+const BUSY_PAUSE: Duration = Duration::from_millis(200);
+
+/// Copy at a node.
+pub(crate) struct NodeCopy {
+    store: NodeStore,
+    state: Mutex<CopyStage>,
+    changed: Condvar,
+}
+
+enum CopyStage {
+    /// Units arrive.
+    Receiving(Box<SetReceiver>),
+    /// The copy gets its metadata and its final names.
+    Committing,
+    /// The copy has its final names.
+    Placed(u64),
+    /// The copy failed.
+    Gone,
+}
+
+/// Set to be opened.
+pub(crate) struct CopyRequest {
+    pub store: NodeStore,
+    pub catalogue: Arc<Catalogue>,
+    pub placing: Placing,
+    pub cache_bytes_max: Option<u64>,
+}
+
+/// A copy that was opened.
+pub(crate) enum OpenedCopy {
+    /// The node held the complete set, and hashed it again.
+    Held(u64),
+    /// Units are missing, or the copy needs its commit.
+    Open(Box<SetReceiver>),
+}
+
+impl CopyRequest {
+    /// Opens the copy, and takes over content that the node holds.
+    ///
+    /// # Errors
+    /// The place is unusable or full, or `stop` is set.
+    pub fn open(&self, stop: &AtomicBool) -> Result<OpenedCopy, Error> {
+        let mut pace = |_| !stop.load(Relaxed);
+        if self.placing == Placing::Cached {
+            self.store
+                .evict(self.catalogue.bytes(), self.cache_bytes_max)?;
+        }
+        let copy = match self.receive(stop)? {
+            Receiving::Open(receiver) => return reuse(receiver, &mut pace),
+            Receiving::Held(copy) => copy,
+        };
+        if self.store.verify(copy, &mut pace)?.is_sound() {
+            return Ok(OpenedCopy::Held(copy));
+        }
+        match self.receive(stop)? {
+            Receiving::Open(receiver) => reuse(receiver, &mut pace),
+            Receiving::Held(copy) => Err(Error::Unusable { copy }),
+        }
+    }
+
+    /// Waits for a process of an earlier cast that still has the copy.
+    fn receive(&self, stop: &AtomicBool) -> Result<Receiving, Error> {
+        let begin = Instant::now();
+        loop {
+            match self.store.receive(&self.catalogue, &self.placing) {
+                Err(Error::Busy { .. }) if begin.elapsed() < BUSY_MAX => {}
+                other => return other,
+            }
+            if stop.load(Relaxed) {
+                return Err(Error::Stopped);
+            }
+            std::thread::sleep(BUSY_PAUSE);
+        }
+    }
+}
+
+fn reuse(
+    mut receiver: Box<SetReceiver>,
+    pace: &mut dyn FnMut(u64) -> bool,
+) -> Result<OpenedCopy, Error> {
+    receiver.reuse(pace)?;
+    Ok(OpenedCopy::Open(receiver))
+}
+
+impl NodeCopy {
+    /// Returns the copy for the threads of a cast.
+    pub fn new(store: NodeStore, opened: OpenedCopy) -> Self {
+        let stage = match opened {
+            OpenedCopy::Held(copy) => CopyStage::Placed(copy),
+            OpenedCopy::Open(receiver) => CopyStage::Receiving(receiver),
+        };
+        NodeCopy {
+            store,
+            state: Mutex::new(stage),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Writes units until the set is complete, and commits it. Returns `None` if the units end before.
+    ///
+    /// # Errors
+    /// The copy cannot be written. What was written stays for the next cast.
+    pub fn write_all(&self, units: &Receiver<UnitToWrite>) -> Result<Option<PlacedCopy>, Error> {
+        let result = self.write_units(units);
+        if let Ok(true) = result {
+            return self.commit().map(Some);
+        }
+        self.set_stage(CopyStage::Gone);
+        result.map(|_| None)
+    }
+
+    fn write_units(&self, units: &Receiver<UnitToWrite>) -> Result<bool, Error> {
+        loop {
+            let present = match &*self.state.lock() {
+                CopyStage::Receiving(receiver) => receiver.present(),
+                _ => return Ok(false),
+            };
+            if present.is_complete() {
+                return Ok(true);
+            }
+            let Ok((unit, bytes)) = units.recv() else {
+                return Ok(false);
+            };
+            if let CopyStage::Receiving(receiver) = &mut *self.state.lock() {
+                receiver.put(unit, &bytes)?;
+            }
+        }
+    }
+
+    fn commit(&self) -> Result<PlacedCopy, Error> {
+        let stage = std::mem::replace(&mut *self.state.lock(), CopyStage::Committing);
+        let result = match stage {
+            CopyStage::Receiving(receiver) => receiver.finish(),
+            _ => Err(Error::Stopped),
+        };
+        self.set_stage(match &result {
+            Ok(placed) => CopyStage::Placed(placed.copy),
+            Err(_) => CopyStage::Gone,
+        });
+        result
+    }
+
+    fn set_stage(&self, stage: CopyStage) {
+        *self.state.lock() = stage;
+        self.changed.notify_all();
+    }
+
+    /// Notes that the placed copy cannot be read. Returns whether it is placed.
+    pub fn mark_damaged(&self) -> bool {
+        let CopyStage::Placed(copy) = *self.state.lock() else {
+            return false;
+        };
+        let _the_next_verification_finds_it = self.store.mark_damaged(copy);
+        true
+    }
+}
+
+/// Notes the job and the lifetime of a copy.
+pub(crate) fn keep_copy(store: &NodeStore, copy: u64, limits: &ContentLimits) -> Result<(), Error> {
+    if let Some(job) = &limits.job {
+        store.add_job(copy, job)?;
+    }
+    if limits.is_pinned {
+        store.pin(copy, true)?;
+    }
+    if let Some(seconds) = limits.seconds_max {
+        store.expire(copy, Some(Duration::from_secs(seconds)))?;
+    }
+    Ok(())
+}
+
+impl UnitContent for NodeCopy {
+    fn reader(&self) -> Result<UnitReader, Error> {
+        let mut state = self.state.lock();
+        loop {
+            match &*state {
+                CopyStage::Receiving(receiver) => return receiver.reader(),
+                CopyStage::Placed(copy) => {
+                    let copy = *copy;
+                    drop(state);
+                    return self.store.reader(copy);
+                }
+                CopyStage::Committing => state = self.changed.wait(state),
+                CopyStage::Gone => return Err(Error::Stopped),
+            }
+        }
+    }
+
+    fn may_recover(&self) -> bool {
+        !matches!(*self.state.lock(), CopyStage::Gone)
+    }
+}

@@ -1,0 +1,197 @@
+//! A process that serves casts: its store, its endpoint, its rules, and the keys that it trusts.
+
+use crate::message::{CastId, MESSAGE_BYTES_MAX};
+use crate::node::inputs::CastTrunk;
+use crate::settings::{NodeSettings, TransferSettings};
+use crate::{Error, PeerKey};
+use crossbeam_channel::Sender;
+use driftless_dataplane::{DataEndpoint, LinkPeer, LinkSettings};
+use driftless_lock::Mutex;
+use driftless_store::NodeStore;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+
+/// Longest attempt to connect.
+const CONNECT_MAX: Duration = Duration::from_secs(3);
+
+/// Peers that may command a node.
+#[derive(Clone)]
+pub(crate) enum CommandRule {
+    /// Owners of these keys.
+    Keys(Vec<PeerKey>),
+    /// Owners of certificates with one of these names.
+    Names(Vec<String>),
+}
+
+/// Directories that a coordinator may name.
+#[derive(Clone)]
+pub(crate) enum PlaceRule {
+    /// Any that the user of the process can write.
+    Any,
+    /// These, and those below.
+    Below(Vec<PathBuf>),
+}
+
+/// Process that serves casts.
+pub(crate) struct NodeHost {
+    pub store: NodeStore,
+    pub endpoint: DataEndpoint,
+    pub settings: NodeSettings,
+    commanders: CommandRule,
+    places: PlaceRule,
+    casts: Mutex<HashMap<CastId, Sender<CastTrunk>>>,
+    /// Casts that trust a key.
+    peers: Mutex<HashMap<PeerKey, u32>>,
+    is_stopped: AtomicBool,
+    served: AtomicU32,
+}
+
+/// Returns the time since 1970.
+pub(crate) fn now() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+}
+
+/// Returns the settings of connections.
+pub(crate) fn link_settings(transfer: &TransferSettings) -> LinkSettings {
+    LinkSettings {
+        message_bytes_max: MESSAGE_BYTES_MAX,
+        heartbeat: transfer.heartbeat,
+        silence_max: transfer.silence_max,
+        connect_max: CONNECT_MAX,
+        cipher: transfer.cipher,
+        ..LinkSettings::default()
+    }
+}
+
+impl NodeHost {
+    /// Returns a host whose store is open.
+    pub fn new(
+        store: NodeStore,
+        endpoint: DataEndpoint,
+        settings: NodeSettings,
+        (commanders, places): (CommandRule, PlaceRule),
+    ) -> Arc<Self> {
+        Arc::new(NodeHost {
+            store,
+            endpoint,
+            settings,
+            commanders,
+            places,
+            casts: Mutex::new(HashMap::new()),
+            peers: Mutex::new(HashMap::new()),
+            is_stopped: AtomicBool::new(false),
+            served: AtomicU32::new(0),
+        })
+    }
+
+    /// Whether the process is to end.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Relaxed)
+    }
+
+    /// Returns the number of casts and examinations at work.
+    pub fn casts_at_work(&self) -> u32 {
+        self.served.load(Relaxed)
+    }
+
+    /// Counts casts and examinations that begin or end.
+    pub fn count_served(&self, change: i32) {
+        self.served.fetch_add(change.cast_unsigned(), Relaxed);
+    }
+
+    /// Ends the casts at work, and the process with them.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Relaxed);
+    }
+
+    /// Notes a cast that begins. Returns `false` if it is at work already.
+    pub fn begin_cast(&self, cast: CastId, inbox: Sender<CastTrunk>) -> bool {
+        match self.casts.lock().entry(cast) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(place) => {
+                place.insert(inbox);
+                true
+            }
+        }
+    }
+
+    /// Forgets a cast.
+    pub fn end_cast(&self, cast: CastId) {
+        self.casts.lock().remove(&cast);
+    }
+
+    /// Returns the way for feeders to a cast, or `None` if the cast is unknown.
+    pub fn inbox(&self, cast: CastId) -> Option<Sender<CastTrunk>> {
+        self.casts.lock().get(&cast).cloned()
+    }
+
+    /// Checks a directory that a coordinator names.
+    ///
+    /// # Errors
+    /// The configuration of the node does not allow the directory.
+    pub fn check_place(&self, path: &Path) -> Result<(), String> {
+        let PlaceRule::Below(allowed) = &self.places else {
+            return Ok(());
+        };
+        let is_plain = path.components().all(|part| part != Component::ParentDir);
+        if is_plain && allowed.iter().any(|root| path.starts_with(root)) {
+            return Ok(());
+        }
+        let shown = driftless_model::quote(path);
+        Err(format!(
+            "{shown}: cannot place a data set: the node's configuration allows no copies there; add it to the places of the daemon"
+        ))
+    }
+
+    /// Trusts the key of a peer of a cast.
+    pub fn trust_peer(&self, key: PeerKey) {
+        let CommandRule::Keys(_) = self.commanders else {
+            // The authority vouches for every node, and a revocation stays.
+            return;
+        };
+        let mut peers = self.peers.lock();
+        let count = peers.entry(key).or_default();
+        *count = count.saturating_add(1);
+        self.endpoint.trust().trust(key);
+    }
+
+    /// Ends the trust in keys of a cast that no other cast trusts.
+    pub fn forget_peers(&self, keys: impl IntoIterator<Item = PeerKey>) {
+        let CommandRule::Keys(commanders) = &self.commanders else {
+            return;
+        };
+        let mut peers = self.peers.lock();
+        for key in keys {
+            let Some(count) = peers.get_mut(&key) else {
+                continue;
+            };
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                peers.remove(&key);
+                if !commanders.contains(&key) {
+                    self.endpoint.trust().revoke(key);
+                }
+            }
+        }
+    }
+
+    /// Whether a peer may command this node.
+    pub fn may_command(&self, peer: &LinkPeer) -> bool {
+        match &self.commanders {
+            CommandRule::Keys(keys) => keys.contains(&peer.key),
+            CommandRule::Names(names) => names.iter().any(|name| peer.is_named(name)),
+        }
+    }
+}
+
+/// Opens the store of a node.
+///
+/// # Errors
+/// The directory is unusable or of another user.
+pub(crate) fn open_store(dir: &Path) -> Result<NodeStore, Error> {
+    Ok(NodeStore::open(dir, Arc::new(now))?)
+}

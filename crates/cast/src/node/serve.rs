@@ -1,0 +1,193 @@
+//! Connections that arrive at a node.
+//!
+//! A connection begins with an opening, which names its purpose. The key of the peer was verified
+//! before. A coordinator needs a key that may command; a feeder needs a cast that expects it.
+
+use crate::intake::{PeerLink, refuse};
+use crate::message::{CastId, NodeMessage, NodeOrder, PROTOCOL, PeerOpening, decode, encode, kind};
+use crate::node::host::NodeHost;
+use crate::node::inputs::{CastTrunk, ControlInput, SessionInputs, receive_control};
+use crate::node::probe::{answer_probe, examine_node};
+use crate::node::session::CastSession;
+use crate::stream::start_thread;
+use crossbeam_channel::bounded;
+use driftless_dataplane::{ArrivedLink, BundleEvent, LinkBundle, LinkHandle, LinkListener};
+use driftless_lock::Mutex;
+use driftless_planner::StreamId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Longest wait for a connection before the end of the process is looked at.
+const TICK: Duration = Duration::from_millis(100);
+/// Time in which a peer has to send its opening.
+const OPENING_MAX: Duration = Duration::from_secs(10);
+/// Messages of a coordinator that wait, of at most 1 MiB each.
+const CONTROL_QUEUE_MAX: usize = 16;
+/// Connections of feeders that wait for the loop of a cast.
+const TRUNK_QUEUE_MAX: usize = 64;
+
+/// Server of the connections that arrive.
+pub(crate) struct NodeServer {
+    host: Arc<NodeHost>,
+    openings: Mutex<Vec<OpeningWait>>,
+}
+
+/// A connection whose opening has not arrived yet.
+struct OpeningWait {
+    since: Instant,
+    is_open: Arc<AtomicBool>,
+    handles: Vec<LinkHandle>,
+}
+
+impl NodeServer {
+    /// Returns the server of a host.
+    pub fn new(host: &Arc<NodeHost>) -> Self {
+        NodeServer {
+            host: Arc::clone(host),
+            openings: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Takes connections until `is_over` says so, and then waits for the casts at work.
+    pub fn run(&self, listener: &LinkListener, is_over: &dyn Fn(&NodeHost) -> bool) {
+        while !is_over(&self.host) {
+            if let Some(arrived) = listener.accept(TICK) {
+                self.arrive(arrived);
+            }
+            self.end_late_openings();
+        }
+        self.host.stop();
+        while self.host.casts_at_work() > 0 {
+            std::thread::sleep(TICK);
+        }
+    }
+
+    fn arrive(&self, arrived: ArrivedLink) {
+        let bundle = match arrived {
+            ArrivedLink::Link(link) => LinkBundle::from(link),
+            ArrivedLink::Bundle(bundle) => bundle,
+        };
+        let is_open = Arc::new(AtomicBool::new(false));
+        self.openings.lock().push(OpeningWait {
+            since: Instant::now(),
+            is_open: Arc::clone(&is_open),
+            handles: bundle.handles(),
+        });
+        let host = Arc::clone(&self.host);
+        let started = start_thread("peer", move || open(&host, bundle, &is_open));
+        if let Err(error) = started {
+            tracing::warn!("a connection was refused: {error}");
+        }
+    }
+
+    fn end_late_openings(&self) {
+        self.openings.lock().retain(|waiting| {
+            let is_late = waiting.since.elapsed() >= OPENING_MAX;
+            if is_late && !waiting.is_open.load(Relaxed) {
+                for handle in &waiting.handles {
+                    handle.abort("the peer did not open in time");
+                }
+            }
+            !is_late && !waiting.is_open.load(Relaxed)
+        });
+    }
+}
+
+/// Reads the opening of a connection, and serves it.
+fn open(host: &Arc<NodeHost>, bundle: LinkBundle, is_open: &AtomicBool) {
+    let Ok(mut link) = PeerLink::new(bundle) else {
+        return;
+    };
+    let opening = match link.receiver.recv() {
+        Ok(Some(BundleEvent::Control(message))) if message.kind == kind::OPENING => {
+            decode::<PeerOpening>(&message.bytes)
+        }
+        _ => Err("no opening".into()),
+    };
+    is_open.store(true, Relaxed);
+    match opening {
+        Ok(PeerOpening::Control { protocol }) => control(host, link, protocol),
+        Ok(PeerOpening::Trunk {
+            protocol: PROTOCOL,
+            cast,
+            stream,
+        }) => admit(host, cast, stream, link),
+        Ok(PeerOpening::Probe { .. }) => answer_probe(link),
+        Ok(PeerOpening::Trunk { .. }) => refuse(link),
+        Err(cause) => tracing::warn!("{}: {cause}", link.peer.address),
+    }
+}
+
+fn admit(host: &NodeHost, cast: CastId, stream: StreamId, link: PeerLink) {
+    let inbox = host.inbox(cast);
+    match inbox {
+        None => refuse(link),
+        Some(inbox) => {
+            if let Err(back) = inbox.send(CastTrunk { stream, link }) {
+                refuse(back.0.link);
+            }
+        }
+    }
+}
+
+/// Serves a coordinator.
+fn control(host: &Arc<NodeHost>, link: PeerLink, protocol: u32) {
+    if !host.may_command(&link.peer) {
+        tracing::warn!("{}: no coordinator of this node", link.peer.address);
+        return;
+    }
+    let welcome = NodeMessage::Welcome {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").into(),
+    };
+    let welcomed = link.sender.send_control(kind::NODE, &[&encode(&welcome)]);
+    if protocol != PROTOCOL || welcomed.is_err() {
+        let _the_coordinator_reads_the_version = link.sender.finish();
+        return;
+    }
+    host.count_served(1);
+    serve_control(host, link);
+    host.count_served(-1);
+}
+
+fn serve_control(host: &Arc<NodeHost>, link: PeerLink) {
+    let PeerLink {
+        sender,
+        receiver,
+        handles,
+        peer,
+    } = link;
+    let (inbox, control) = bounded(CONTROL_QUEUE_MAX);
+    if start_thread("control", move || receive_control(receiver, &inbox)).is_err() {
+        return;
+    }
+    match control.recv() {
+        Ok(ControlInput::Order(NodeOrder::Begin(brief))) => {
+            let (trunk_inbox, trunks) = bounded(TRUNK_QUEUE_MAX);
+            let cast = brief.cast;
+            let is_new = host.begin_cast(cast, trunk_inbox);
+            if is_new {
+                let inputs = SessionInputs { control, trunks };
+                CastSession::new(host, brief, peer.key, &sender).run(&inputs);
+                host.end_cast(cast);
+            }
+        }
+        Ok(ControlInput::Order(first)) => examine_node(host, &sender, &control, first),
+        _ => {}
+    }
+    let _the_coordinator_may_be_gone = sender.finish();
+    for handle in handles {
+        // The thread that receives ends with the connection.
+        end_softly(&handle);
+    }
+}
+
+/// Gives the peer a moment to close, and ends the connection.
+fn end_softly(handle: &LinkHandle) {
+    let begin = Instant::now();
+    while !handle.has_failed() && begin.elapsed() < TICK * 5 {
+        std::thread::sleep(TICK / 5);
+    }
+    handle.abort("the cast is over");
+}

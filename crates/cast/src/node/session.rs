@@ -1,0 +1,561 @@
+//! A cast at a node: the loop that carries out the orders of the coordinator.
+//!
+//! The loop owns the state. Threads that receive, feed, write and open send it reports. It never
+//! waits for a disk, so it notices a dead coordinator within the silence limit, and then ends the
+//! cast: the copy stays unfinished for the next cast, and its lock is free.
+
+use crate::bits::UnitBitmap;
+use crate::board::UnitBoard;
+use crate::feed::{FeedContext, FeedGate, FeedOrder, feed};
+use crate::intake::{ExpectedStream, IntakeContext, UnitToWrite, receive};
+use crate::message::{
+    CastBrief, CastPeer, NodeMessage, NodeOrder, RANGES_PER_MESSAGE, encode, kind,
+};
+use crate::node::copy::{CopyRequest, NodeCopy, OpenedCopy, keep_copy};
+use crate::node::held::{
+    WINDOW_BYTES_MIN, bounded_set, bytes_of, present_units, queued_units, ranges_of,
+};
+use crate::node::host::NodeHost;
+use crate::node::inputs::{CastTrunk, ControlInput, SessionInputs};
+use crate::node::streams::{NodeStreams, refuse_trunk};
+use crate::stream::{StreamEnd, StreamReport, start_thread};
+use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
+use driftless_dataplane::{BundleSender, PeerKey};
+use driftless_planner::{NodeId, OrderAction, SOURCE, StreamCause, StreamId, UnitSet};
+use driftless_pool::Pace;
+use driftless_store::{Catalogue, CatalogueReceiver, Error as StoreError, PlacedCopy, Placing};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Interval of reports of progress.
+const REPORT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Result of a thread of a cast.
+enum CastResult {
+    Opened(Result<OpenedCopy, StoreError>),
+    Written(Result<Option<PlacedCopy>, StoreError>),
+}
+
+/// Catalogue on its way to the node.
+enum CatalogueStage {
+    Arriving(CatalogueReceiver),
+    Complete(Arc<Catalogue>),
+    Failed,
+}
+
+/// State of a cast whose copy is open.
+struct OpenCast {
+    catalogue: Arc<Catalogue>,
+    board: Arc<UnitBoard>,
+    copy: Arc<NodeCopy>,
+    intake: Arc<IntakeContext>,
+    feeding: Arc<FeedContext>,
+    written: Option<JoinHandle<()>>,
+}
+
+/// A cast at a node.
+pub(crate) struct CastSession<'a> {
+    host: &'a Arc<NodeHost>,
+    brief: CastBrief,
+    coordinator: PeerKey,
+    link: &'a BundleSender,
+    results: (Sender<CastResult>, Receiver<CastResult>),
+    reports: (Sender<StreamReport>, Receiver<StreamReport>),
+    peers: BTreeMap<NodeId, CastPeer>,
+    catalogue: CatalogueStage,
+    open: Option<OpenCast>,
+    streams: NodeStreams,
+    progress: HashMap<StreamId, Vec<u64>>,
+    received_bytes: u64,
+    is_over: bool,
+    stop: Arc<AtomicBool>,
+}
+
+/// End of a session: the coordinator cannot be reached any more.
+pub(crate) struct CoordinatorLost;
+
+type SessionStep = Result<(), CoordinatorLost>;
+
+impl<'a> CastSession<'a> {
+    /// Returns a session that has not begun.
+    pub fn new(
+        host: &'a Arc<NodeHost>,
+        brief: CastBrief,
+        coordinator: PeerKey,
+        link: &'a BundleSender,
+    ) -> Self {
+        CastSession {
+            host,
+            brief,
+            coordinator,
+            link,
+            results: unbounded(),
+            reports: unbounded(),
+            peers: BTreeMap::new(),
+            catalogue: CatalogueStage::Failed,
+            open: None,
+            streams: NodeStreams::default(),
+            progress: HashMap::new(),
+            received_bytes: 0,
+            is_over: false,
+            stop: Arc::new(AtomicBool::new(false)),
+        }
+    }
+
+    /// Runs the cast until the coordinator ends it or is gone, or the node stops.
+    pub fn run(mut self, inputs: &SessionInputs) {
+        let _the_coordinator_is_gone = self.serve(inputs);
+        self.end();
+    }
+
+    fn serve(&mut self, inputs: &SessionInputs) -> SessionStep {
+        if let Err(reason) = self.begin() {
+            self.fail(reason)?;
+        }
+        let mut reported = Instant::now();
+        while !self.is_over && !self.host.is_stopped() {
+            let limit = REPORT_INTERVAL.saturating_sub(reported.elapsed());
+            let timer = crossbeam_channel::after(limit);
+            select! {
+                recv(inputs.control) -> input => match input {
+                    Ok(input) => self.take(input)?,
+                    Err(_) => return Err(CoordinatorLost),
+                },
+                recv(inputs.trunks) -> trunk => match trunk {
+                    Ok(trunk) => self.admit(trunk),
+                    Err(_) => return Err(CoordinatorLost),
+                },
+                recv(self.results.1) -> result => if let Ok(result) = result {
+                    self.finish_step(result)?;
+                },
+                recv(self.reports.1) -> report => if let Ok(report) = report {
+                    self.report(report)?;
+                },
+                recv(timer) -> _ => {}
+            }
+            if reported.elapsed() >= REPORT_INTERVAL {
+                self.flush_all()?;
+                self.streams.refuse_late();
+                reported = Instant::now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends everything of the cast. The copy keeps what it has.
+    fn end(&mut self) {
+        self.stop.store(true, Relaxed);
+        self.streams.stop_all();
+        if let Some(open) = self.open.take() {
+            open.board.close();
+            let written = open.written;
+            drop((open.intake, open.feeding));
+            // A commit that has begun goes on: it takes as long as the disk does.
+            if let Some(thread) = written {
+                let _panic_was_printed = thread.join();
+            }
+        }
+        let keys = self.peers.values().map(CastPeer::key);
+        self.host.forget_peers(keys);
+    }
+
+    fn send(&self, message: &NodeMessage) -> SessionStep {
+        let sent = self.link.send_control(kind::NODE, &[&encode(message)]);
+        sent.map_err(|_| CoordinatorLost)
+    }
+
+    fn fail(&mut self, reason: String) -> SessionStep {
+        self.stop.store(true, Relaxed);
+        self.streams.stop_all();
+        if let Some(open) = &self.open {
+            open.board.close();
+        }
+        self.send(&NodeMessage::Failed { reason })
+    }
+
+    /// Checks the brief, and looks for the catalogue.
+    fn begin(&mut self) -> Result<(), String> {
+        self.placing()?;
+        self.brief.content()?;
+        let store = &self.host.store;
+        let text = |error: StoreError| error.to_string();
+        if let Some(catalogue) = store.catalogue(self.brief.set).map_err(text)? {
+            self.catalogue = CatalogueStage::Complete(catalogue);
+            self.open_copy();
+            return Ok(());
+        }
+        let receiver = store.receive_catalogue(self.brief.set).map_err(text)?;
+        self.catalogue = CatalogueStage::Arriving(receiver);
+        self.send(&NodeMessage::Lacks {
+            parts: vec![(0, 1)],
+        })
+        .map_err(|_| "the coordinator is gone".into())
+    }
+
+    fn placing(&self) -> Result<Placing, String> {
+        let Some(path) = self.brief.place.directory()? else {
+            return Ok(Placing::Cached);
+        };
+        self.host.check_place(&path)?;
+        Ok(Placing::Directory(path))
+    }
+
+    fn take(&mut self, input: ControlInput) -> SessionStep {
+        match input {
+            ControlInput::Part(number, bytes) => self.take_part(number, &bytes),
+            ControlInput::Order(NodeOrder::Peers(peers)) => {
+                self.meet(peers);
+                Ok(())
+            }
+            ControlInput::Order(NodeOrder::Plan(action)) => self.carry_out(action),
+            ControlInput::Order(NodeOrder::End) => {
+                self.is_over = true;
+                Ok(())
+            }
+            // Measurements have sessions of their own.
+            ControlInput::Order(_) | ControlInput::Filled(..) => Ok(()),
+        }
+    }
+
+    fn meet(&mut self, peers: Vec<CastPeer>) {
+        for peer in peers {
+            let key = peer.key();
+            let known = self.peers.insert(peer.node, peer);
+            self.host.trust_peer(key);
+            if let Some(known) = known {
+                self.host.forget_peers([known.key()]);
+            }
+        }
+    }
+
+    fn take_part(&mut self, number: u32, bytes: &[u8]) -> SessionStep {
+        let CatalogueStage::Arriving(receiver) = &mut self.catalogue else {
+            return Ok(());
+        };
+        if let Err(error) = receiver.put(number, bytes) {
+            self.catalogue = CatalogueStage::Failed;
+            return self.fail(error.to_string());
+        }
+        let lacking = receiver.lacking();
+        if number == 0 && !lacking.is_empty() {
+            let parts = ranges_of(&lacking);
+            return self.send(&NodeMessage::Lacks { parts });
+        }
+        if !lacking.is_empty() {
+            return Ok(());
+        }
+        let stage = std::mem::replace(&mut self.catalogue, CatalogueStage::Failed);
+        let CatalogueStage::Arriving(receiver) = stage else {
+            return Ok(());
+        };
+        match receiver.finish() {
+            Ok(catalogue) => {
+                self.catalogue = CatalogueStage::Complete(catalogue);
+                self.open_copy();
+                Ok(())
+            }
+            Err(error) => self.fail(error.to_string()),
+        }
+    }
+
+    /// Opens the copy in a thread, which may hash for long.
+    fn open_copy(&self) {
+        let (CatalogueStage::Complete(catalogue), Ok(placing)) = (&self.catalogue, self.placing())
+        else {
+            return;
+        };
+        let request = CopyRequest {
+            store: self.host.store.clone(),
+            catalogue: Arc::clone(catalogue),
+            placing,
+            cache_bytes_max: self.host.settings.cache_bytes_max,
+        };
+        let (results, stop) = (self.results.0.clone(), Arc::clone(&self.stop));
+        let failed = results.clone();
+        let open = move || {
+            let _the_cast_is_over = results.send(CastResult::Opened(request.open(&stop)));
+        };
+        if start_thread("open copy", open).is_err() {
+            let _the_loop_receives_it = failed.send(CastResult::Opened(Err(StoreError::Stopped)));
+        }
+    }
+
+    fn finish_step(&mut self, result: CastResult) -> SessionStep {
+        match result {
+            CastResult::Opened(Ok(opened)) => self.opened(opened),
+            CastResult::Opened(Err(error)) | CastResult::Written(Err(error)) => {
+                self.fail(error.to_string())
+            }
+            // The units ended before the set was complete.
+            CastResult::Written(Ok(None)) => Ok(()),
+            CastResult::Written(Ok(Some(placed))) => {
+                let owners_not_kept = placed.metadata.owners_not_kept;
+                self.complete(placed.copy, owners_not_kept)
+            }
+        }
+    }
+
+    fn complete(&mut self, copy: u64, owners_not_kept: u64) -> SessionStep {
+        self.flush_all()?;
+        let kept = self.brief.content().map(|limits| {
+            keep_copy(&self.host.store, copy, &limits).map_err(|error| error.to_string())
+        });
+        if let Ok(Err(reason)) | Err(reason) = kept {
+            return self.fail(reason);
+        }
+        self.send(&NodeMessage::Finished {
+            root: self.brief.set,
+            received_bytes: self.received_bytes,
+            owners_not_kept,
+        })
+    }
+
+    fn opened(&mut self, opened: OpenedCopy) -> SessionStep {
+        let CatalogueStage::Complete(catalogue) = &self.catalogue else {
+            return Ok(());
+        };
+        let catalogue = Arc::clone(catalogue);
+        let (held, held_copy) = match &opened {
+            OpenedCopy::Held(copy) => (UnitSet::first(catalogue.units()), Some(*copy)),
+            OpenedCopy::Open(receiver) => (present_units(receiver), None),
+        };
+        let bits = UnitBitmap::of(&held, catalogue.units());
+        let window = self
+            .host
+            .settings
+            .transfer
+            .window_bytes_max
+            .max(WINDOW_BYTES_MIN);
+        let board = Arc::new(UnitBoard::new(bits, window));
+        let copy = Arc::new(NodeCopy::new(self.host.store.clone(), opened));
+        let (writer, units) = bounded(queued_units(window));
+        let intake = IntakeContext {
+            catalogue: Arc::clone(&catalogue),
+            board: Arc::clone(&board),
+            writer,
+            reports: self.reports.0.clone(),
+        };
+        let feeding = self.feed_context(&catalogue, &board, &copy);
+        self.open = Some(OpenCast {
+            catalogue: Arc::clone(&catalogue),
+            board,
+            copy,
+            intake: Arc::new(intake),
+            feeding: Arc::new(feeding),
+            written: None,
+        });
+        let held_bytes = bytes_of(&held, &catalogue);
+        let holds = bounded_set(held);
+        self.send(&NodeMessage::Ready { holds, held_bytes })?;
+        match held_copy {
+            Some(copy) => self.complete(copy, 0),
+            None => self.start_writer(units),
+        }
+    }
+
+    fn feed_context(
+        &self,
+        catalogue: &Arc<Catalogue>,
+        board: &Arc<UnitBoard>,
+        copy: &Arc<NodeCopy>,
+    ) -> FeedContext {
+        let own = self.host.settings.transfer.bytes_per_second_max;
+        let rates = own.into_iter().chain(self.brief.bytes_per_second_max);
+        FeedContext {
+            endpoint: self.host.endpoint.clone(),
+            cast: self.brief.cast,
+            units: catalogue.units(),
+            board: Arc::clone(board),
+            content: Arc::clone(copy) as _,
+            gate: FeedGate::default(),
+            pace: Pace::new(rates.min()),
+            connections: self.brief.connections.max(1),
+            reports: self.reports.0.clone(),
+        }
+    }
+
+    fn start_writer(&mut self, units: Receiver<UnitToWrite>) -> SessionStep {
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
+        let (copy, results) = (Arc::clone(&open.copy), self.results.0.clone());
+        let write = move || {
+            let _the_cast_is_over = results.send(CastResult::Written(copy.write_all(&units)));
+        };
+        match std::thread::Builder::new()
+            .name("write".into())
+            .spawn(write)
+        {
+            Ok(thread) => {
+                open.written = Some(thread);
+                Ok(())
+            }
+            Err(error) => self.fail(crate::Error::Thread(error).to_string()),
+        }
+    }
+
+    fn carry_out(&mut self, action: OrderAction) -> SessionStep {
+        match action {
+            OrderAction::Expect {
+                stream,
+                from,
+                units,
+            } => self.expect(stream, from, units),
+            OrderAction::Feed {
+                stream,
+                to,
+                units,
+                is_spare,
+            } => self.feed((stream, to), units, is_spare),
+            OrderAction::Stop { stream } => {
+                self.streams.stop(stream);
+                Ok(())
+            }
+            OrderAction::GiveUp { .. } => {
+                self.stop.store(true, Relaxed);
+                self.streams.stop_all();
+                if let Some(open) = &self.open {
+                    open.board.close();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn expect(&mut self, stream: StreamId, from: NodeId, units: UnitSet) -> SessionStep {
+        let key = match from {
+            SOURCE => Some(self.coordinator),
+            other => self.peers.get(&other).map(CastPeer::key),
+        };
+        let (Some(open), Some(key)) = (&self.open, key) else {
+            return self.refuse_order(stream, "the feeder is unknown here");
+        };
+        let held = open.board.verified();
+        let verified = UnitBitmap::of(&units, open.catalogue.units());
+        let verified = verified.common(&held).set();
+        let expected = ExpectedStream {
+            stream,
+            from: key,
+            units,
+            end: StreamEnd::default(),
+        };
+        let Some(waiting) = self.streams.expect(expected) else {
+            return self.refuse_order(stream, "too many streams at a time");
+        };
+        self.send(&NodeMessage::Progress { stream, verified })?;
+        waiting.into_iter().for_each(|trunk| self.admit(trunk));
+        Ok(())
+    }
+
+    fn refuse_order(&self, stream: StreamId, detail: &str) -> SessionStep {
+        self.send(&NodeMessage::StreamFailed {
+            stream,
+            cause: StreamCause::Refused,
+            detail: detail.into(),
+        })
+    }
+
+    fn feed(
+        &mut self,
+        (stream, to): (StreamId, NodeId),
+        units: UnitSet,
+        is_spare: bool,
+    ) -> SessionStep {
+        let (Some(open), Some(peer)) = (&self.open, self.peers.get(&to)) else {
+            return self.refuse_order(stream, "the receiver is unknown here");
+        };
+        let Some(end) = self.streams.feed(stream) else {
+            return self.refuse_order(stream, "too many streams at a time");
+        };
+        let order = FeedOrder {
+            stream,
+            units,
+            is_spare,
+            peer: peer.clone(),
+        };
+        let context = Arc::clone(&open.feeding);
+        match start_thread("feeder", move || feed(&context, &order, &end)) {
+            Ok(()) => Ok(()),
+            Err(error) => self.refuse_order(stream, &error.to_string()),
+        }
+    }
+
+    /// Takes the connection of a feeder. Without the order of the coordinator, it waits.
+    fn admit(&mut self, trunk: CastTrunk) {
+        let Some(open) = &self.open else {
+            return refuse_trunk(trunk);
+        };
+        let Some((expected, link)) = self.streams.admit(trunk) else {
+            return;
+        };
+        let context = Arc::clone(&open.intake);
+        let _the_feeder_reports_it =
+            start_thread("receiver", move || receive(&context, &expected, link));
+    }
+
+    fn report(&mut self, report: StreamReport) -> SessionStep {
+        match report {
+            StreamReport::Verified {
+                stream,
+                unit,
+                bytes,
+            } => {
+                self.received_bytes = self.received_bytes.saturating_add(bytes);
+                self.progress.entry(stream).or_default().push(unit);
+                Ok(())
+            }
+            StreamReport::Complete { stream } => {
+                self.streams.forget(stream);
+                self.flush(stream)
+            }
+            StreamReport::Failed {
+                stream,
+                cause,
+                detail,
+            } => {
+                self.streams.forget(stream);
+                self.flush(stream)?;
+                self.send(&NodeMessage::StreamFailed {
+                    stream,
+                    cause,
+                    detail,
+                })
+            }
+            StreamReport::Unreadable { detail, .. } => {
+                tracing::warn!("{detail}");
+                if let Some(open) = &self.open {
+                    open.copy.mark_damaged();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn flush_all(&mut self) -> SessionStep {
+        // Reports that wait belong before the message that follows.
+        while let Ok(report) = self.reports.1.try_recv() {
+            self.report(report)?;
+        }
+        let streams: Vec<StreamId> = self.progress.keys().copied().collect();
+        streams
+            .into_iter()
+            .try_for_each(|stream| self.flush(stream))
+    }
+
+    fn flush(&mut self, stream: StreamId) -> SessionStep {
+        let (Some(units), Some(open)) = (self.progress.remove(&stream), &self.open) else {
+            return Ok(());
+        };
+        let mut bits = UnitBitmap::new(open.catalogue.units());
+        for unit in units {
+            bits.insert(unit);
+        }
+        for verified in bits.sets(RANGES_PER_MESSAGE) {
+            self.send(&NodeMessage::Progress { stream, verified })?;
+        }
+        Ok(())
+    }
+}

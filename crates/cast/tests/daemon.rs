@@ -1,0 +1,170 @@
+//! Casts to a daemon, questions of local users, and measurements.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::{Cluster, node_settings, patient, run_node};
+use driftless_cast::{
+    CastNode, CastPlace, ContentLimits, DaemonSettings, DaemonTrust, DoctorSettings, ExpectedPeer,
+    NodeAccess, NodeDaemon, PurgeSelection, TlsIdentity, examine, node_info, purge_node,
+    verify_node,
+};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The process of a node, which other tests start.
+#[test]
+#[ignore = "other tests start this process"]
+fn node_process() {
+    run_node();
+}
+
+/// A daemon in a thread.
+struct Daemon {
+    access: NodeAccess,
+    dir: PathBuf,
+    stop: Arc<AtomicBool>,
+    running: Option<JoinHandle<()>>,
+}
+
+impl Daemon {
+    fn start(cluster: &Cluster, coordinator: &TlsIdentity) -> Daemon {
+        let node = node_settings(&cluster.path("n1"));
+        let dir = node.dir.clone();
+        let settings = DaemonSettings {
+            node,
+            trust: DaemonTrust::Keys(vec![coordinator.key()]),
+            places: vec![cluster.path("n1/to")],
+        };
+        let daemon = NodeDaemon::start(&settings).expect("a daemon");
+        let access = NodeAccess::Daemon {
+            host: "127.0.0.1".into(),
+            port: daemon.address().port(),
+            peer: ExpectedPeer::Key(daemon.key()),
+        };
+        assert!(NodeDaemon::start(&settings).is_err(), "a second daemon");
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let running = std::thread::spawn(move || daemon.run(&stopped).expect("its end"));
+        Daemon {
+            access,
+            dir,
+            stop,
+            running: Some(running),
+        }
+    }
+
+    fn node(&self) -> CastNode {
+        CastNode {
+            name: "n1".into(),
+            access: self.access.clone(),
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(running) = self.running.take() {
+            let _panic_was_printed = running.join();
+        }
+    }
+}
+
+#[test]
+fn daemon_serves_a_cast_and_its_users() {
+    let cluster = Cluster::new(2);
+    cluster.write("file", 300_000);
+    let identity = TlsIdentity::generate().expect("a key");
+    let daemon = Daemon::start(&cluster, &identity);
+    let mut settings = cluster.settings();
+    settings.identity = Some(identity);
+    settings.nodes[0] = daemon.node();
+    settings.place = CastPlace::Directory(cluster.path("n1/to"));
+    settings.nodes.truncate(1);
+    settings.content = ContentLimits {
+        job: Some("job-1".into()),
+        ..ContentLimits::default()
+    };
+    let report = cluster.cast(&settings);
+    assert!(
+        report.is_complete(),
+        "{report:#?}\n{}",
+        cluster.events.text()
+    );
+    let copy = cluster.copy("n1");
+    let options = driftless_testkit::Options::default();
+    driftless_testkit::assert_equal(&cluster.path("src"), &copy, &options, "n1");
+
+    let info = node_info(&daemon.dir).expect("an answer");
+    assert!(info.has_daemon && info.copies.len() == 1, "{info:?}");
+    assert_eq!(info.copies[0].jobs, ["job-1"]);
+    assert_eq!(info.copies[0].state, "complete");
+    let sound = verify_node(&daemon.dir, None).expect("an answer");
+    assert!(sound.len() == 1 && sound[0].is_sound, "{sound:?}");
+    fs::write(copy.join("file"), "changed").expect("a file");
+    let damaged = verify_node(&daemon.dir, Some(info.copies[0].copy)).expect("an answer");
+    assert!(!damaged[0].is_sound, "{damaged:?}");
+    assert!(verify_node(&daemon.dir, Some(99)).is_err());
+    // The next cast repairs the copy.
+    let report = cluster.cast(&settings);
+    assert!(
+        report.is_complete(),
+        "{report:#?}\n{}",
+        cluster.events.text()
+    );
+    driftless_testkit::assert_equal(&cluster.path("src"), &copy, &options, "n1");
+    let purged = purge_node(&daemon.dir, &PurgeSelection::All).expect("an answer");
+    assert!(purged.copies >= 1 && !copy.exists(), "{purged:?}");
+    let dir = daemon.dir.clone();
+    drop(daemon);
+    let info = node_info(&dir).expect("an answer");
+    assert!(!info.has_daemon && info.copies.is_empty(), "{info:?}");
+}
+
+#[test]
+fn daemon_refuses_an_unknown_coordinator() {
+    let cluster = Cluster::new(1);
+    cluster.write("file", 10);
+    let daemon = Daemon::start(&cluster, &TlsIdentity::generate().expect("a key"));
+    let mut settings = cluster.settings();
+    settings.identity = Some(TlsIdentity::generate().expect("a key"));
+    settings.nodes[0] = daemon.node();
+    settings.limits.join_ms = 1000;
+    settings.start_wait = Duration::from_millis(100);
+    let report = cluster.cast(&settings);
+    assert!(!report.is_complete(), "{report:#?}");
+    assert!(node_info(&daemon.dir).expect("an answer").copies.is_empty());
+}
+
+#[test]
+fn doctor_measures_each_node() {
+    let cluster = Cluster::new(3);
+    cluster.set_dead("n3", true);
+    let settings = cluster.settings();
+    let settings = DoctorSettings {
+        nodes: settings.nodes,
+        ssh: settings.ssh,
+        identity: None,
+        authority_pem: None,
+        place: Some(cluster.path("n1")),
+        link_time: Duration::from_millis(200),
+        disk_bytes: 1 << 20,
+        transfer: patient(),
+    };
+    let mut reported = 0;
+    let health = examine(&settings, &mut |_| reported += 1, &cluster.stop).expect("results");
+    assert_eq!((health.len(), reported), (3, 3));
+    for node in &health[..2] {
+        assert!(node.faults.is_empty(), "{node:?}");
+        assert!(node.from_here.is_some_and(|link| link.bytes_per_second > 0));
+        assert!(node.hash_bytes_per_second > Some(0));
+    }
+    assert!(health[0].from_predecessor.is_none());
+    assert!(health[1].from_predecessor.is_some(), "{:?}", health[1]);
+    assert_eq!(health[2].faults.len(), 1, "{:?}", health[2]);
+}

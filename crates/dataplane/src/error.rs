@@ -1,0 +1,137 @@
+//! Errors: causes for which a connection was not made, or ended.
+
+use crate::{ExpectedPeer, PeerKey, PortRange};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use thiserror::Error as ThisError;
+
+/// A call of this crate that failed.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text is no peer key.
+    #[error(
+        "\"{text}\": cannot read as a peer key: it has not 64 hexadecimal digits; copy the whole key"
+    )]
+    PeerKey {
+        /// The text, shortened and escaped.
+        text: String,
+    },
+    /// The text is no port range.
+    #[error("\"{text}\": cannot read as ports: {cause}; write FROM-TO, one port, or 0 for any")]
+    Ports {
+        /// The text, shortened and escaped.
+        text: String,
+        /// The rule that the text breaks.
+        cause: &'static str,
+    },
+    /// A key pair or certificate of this end is unusable.
+    #[error("key of this end: cannot use: {0}; make a new key")]
+    Identity(String),
+    /// Certificates of an authority are unusable.
+    #[error("certificates of the authority: cannot use: {0}; check the PEM file")]
+    Authority(String),
+    /// The settings contradict each other.
+    #[error("settings of connections: cannot use: {0}; change one of them")]
+    Settings(&'static str),
+    /// No address and port to listen on.
+    #[error("{address}, ports {ports}: cannot listen: {cause}; free a port or give others")]
+    Listen {
+        /// The address of this host.
+        address: IpAddr,
+        /// The ports that were tried.
+        ports: PortRange,
+        /// The answer of the kernel.
+        cause: String,
+    },
+    /// No address of a peer led to a connection.
+    #[error(
+        "{peer}: cannot connect: {}; check address, firewall and key",
+        Attempts(attempts)
+    )]
+    Connect {
+        /// The peer.
+        peer: ExpectedPeer,
+        /// Each address with the cause.
+        attempts: Vec<(SocketAddr, String)>,
+    },
+    /// An established connection ended without a clean close.
+    #[error("{address} (key {key}): connection lost: {fault}")]
+    Link {
+        /// The address of the peer.
+        address: SocketAddr,
+        /// The key of the peer.
+        key: PeerKey,
+        /// The first cause.
+        fault: LinkFault,
+    },
+    /// A message of the caller is larger than the settings allow.
+    #[error("message of {bytes} bytes: cannot send: the limit is {bytes_max}; send it in parts")]
+    Oversized {
+        /// The size of the message.
+        bytes: usize,
+        /// The limit of the settings.
+        bytes_max: usize,
+    },
+    /// A message of the caller has a kind that this crate uses itself.
+    #[error(
+        "message of kind {kind}: cannot send: kinds above {} are reserved; use a lower one",
+        crate::KIND_MAX
+    )]
+    ReservedKind {
+        /// The kind.
+        kind: u8,
+    },
+    /// The kernel refused a resource that the call needs.
+    #[error("{object}: cannot create: {cause}; raise the limits of this process")]
+    Resource {
+        /// The resource.
+        object: &'static str,
+        /// The answer of the kernel.
+        cause: String,
+    },
+}
+
+/// First cause of the end of an established connection.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+#[non_exhaustive]
+pub enum LinkFault {
+    /// The peer sent nothing, not even heartbeats.
+    #[error("the peer sent nothing for {} ms; check its host and the network", .0.as_millis())]
+    Silent(Duration),
+    /// The connection ended before the peer had closed it.
+    #[error("it ended before the peer closed it; check whether the peer died")]
+    Truncated,
+    /// A read or write failed.
+    #[error("{0}; check the peer and the network")]
+    Io(String),
+    /// TLS refused what arrived.
+    #[error("TLS: {0}; check for a damaged network or a false peer")]
+    Tls(String),
+    /// A frame of the peer broke the protocol.
+    #[error("protocol error: {0}; run the same version on both ends")]
+    Protocol(String),
+    /// The key of the peer was revoked while the connection was open.
+    #[error("the key of the peer was revoked; trust it again or replace it")]
+    Revoked,
+    /// A caller of this process ended the connection.
+    #[error("ended by this process: {0}")]
+    Aborted(String),
+}
+
+/// Causes of all attempts in one line.
+struct Attempts<'a>(&'a [(SocketAddr, String)]);
+
+impl fmt::Display for Attempts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("no address is given");
+        }
+        for (number, (address, cause)) in self.0.iter().enumerate() {
+            let separator = if number == 0 { "" } else { ", " };
+            write!(f, "{separator}{address}: {cause}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+//! The key pair of this end, with the certificates of an authority if a site has one.
+
+use crate::{Error, PeerKey};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ring::rand::SystemRandom;
+use ring::signature::Ed25519KeyPair;
+use rustls::crypto::ring::sign::any_supported_type;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::sign::{CertifiedKey, SigningKey};
+use std::fmt;
+use std::sync::Arc;
+
+/// Characters of a line of PEM (RFC 7468 section 2).
+const PEM_LINE_CHARS: usize = 64;
+
+/// Key pair of this end.
+///
+/// Ends that know each other's keys prove them as raw public keys (RFC 7250). Ends of a site with
+/// an authority have certificates besides.
+#[derive(Clone)]
+pub struct TlsIdentity {
+    certified: Arc<CertifiedKey>,
+    key: PeerKey,
+    secret: Arc<PrivateKeyDer<'static>>,
+    has_certificate: bool,
+}
+
+impl TlsIdentity {
+    /// Makes a new Ed25519 key pair.
+    ///
+    /// # Errors
+    /// Fails if the system has no random numbers.
+    pub fn generate() -> Result<Self, Error> {
+        let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new())
+            .map_err(|_| Error::Identity("the system gives no random numbers".into()))?;
+        let secret = PrivatePkcs8KeyDer::from(document.as_ref().to_vec());
+        Self::new(secret.into(), Vec::new())
+    }
+
+    /// Reads a private key in PEM, as [`Self::to_pem`] writes it.
+    ///
+    /// # Errors
+    /// Fails if the text has no private key that the provider supports.
+    pub fn from_pem(key_pem: &[u8]) -> Result<Self, Error> {
+        Self::new(secret_of(key_pem)?, Vec::new())
+    }
+
+    /// Reads a private key in PEM and its chain of certificates, the own certificate first.
+    ///
+    /// # Errors
+    /// Fails if a text is unreadable, or the certificate has another key.
+    pub fn from_certificate(chain_pem: &[u8], key_pem: &[u8]) -> Result<Self, Error> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain_pem).collect();
+        let chain = chain.map_err(|error| Error::Identity(error.to_string()))?;
+        if chain.is_empty() {
+            return Err(Error::Identity("the PEM text has no certificate".into()));
+        }
+        Self::new(secret_of(key_pem)?, chain)
+    }
+
+    /// Returns the key that peers know this end by.
+    pub fn key(&self) -> PeerKey {
+        self.key
+    }
+
+    /// Returns the private key in PEM (PKCS #8). The caller keeps it secret, in a file of mode 0600.
+    pub fn to_pem(&self) -> String {
+        let text = STANDARD.encode(self.secret.secret_der());
+        let label = match *self.secret {
+            PrivateKeyDer::Pkcs1(_) => "RSA PRIVATE KEY",
+            PrivateKeyDer::Sec1(_) => "EC PRIVATE KEY",
+            _ => "PRIVATE KEY",
+        };
+        let mut pem = format!("-----BEGIN {label}-----\n");
+        let mut rest = text.as_str();
+        while !rest.is_empty() {
+            let (line, after) = rest.split_at(PEM_LINE_CHARS.min(rest.len()));
+            pem.push_str(line);
+            pem.push('\n');
+            rest = after;
+        }
+        pem + &format!("-----END {label}-----\n")
+    }
+
+    /// Whether an authority has signed a certificate of this end.
+    pub(crate) fn has_certificate(&self) -> bool {
+        self.has_certificate
+    }
+
+    /// Returns the key with its chain, or with the raw public key in place of a chain.
+    pub(crate) fn certified(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.certified)
+    }
+
+    fn new(
+        secret: PrivateKeyDer<'static>,
+        chain: Vec<CertificateDer<'static>>,
+    ) -> Result<Self, Error> {
+        let refused = |error: rustls::Error| Error::Identity(error.to_string());
+        let signing: Arc<dyn SigningKey> = any_supported_type(&secret).map_err(refused)?;
+        let public_key = signing
+            .public_key()
+            .map(|public_key| public_key.into_owned());
+        let public_key =
+            public_key.ok_or_else(|| Error::Identity("the key has no public part".into()))?;
+        let has_certificate = !chain.is_empty();
+        let key = PeerKey::of(&public_key);
+        let certified = if has_certificate {
+            let certified = CertifiedKey::new(chain, signing);
+            certified.keys_match().map_err(refused)?;
+            certified
+        } else {
+            // RFC 7250: the raw key takes the place of the certificate.
+            CertifiedKey::new(vec![public_key.as_ref().to_vec().into()], signing)
+        };
+        Ok(TlsIdentity {
+            certified: Arc::new(certified),
+            key,
+            secret: Arc::new(secret),
+            has_certificate,
+        })
+    }
+}
+
+fn secret_of(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| Error::Identity(error.to_string()))
+}
+
+/// Without the secret.
+impl fmt::Debug for TlsIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsIdentity")
+            .field("key", &self.key)
+            .field("has_certificate", &self.has_certificate)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TlsIdentity;
+
+    #[test]
+    fn stored_key_is_read_again() {
+        let identity = TlsIdentity::generate().unwrap();
+        let again = TlsIdentity::from_pem(identity.to_pem().as_bytes()).unwrap();
+        assert_eq!(again.key(), identity.key());
+        assert_ne!(TlsIdentity::generate().unwrap().key(), identity.key());
+    }
+
+    #[test]
+    fn text_without_a_key_is_refused() {
+        let pem = TlsIdentity::generate().unwrap().to_pem();
+        for text in ["", "-----BEGIN PRIVATE KEY-----", &pem.replace('M', "!")] {
+            assert!(TlsIdentity::from_pem(text.as_bytes()).is_err(), "{text}");
+        }
+        assert!(TlsIdentity::from_certificate(b"", pem.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn debug_output_has_no_secret() {
+        let identity = TlsIdentity::generate().unwrap();
+        let shown = format!("{identity:?}");
+        assert!(shown.len() < 100, "{shown}");
+    }
+}

@@ -1,0 +1,139 @@
+//! Arguments of `driftless cast` and `driftless doctor`.
+
+use super::NodesArgs;
+use super::nodes::connections;
+use crate::output::progress::When;
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+pub struct CastArgs {
+    /// Files and directories of this host
+    ///
+    /// Each appears below DIR under its last name.
+    #[arg(value_name = "SRC", required = true)]
+    pub sources: Vec<PathBuf>,
+    /// Place the data set below DIR on each node; an absolute path
+    ///
+    /// DIR must exist there. An entry of the same name stays if driftless did not place it.
+    #[arg(long, value_name = "DIR", required_unless_present = "to_cache")]
+    pub to: Option<PathBuf>,
+    /// Place the data set in the cache of each node
+    ///
+    /// "driftless node status" prints its path there.
+    #[arg(long, conflicts_with = "to")]
+    pub to_cache: bool,
+    #[command(flatten)]
+    pub nodes: NodesArgs,
+    #[command(flatten)]
+    pub plan: PlanArgs,
+    #[command(flatten)]
+    pub copies: CopiesArgs,
+    /// Have each node and this host send at most RATE bytes a second
+    #[arg(long, value_name = "RATE", value_parser = crate::units::rate, help_heading = "Running")]
+    pub bwlimit: Option<u64>,
+    /// Number of connections between two nodes, 1 to 16
+    #[arg(long, value_name = "N", default_value = "1", value_parser = connections, help_heading = "Running")]
+    pub connections: u8,
+    /// Directory of the store of this host
+    ///
+    /// The store keeps the catalogue of the data set and the key of this host. The default is
+    /// "cast" below the state directory of the user.
+    #[arg(long, value_name = "DIR", help_heading = "Running")]
+    pub dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: CastOutputArgs,
+}
+
+/// Order of the nodes, and the waits for them.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Plan")]
+pub struct PlanArgs {
+    /// Order the chain by the racks in FILE
+    ///
+    /// FILE has the form of Slurm's topology.conf, or a node and its switch path on each line.
+    /// Without this option, the chain follows --nodes.
+    #[arg(long, value_name = "FILE")]
+    pub topology: Option<PathBuf>,
+    /// Name of this host in the topology
+    ///
+    /// The default is the host name of this host.
+    #[arg(long, value_name = "NAME")]
+    pub source_name: Option<String>,
+    /// Start without nodes that are not ready after this time
+    ///
+    /// The time begins when the first node is ready. Such a node can join later.
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = crate::units::seconds)]
+    pub start_wait: Duration,
+    /// Time in which each node must have joined
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = crate::units::seconds)]
+    pub join_wait: Duration,
+    /// Time to wait for lost nodes after all other nodes are done
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = crate::units::seconds)]
+    pub rejoin_wait: Duration,
+}
+
+/// References and lifetime of the copies on the nodes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Copies")]
+pub struct CopiesArgs {
+    /// Keep copies in the cache until the job NAME is purged
+    ///
+    /// "driftless node purge --job NAME" ends the references of the job.
+    #[arg(long, value_name = "NAME")]
+    pub job: Option<String>,
+    /// Keep copies in the cache until they are purged
+    #[arg(long)]
+    pub pin: bool,
+    /// Let copies in the cache go after TIME, such as 7d
+    #[arg(long, value_name = "TIME", value_parser = crate::units::span)]
+    pub ttl: Option<Duration>,
+}
+
+/// Output of a cast.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct CastOutputArgs {
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    /// Exit with 3 also if a node did not keep all owners and groups
+    #[arg(long)]
+    pub strict: bool,
+    /// Print errors only
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Print each event of a node
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Report progress: auto, never, or each so many seconds
+    ///
+    /// "auto" shows a bar at a terminal, and prints a line a minute elsewhere. SIGUSR1 prints a
+    /// line at any time.
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = When::parse)]
+    pub progress: When,
+}
+
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    #[command(flatten)]
+    pub nodes: NodesArgs,
+    /// Directory on the nodes whose disk is measured
+    ///
+    /// Without this option, no disk is measured.
+    #[arg(long, value_name = "DIR", help_heading = "Measurements")]
+    pub to: Option<PathBuf>,
+    /// Duration of the measurement of each link
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = crate::units::seconds, help_heading = "Measurements")]
+    pub link_time: Duration,
+    /// Bytes that are written to a disk, made durable, and read
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = crate::units::bytes, help_heading = "Measurements")]
+    pub disk_size: u64,
+    /// Number of connections between two nodes, 1 to 16
+    #[arg(long, value_name = "N", default_value = "1", value_parser = connections, help_heading = "Measurements")]
+    pub connections: u8,
+    /// Print one JSON object a line
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}

@@ -1,0 +1,127 @@
+//! Arguments of `driftless node`.
+
+use super::nodes::ports;
+use super::{LogArgs, SiteArgs};
+use clap::{Args, Subcommand};
+use driftless_cast::{PeerKey, PortRange};
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+#[command(subcommand_negates_reqs = true)]
+pub struct NodeArgs {
+    #[command(subcommand)]
+    pub command: Option<NodeCommand>,
+    /// Directory of the store
+    ///
+    /// The default is /var/lib/driftless/node for root, and "node-HOST" below the state directory
+    /// of any other user. It is made with mode 0700.
+    #[arg(long, value_name = "DIR", global = true)]
+    pub dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub serve: ServeArgs,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// Options of a running node.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Serving")]
+pub struct ServeArgs {
+    /// Serve one cast over standard input and output, as cast starts it
+    #[arg(long, hide = true, conflicts_with_all = ["trust", "ca", "place"])]
+    pub for_one_cast: bool,
+    /// Address to listen on; :: takes IPv4 connections as well
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V6(Ipv6Addr::UNSPECIFIED))]
+    pub listen: IpAddr,
+    /// TCP ports to listen on: PORT, FROM-TO, or any
+    ///
+    /// The daemon takes the first port that is free.
+    #[arg(long, value_name = "RANGE", default_value = "any", value_parser = ports)]
+    pub ports: PortRange,
+    /// Let casts place data sets in DIR and below
+    ///
+    /// May be given several times. Without this option, casts can use the cache only.
+    #[arg(long, value_name = "DIR")]
+    pub place: Vec<PathBuf>,
+    /// Maximum size of the cache, such as 500G
+    ///
+    /// The node removes the copies that were unused for the longest time. Copies with a job or a
+    /// pin stay.
+    #[arg(long, value_name = "SIZE", value_parser = crate::units::bytes)]
+    pub cache_max: Option<u64>,
+    /// Send at most RATE bytes a second
+    #[arg(long, value_name = "RATE", value_parser = crate::units::rate)]
+    pub bwlimit: Option<u64>,
+    /// Serve the host with this key; "driftless node key" prints it
+    ///
+    /// May be given several times.
+    #[arg(long, value_name = "KEY", value_parser = peer_key, conflicts_with = "ca")]
+    pub trust: Vec<PeerKey>,
+    #[command(flatten)]
+    pub site: SiteArgs,
+    /// Name in the certificate of a host that casts
+    ///
+    /// May be given several times.
+    #[arg(long, value_name = "NAME", requires = "ca")]
+    pub coordinator: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum NodeCommand {
+    /// Show the copies of this node, and whether a daemon runs
+    Status {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove copies from this node
+    ///
+    /// Entries that driftless did not place stay. The command exits with 3 if entries stay.
+    Purge(PurgeArgs),
+    /// Hash the copies of this node again
+    ///
+    /// A damaged copy is not served any more. The command exits with 4 if a copy is damaged.
+    Verify {
+        /// Number of the copy, as "status" prints it; all copies by default
+        #[arg(value_name = "COPY")]
+        copy: Option<u64>,
+        /// Print one JSON object for each copy
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the key of casts from this host, for node --trust
+    ///
+    /// The key is made if it is missing.
+    Key {
+        /// Directory of the store of casts, as in "driftless cast --dir"
+        #[arg(long, value_name = "DIR")]
+        cast_dir: Option<PathBuf>,
+    },
+}
+
+/// Copies to remove.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct PurgeArgs {
+    /// Number of the copy, as "status" prints it
+    #[arg(value_name = "COPY")]
+    pub copy: Option<u64>,
+    /// Remove each copy of the data set with this hash
+    #[arg(long, value_name = "HASH")]
+    pub set: Option<String>,
+    /// End the references of the job NAME, and remove its copies
+    ///
+    /// Copies that another job needs stay.
+    #[arg(long, value_name = "NAME")]
+    pub job: Option<String>,
+    /// Remove all copies
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// Returns the key of a peer.
+fn peer_key(text: &str) -> Result<PeerKey, String> {
+    text.parse()
+        .map_err(|_| "a key of 64 hexadecimal digits is expected".to_owned())
+}

@@ -1,0 +1,74 @@
+//! Nodes of a cluster, and the ways to them.
+
+use super::SshArgs;
+use clap::Args;
+use driftless_cast::PortRange;
+use std::path::PathBuf;
+
+/// Nodes of a cluster.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Nodes")]
+pub struct NodesArgs {
+    /// Nodes, such as rack1n[01-20],b7; @FILE has one node a line
+    ///
+    /// Each name occurs once. Without --daemons, ssh connects to these names.
+    #[arg(long, value_name = "LIST", required = true)]
+    pub nodes: String,
+    /// Reach the nodes that FILE lists through their daemons
+    ///
+    /// A line has the form NAME HOST:PORT [KEY]. "driftless node status" prints the key. Without a
+    /// key, the daemon must have a certificate for NAME, and --ca is needed. A node that the file
+    /// does not list is reached through ssh.
+    #[arg(long, value_name = "FILE")]
+    pub daemons: Option<PathBuf>,
+    #[command(flatten)]
+    pub site: SiteArgs,
+    /// TCP ports on which nodes listen: PORT, FROM-TO, or any
+    ///
+    /// The option is for nodes that ssh starts. A daemon has its own --ports.
+    #[arg(long, value_name = "RANGE", default_value = "any", value_parser = ports)]
+    pub ports: PortRange,
+    /// Directory of the store on the nodes
+    ///
+    /// The option is for nodes that ssh starts. The default is that of "driftless node --dir".
+    #[arg(long, value_name = "DIR")]
+    pub node_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub ssh: SshArgs,
+}
+
+/// Certificates of a site.
+#[derive(Debug, Clone, Args)]
+pub struct SiteArgs {
+    /// Certificates of the site's authority, in PEM
+    ///
+    /// Both ends then prove their names with certificates of this authority.
+    #[arg(long, value_name = "FILE", requires = "cert", requires = "key")]
+    pub ca: Option<PathBuf>,
+    /// Certificate of this host, in PEM; needs --ca and --key
+    #[arg(long, value_name = "FILE", requires = "ca")]
+    pub cert: Option<PathBuf>,
+    /// Private key of the certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "ca")]
+    pub key: Option<PathBuf>,
+}
+
+/// Returns a range of ports: `any`, `PORT` or `FROM-TO`.
+pub fn ports(text: &str) -> Result<PortRange, String> {
+    match text {
+        "any" => Ok(PortRange::ANY),
+        range => range
+            .parse()
+            .map_err(|_| "\"any\", a port, or a range is expected, such as 7400-7449".to_owned()),
+    }
+}
+
+/// Returns the number of connections between two nodes.
+pub fn connections(text: &str) -> Result<u8, String> {
+    /// Upper bound of the data plane.
+    const CONNECTIONS_MAX: u8 = 16;
+    match text.parse() {
+        Ok(number @ 1..=CONNECTIONS_MAX) => Ok(number),
+        _ => Err(format!("a number from 1 to {CONNECTIONS_MAX} is expected")),
+    }
+}

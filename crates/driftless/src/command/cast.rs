@@ -1,0 +1,114 @@
+//! The command `cast`: from arguments to the settings of a cast, and from its report to the exit
+//! code.
+
+use crate::args::CastArgs;
+use crate::command::nodes::{self, ReachedNodes};
+use crate::command::reach::Unreached;
+use crate::exit::Exit;
+use crate::output::cast::CastOutput;
+use crate::output::human::host_name;
+use crate::own;
+use crate::signals::{self, Signals};
+use driftless_cast::{
+    CastPlace, CastSettings, ContentLimits, PlanLimits, Topology, TransferSettings,
+};
+use driftless_model::{Keep, quote};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Distributes the sources; returns the exit code.
+pub fn run(args: &CastArgs) -> Exit {
+    own::give_up_umask();
+    let signals = signals::watch();
+    let output = CastOutput::new(&args.output);
+    let settings = match settings(args, &signals) {
+        Ok(settings) => settings,
+        Err((code, why)) => return output.failed(&why, code),
+    };
+    output.begin(settings.nodes.len());
+    match driftless_cast::cast(&settings, &output, &signals.stop) {
+        Ok(report) => {
+            let code = Exit::of_cast(&report, args.output.strict, signals.number());
+            output.end(&report, code)
+        }
+        Err(error) => {
+            let code = Exit::of_cast_error(&error, signals.number());
+            output.failed(&error.to_string(), code)
+        }
+    }
+}
+
+/// Returns the settings that the arguments ask for.
+fn settings(args: &CastArgs, signals: &Signals) -> Result<CastSettings, Unreached> {
+    let place = match &args.to {
+        Some(path) => CastPlace::Directory(nodes::place("--to", path)?),
+        None => CastPlace::Cache,
+    };
+    let topology = topology(args.plan.topology.as_deref())?;
+    let dir = nodes::cast_dir(args.dir.as_deref())?;
+    let ReachedNodes {
+        nodes,
+        ssh,
+        identity,
+        authority_pem,
+    } = nodes::nodes(&args.nodes, &dir, signals)?;
+    Ok(CastSettings {
+        sources: sources(&args.sources)?,
+        nodes,
+        source_name: args.plan.source_name.clone().unwrap_or_else(host_name),
+        topology,
+        dir,
+        place,
+        keep: Keep::default(),
+        content: ContentLimits {
+            job: args.copies.job.clone(),
+            is_pinned: args.copies.pin,
+            seconds_max: args.copies.ttl.map(|time| time.as_secs()),
+        },
+        ssh,
+        identity,
+        authority_pem,
+        transfer: TransferSettings {
+            bytes_per_second_max: args.bwlimit,
+            connections: args.connections,
+            ..TransferSettings::default()
+        },
+        limits: limits(args),
+        start_wait: args.plan.start_wait,
+    })
+}
+
+/// Returns the limits of the plan. The other ones have the defaults of the planner.
+fn limits(args: &CastArgs) -> PlanLimits {
+    PlanLimits {
+        join_ms: milliseconds(args.plan.join_wait),
+        rejoin_ms: milliseconds(args.plan.rejoin_wait),
+        ..PlanLimits::default()
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn topology(file: Option<&Path>) -> Result<Topology, Unreached> {
+    let Some(file) = file else {
+        return Ok(Topology::default());
+    };
+    let refuse = |why: String| nodes::usage(&format!("{}: {why}", quote(file)));
+    let text = nodes::read_text(file).map_err(refuse)?;
+    Topology::parse(&text).map_err(|error| refuse(error.to_string()))
+}
+
+/// Returns the sources as absolute paths, so that "." has a last name.
+fn sources(given: &[PathBuf]) -> Result<Vec<PathBuf>, Unreached> {
+    let resolve = |path: &PathBuf| {
+        let resolved = match path.file_name() {
+            Some(_) => std::path::absolute(path),
+            None => return Ok(own::real_place(path)),
+        };
+        let cause = |error| driftless_model::cause(&error);
+        resolved.map_err(|error| nodes::usage(&format!("{}: {}", quote(path), cause(error))))
+    };
+    given.iter().map(resolve).collect()
+}

@@ -1,0 +1,292 @@
+//! Nodes of a cluster, from the arguments of `cast`, `node` and `doctor`: the list, the ways to the
+//! nodes, and the keys and certificates of this host.
+
+use crate::args::{NodesArgs, SiteArgs};
+use crate::command::reach::{self, Unreached};
+use crate::exit::Exit;
+use crate::own;
+use crate::signals::Signals;
+use driftless_cast::{
+    CastNode, ExpectedPeer, NodeAccess, PeerKey, SshStart, TlsIdentity, parse_hostlist,
+};
+use driftless_model::{cause, quote};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// File of the key pair of casts, in the directory of their store.
+const IDENTITY: &str = "coordinator.pem";
+/// Directory of the node that root runs.
+const NODE_DIR: &str = "/var/lib/driftless/node";
+
+/// Nodes and the ways to them.
+pub struct ReachedNodes {
+    pub nodes: Vec<CastNode>,
+    /// Start through ssh. `None` if every node has a daemon.
+    pub ssh: Option<SshStart>,
+    /// Key pair for daemons. `None` if no node has a daemon.
+    pub identity: Option<TlsIdentity>,
+    pub authority_pem: Option<Vec<u8>>,
+}
+
+/// Returns the nodes of the arguments. `dir` is the directory of this host's store.
+pub fn nodes(args: &NodesArgs, dir: &Path, signals: &Signals) -> Result<ReachedNodes, Unreached> {
+    let names = parse_hostlist(&args.nodes, &mut |path| read_text(Path::new(path)));
+    let names = names.map_err(|error| usage(&format!("--nodes: {error}")))?;
+    let daemons = match &args.daemons {
+        Some(file) => daemons(file, args.site.ca.is_some())?,
+        None => BTreeMap::new(),
+    };
+    let nodes: Vec<CastNode> = names
+        .into_iter()
+        .map(|name| CastNode {
+            access: daemons.get(&name).cloned().unwrap_or(NodeAccess::Ssh),
+            name,
+        })
+        .collect();
+    let needs_ssh = nodes.iter().any(|node| node.access == NodeAccess::Ssh);
+    let has_daemon = nodes.iter().any(|node| node.access != NodeAccess::Ssh);
+    let ssh = needs_ssh.then(|| start(args, signals)).transpose()?;
+    let (identity, authority_pem) = match site(&args.site)? {
+        Some(site) => (Some(site.identity), Some(site.authority_pem)),
+        None if has_daemon => (Some(identity(dir)?), None),
+        None => (None, None),
+    };
+    Ok(ReachedNodes {
+        nodes,
+        ssh,
+        identity,
+        authority_pem,
+    })
+}
+
+/// Returns the start of nodes through ssh.
+fn start(args: &NodesArgs, signals: &Signals) -> Result<SshStart, Unreached> {
+    let mut arguments: Vec<String> = vec!["node".into(), "--for-one-cast".into()];
+    arguments.extend(["--ports".into(), args.ports.to_string()]);
+    if let Some(dir) = &args.node_dir {
+        let text = dir.to_str().filter(|_| dir.is_absolute());
+        let text = text.ok_or_else(|| usage("--node-dir: it is not an absolute path in UTF-8"))?;
+        arguments.extend(["--dir".into(), text.into()]);
+    }
+    Ok(SshStart {
+        reach: reach::start(&args.ssh, &signals.stop)?,
+        arguments,
+    })
+}
+
+/// Returns the daemons that a file lists, by their names.
+fn daemons(file: &Path, has_authority: bool) -> Result<BTreeMap<String, NodeAccess>, Unreached> {
+    let text = read_text(file).map_err(|why| usage(&format!("{}: {why}", quote(file))))?;
+    let mut found = BTreeMap::new();
+    for (at, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if words.is_empty() {
+            continue;
+        }
+        let refuse = |why: &str| usage(&format!("{}: line {}: {why}", quote(file), at + 1));
+        let (name, access) = daemon(&words, has_authority).map_err(|why| refuse(&why))?;
+        if found.insert(name.clone(), access).is_some() {
+            return Err(refuse(&format!("{name} is listed twice; list it once")));
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the daemon of a line: `NAME HOST:PORT [KEY]`.
+fn daemon(words: &[&str], has_authority: bool) -> Result<(String, NodeAccess), String> {
+    let (name, address, key) = match words {
+        [name, address] => (*name, *address, None),
+        [name, address, key] => (*name, *address, Some(*key)),
+        _ => return Err("not understood; write NAME HOST:PORT, and a KEY or --ca".into()),
+    };
+    let (host, port) = address
+        .rsplit_once(':')
+        .and_then(|(host, port)| Some((host, port.parse().ok().filter(|port| *port > 0)?)))
+        .ok_or_else(|| format!("{address}: not HOST:PORT; write an IPv6 address as [::1]:PORT"))?;
+    let peer = match key {
+        Some(key) => ExpectedPeer::Key(key.parse::<PeerKey>().map_err(|error| error.to_string())?),
+        None if has_authority => ExpectedPeer::Name(name.into()),
+        None => {
+            return Err(format!(
+                "{name} has no key; add it, or name the authority with --ca"
+            ));
+        }
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let access = NodeAccess::Daemon {
+        host: host.into(),
+        port,
+        peer,
+    };
+    Ok((name.into(), access))
+}
+
+/// Certificate and key of this host, and the authority.
+pub struct SiteIdentity {
+    pub authority_pem: Vec<u8>,
+    pub identity: TlsIdentity,
+}
+
+/// Reads the certificates of a site. Returns `None` if the arguments name none.
+pub fn site(args: &SiteArgs) -> Result<Option<SiteIdentity>, Unreached> {
+    let (Some(authority), Some(chain), Some(key)) = (&args.ca, &args.cert, &args.key) else {
+        return Ok(None);
+    };
+    let read = |path: &PathBuf| {
+        read_file(path).map_err(|why| (Exit::CouldNotRun, format!("{}: {why}", quote(path))))
+    };
+    let identity = TlsIdentity::from_certificate(&read(chain)?, &read(key)?);
+    let identity =
+        identity.map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", quote(chain))))?;
+    Ok(Some(SiteIdentity {
+        authority_pem: read(authority)?,
+        identity,
+    }))
+}
+
+/// Returns the key pair of casts from this host. A new one is made if the file is missing.
+pub fn identity(dir: &Path) -> Result<TlsIdentity, Unreached> {
+    let path = dir.join(IDENTITY);
+    let failed = |why: String| (Exit::CouldNotRun, format!("{}: {why}", quote(&path)));
+    own::make_private_folder(dir).map_err(|why| (Exit::CouldNotRun, why))?;
+    if let Some(pem) = existing(&path).map_err(failed)? {
+        return TlsIdentity::from_pem(&pem).map_err(|error| failed(error.to_string()));
+    }
+    let identity = TlsIdentity::generate().map_err(|error| failed(error.to_string()))?;
+    let written = write_new(&path, identity.to_pem().as_bytes());
+    match written {
+        Ok(()) => Ok(identity),
+        // Another process made the key in the meantime.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let pem = read_file(&path).map_err(failed)?;
+            TlsIdentity::from_pem(&pem).map_err(|error| failed(error.to_string()))
+        }
+        Err(error) => Err(failed(format!("cannot write: {}", cause(&error)))),
+    }
+}
+
+/// Returns the content of a file, or `None` if the file is missing.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own file, no part of a replicated tree"
+)]
+fn existing(path: &Path) -> Result<Option<Vec<u8>>, String> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("cannot read: {}", cause(&error))),
+    }
+}
+
+/// Writes a file of mode 0600 that appears whole, and replaces no other file.
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("/")))?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist_noclobber(path)
+        .map_err(|error| error.error)
+        .map(drop)
+}
+
+/// Returns the directory of the store of casts from this host.
+pub fn cast_dir(given: Option<&Path>) -> Result<PathBuf, Unreached> {
+    match given {
+        Some(dir) => absolute(dir),
+        None => own::state_folder()
+            .map(|folder| folder.join("cast"))
+            .map_err(|why| {
+                (
+                    Exit::CouldNotRun,
+                    format!("{why}; name a directory with --dir"),
+                )
+            }),
+    }
+}
+
+/// Returns the directory of the node of this host. Home directories can be shared by hosts, so the
+/// name of the host is a part of it.
+pub fn node_dir(given: Option<&Path>) -> Result<PathBuf, Unreached> {
+    if let Some(dir) = given {
+        return absolute(dir);
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok(NODE_DIR.into());
+    }
+    let host = crate::output::human::host_name();
+    own::state_folder()
+        .map(|folder| folder.join(format!("node-{host}")))
+        .map_err(|why| {
+            (
+                Exit::CouldNotRun,
+                format!("{why}; name a directory with --dir"),
+            )
+        })
+}
+
+fn absolute(dir: &Path) -> Result<PathBuf, Unreached> {
+    std::path::absolute(dir).map_err(|error| usage(&format!("{}: {}", quote(dir), cause(&error))))
+}
+
+/// Returns the text of a file that the user names.
+pub fn read_text(path: &Path) -> Result<String, String> {
+    let bytes = read_file(path)?;
+    String::from_utf8(bytes).map_err(|_| "not UTF-8; write host names in ASCII".into())
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the user's own file, no part of a replicated tree"
+)]
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|error| format!("cannot read: {}", cause(&error)))
+}
+
+/// Returns an absolute path on the nodes, or what to change.
+pub fn place(option: &str, path: &Path) -> Result<PathBuf, Unreached> {
+    if path.is_absolute() && !path.as_os_str().as_bytes().contains(&0) {
+        Ok(path.to_owned())
+    } else {
+        let path = quote(path);
+        Err(usage(&format!(
+            "{option} {path}: not absolute; write the whole path"
+        )))
+    }
+}
+
+/// Returns an error in the arguments.
+pub fn usage(why: &str) -> Unreached {
+    (Exit::Usage, why.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn daemons_have_a_key_or_a_certificate() {
+        let key = "ab".repeat(32);
+        let by_key = daemon(&["n1", "[::1]:7400", &key], false).expect("a daemon");
+        let expected = NodeAccess::Daemon {
+            host: "::1".into(),
+            port: 7400,
+            peer: ExpectedPeer::Key(key.parse().expect("a key")),
+        };
+        assert_eq!(by_key, ("n1".into(), expected));
+        let by_name = daemon(&["n1", "host:7400"], true).expect("a daemon").1;
+        assert!(
+            matches!(by_name, NodeAccess::Daemon { peer: ExpectedPeer::Name(name), .. } if name == "n1")
+        );
+        for bad in [
+            &["n1"][..],
+            &["n1", "host"],
+            &["n1", "host:0"],
+            &["n1", "host:1"],
+            &["n1", "host:1", "key"],
+        ] {
+            assert!(daemon(bad, false).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! `driftless cast` over ssh to hosts with networks of their own, `driftless node` there, and the
+//! exit codes of both.
+//!
+//! The hosts share the files of this machine. Each node has a mount namespace, in which its own
+//! directory is mounted at the common path.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::far::agent;
+use common::pages::{quoted, read, rows};
+use common::programs::{script, signal};
+use common::{USER, check_equal, driftless, put, stage, wait_until};
+use driftless_testkit::{Driftless, Lab, Outcome, Running, Scratch, Sshd, attrs};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const MIB: usize = 1 << 20;
+
+/// Nodes `n1` and so on, each a host with an ssh server, and a host that casts.
+struct Cluster {
+    // Dropped in this order: servers end before their hosts.
+    servers: Vec<Sshd>,
+    lab: Lab,
+    folder: Scratch,
+    src: PathBuf,
+    is_user: bool,
+}
+
+impl Cluster {
+    fn new(nodes: usize) -> Cluster {
+        Cluster::of(nodes, false)
+    }
+
+    /// Makes a cluster that an ordinary user uses.
+    fn of_user(nodes: usize) -> Cluster {
+        Cluster::of(nodes, true)
+    }
+
+    fn of(nodes: usize, is_user: bool) -> Cluster {
+        let (folder, src, _) = stage();
+        let lab = Lab::new(nodes + 1);
+        let servers = (0..nodes).map(|at| Sshd::start_on(lab.host(at))).collect();
+        let cluster = Cluster {
+            servers,
+            lab,
+            folder,
+            src,
+            is_user,
+        };
+        cluster.write_programs();
+        cluster
+    }
+
+    /// Writes the program in the place of ssh, and the one that starts a node.
+    fn write_programs(&self) {
+        let all = self.path("all");
+        fs::create_dir_all(&all).expect("a folder");
+        let mut cases = String::new();
+        for (at, server) in self.servers.iter().enumerate() {
+            let name = format!("n{}", at + 1);
+            fs::create_dir_all(self.path(&name).join("to")).expect("a folder");
+            let (client, far) = match self.is_user {
+                true => (server.client_of_user(server.address()), "far-user"),
+                false => (server.client(), "far"),
+            };
+            let ssh = client.words();
+            cases += &format!("{name}) exec {ssh} {far} -- NODE={name} \"$2\" ;;\n");
+            if self.is_user {
+                attrs::set_owner(&self.path(&name), USER, USER).expect("chown");
+                attrs::set_owner(&self.path(&name).join("to"), USER, USER).expect("chown");
+            }
+        }
+        let ssh =
+            format!("#!/bin/sh\nshift\ncase \"$1\" in\n{cases}esac\necho no route >&2\nexit 255\n");
+        script(&self.path("ssh"), &ssh);
+        let folder = self.folder.path().display();
+        // A user cannot mount, and has the stores of the nodes at paths of their own.
+        let run = match self.is_user {
+            true => format!("exec {} \"$@\" --dir {folder}/$NODE/store", agent()),
+            false => format!(
+                "exec unshare --mount sh -c 'mount --bind {folder}/'$NODE' {folder}/all && exec {} \"$@\"' sh \"$@\"",
+                agent()
+            ),
+        };
+        script(
+            &self.path("agent"),
+            &format!("#!/bin/sh\necho $$ > {folder}/$NODE/pid\n{run}\n"),
+        );
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Returns the copy of a node.
+    fn copy(&self, node: &str) -> PathBuf {
+        let name = self.src.file_name().expect("a name");
+        self.path(node).join("to").join(name)
+    }
+
+    /// Returns a cast from the last host, without sources and nodes.
+    fn program(&self) -> Driftless {
+        let host = &self.lab.hosts()[self.servers.len()];
+        let words = match self.is_user {
+            true => host.words_as(USER, USER),
+            false => host.words(),
+        };
+        driftless().through(words).arg("cast")
+    }
+
+    fn cast(&self, nodes: &str) -> Driftless {
+        let cast = self.program().arg("--json");
+        let cast = cast.arg(&self.src).args(["--nodes", nodes]);
+        let cast = cast.arg("--to").arg(self.path("all").join("to"));
+        let cast = cast.arg("--node-dir").arg(self.path("all").join("store"));
+        self.connected(cast)
+    }
+
+    fn connected(&self, cast: Driftless) -> Driftless {
+        let cast = cast.arg("--ssh").arg(self.path("ssh"));
+        let cast = cast.arg("--agent-path").arg(self.path("agent"));
+        cast.arg("--dir").arg(self.path("source-store"))
+    }
+
+    /// Returns the number of the process of a node, once it runs.
+    fn pid(&self, node: &str) -> u32 {
+        let file = self.path(node).join("pid");
+        wait_until("the node starts", || file.exists());
+        let read = || fs::read_to_string(&file).ok()?.trim().parse().ok();
+        wait_until("the node has a number", || read().is_some());
+        read().expect("a number")
+    }
+
+    /// Returns a command about the store of a node.
+    fn node(&self, node: &str, words: &[&str]) -> Outcome {
+        let dir = self.path(node).join("store");
+        let program = driftless().arg("node").args(words);
+        program.arg("--dir").arg(dir).run()
+    }
+}
+
+/// Writes a tree with each kind of entry that an ordinary user can make.
+fn fill(src: &Path) {
+    put(&src.join("large"), vec![7; 3 * MIB + 5]);
+    for number in 0..50 {
+        put(&src.join(format!("small/{number}")), number.to_string());
+    }
+    fs::hard_link(src.join("large"), src.join("link")).expect("a link");
+    std::os::unix::fs::symlink("large", src.join("symlink")).expect("a symlink");
+    fs::create_dir(src.join("empty")).expect("a folder");
+}
+
+fn lacking(outcome: &Outcome) -> Value {
+    outcome.events_named("summary")[0]["nodes_lacking"].clone()
+}
+
+/// Waits until a node has received content.
+fn wait_for_content(running: &Running, place: &Path) {
+    wait_until("content arrives", || {
+        assert!(!running.ends_within(std::time::Duration::ZERO), "it ended");
+        blocks_below(place) > 1024
+    });
+}
+
+/// Returns the blocks of 512 bytes that the files below a directory occupy.
+fn blocks_below(folder: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(entries) = fs::read_dir(folder) else {
+        return 0;
+    };
+    let blocks = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => blocks_below(&entry.path()),
+        Ok(meta) => meta.blocks(),
+        Err(_) => 0,
+    };
+    entries.flatten().map(blocks).sum()
+}
+
+#[test]
+fn cast_reaches_each_node() {
+    let cluster = Cluster::new(3);
+    fill(&cluster.src);
+    let outcome = cluster.cast("n[1-3]").arg("-v").run().expect(0);
+    for node in ["n1", "n2", "n3"] {
+        check_equal(&cluster.src, &cluster.copy(node), node);
+    }
+    let summary = &outcome.events_named("summary")[0];
+    assert_eq!(summary["nodes_complete"], 3);
+    assert_eq!(summary["exit_code"], 0);
+    assert_eq!(lacking(&outcome), serde_json::json!([]));
+    let ended = outcome.events_named("ended");
+    let set = &summary["set"];
+    assert!(ended.len() == 3 && ended.iter().all(|node| node["set"] == *set));
+    check_documented(&outcome);
+}
+
+/// Compares the fields of all events with the table of the page.
+fn check_documented(outcome: &Outcome) {
+    let page = read("docs/cast.md");
+    let table = rows(&page, "## JSON");
+    for event in outcome.events() {
+        let name = event["event"].as_str().expect("a name");
+        let row = table.iter().find(|row| quoted(row[0]) == [name]);
+        let row = row.unwrap_or_else(|| panic!("{name} is not documented"));
+        let documented: BTreeSet<String> = quoted(row[1]).into_iter().collect();
+        let fields = event.as_object().expect("an object").keys();
+        for field in fields.filter(|field| *field != "event") {
+            assert!(documented.contains(field), "{name}: {field}");
+        }
+    }
+}
+
+#[test]
+fn second_cast_sends_nothing() {
+    let cluster = Cluster::new(2);
+    fill(&cluster.src);
+    cluster.cast("n1,n2").run().expect(0);
+    let outcome = cluster.cast("n1,n2").run().expect(0);
+    for node in outcome.events_named("ended") {
+        assert_eq!(node["received_bytes"], 0, "{node}");
+        assert!(node["held_bytes"].as_u64() > Some(3 * MIB as u64), "{node}");
+    }
+}
+
+#[test]
+fn killed_node_alone_lacks_the_set() {
+    let cluster = Cluster::new(3);
+    put(&cluster.src.join("large"), vec![9; 12 * MIB]);
+    let running = cluster.cast("n[1-3]").args(["--bwlimit", "2M"]).spawn();
+    wait_for_content(&running, &cluster.path("n2"));
+    // A copy cannot start again: the host is gone.
+    fs::remove_file(cluster.path("agent")).expect("the program");
+    signal(cluster.pid("n2"), Signal::KILL);
+    let outcome = running.wait().expect(3);
+    assert_eq!(lacking(&outcome), serde_json::json!(["n2"]));
+    let text = outcome.stderr_text();
+    assert!(text.contains("1 node lacks the data set: n2"), "{text}");
+    for node in ["n1", "n3"] {
+        check_equal(&cluster.src, &cluster.copy(node), node);
+    }
+    assert!(!cluster.copy("n2").exists());
+}
+
+#[test]
+fn interrupted_cast_continues() {
+    let cluster = Cluster::new(2);
+    put(&cluster.src.join("large"), vec![9; 12 * MIB]);
+    let running = cluster.cast("n[1-2]").args(["--bwlimit", "2M"]).spawn();
+    wait_for_content(&running, &cluster.path("n1"));
+    running.signal(Signal::INT);
+    running.wait().expect(130);
+    assert!(!cluster.copy("n1").exists());
+    cluster.cast("n[1-2]").run().expect(0);
+    for node in ["n1", "n2"] {
+        check_equal(&cluster.src, &cluster.copy(node), node);
+    }
+}
+
+#[test]
+fn unreachable_node_is_named() {
+    let cluster = Cluster::new(1);
+    fill(&cluster.src);
+    let outcome = cluster
+        .cast("n1,n9")
+        .args(["--join-wait", "3"])
+        .run()
+        .expect(3);
+    assert_eq!(lacking(&outcome), serde_json::json!(["n9"]));
+    check_equal(&cluster.src, &cluster.copy("n1"), "n1");
+}
+
+#[test]
+fn ordinary_user_casts_into_caches() {
+    let cluster = Cluster::of_user(2);
+    fill(&cluster.src);
+    let store = cluster.path("source-store");
+    fs::create_dir(&store).expect("a folder");
+    attrs::set_owner(&store, USER, USER).expect("chown");
+    attrs::set_mode(&store, 0o700).expect("chmod");
+    let cast = cluster.program().arg("--json").arg(&cluster.src);
+    let cast = cast.args(["--nodes", "n1,n2", "--to-cache", "--job", "j"]);
+    let outcome = cluster.connected(cast).run().expect(0);
+    assert_eq!(lacking(&outcome), serde_json::json!([]));
+    let status = cluster.node("n1", &["status", "--json"]).expect(0);
+    let status: Value = serde_json::from_str(&status.stdout_text()).expect("an object");
+    assert_eq!(status["copies"][0]["jobs"], serde_json::json!(["j"]));
+}
+
+#[test]
+fn copies_are_verified_and_purged() {
+    let cluster = Cluster::new(1);
+    fill(&cluster.src);
+    cluster.cast("n1").run().expect(0);
+    // The store knows the place by its path on the node.
+    let inside = |words: &[&str]| {
+        let (own, all) = (cluster.path("n1"), cluster.path("all"));
+        let mount = format!(
+            "mount --bind {} {} && exec \"$@\"",
+            own.display(),
+            all.display()
+        );
+        let wrapper = ["unshare", "--mount", "sh", "-c", &mount, "sh"];
+        let program = driftless().through(wrapper).arg("node").args(words);
+        program.arg("--dir").arg(all.join("store")).run()
+    };
+    let status = inside(&["status"]).expect(0).stdout_text();
+    assert!(
+        status.contains("complete") && status.contains("daemon: does not run"),
+        "{status}"
+    );
+    inside(&["verify"]).expect(0);
+    put(&cluster.copy("n1").join("small/7"), "other");
+    let verified = inside(&["verify"]).expect(4).stdout_text();
+    assert!(verified.contains("small/7"), "{verified}");
+    inside(&["purge"]).expect(2);
+    put(&cluster.copy("n1").join("own"), "mine");
+    inside(&["purge", "--all"]).expect(3);
+    assert!(cluster.copy("n1").join("own").exists());
+    assert!(!cluster.copy("n1").join("large").exists());
+}
+
+#[test]
+fn daemons_serve_a_known_host() {
+    let cluster = Cluster::new(2);
+    fill(&cluster.src);
+    let store = cluster.path("source-store");
+    let key = driftless()
+        .args(["node", "key", "--cast-dir"])
+        .arg(&store)
+        .run();
+    let key = key.expect(0).stdout_text();
+    let mut lines = String::new();
+    let mut daemons = Vec::new();
+    for (at, node) in ["n1", "n2"].into_iter().enumerate() {
+        let host = cluster.lab.host(at);
+        let daemon = driftless()
+            .through(host.words())
+            .args(["node", "--ports", "7400"]);
+        let daemon = daemon.args(["--trust", key.trim(), "--place"]);
+        let daemon = daemon.arg(cluster.path(node)).arg("--dir");
+        daemons.push(daemon.arg(cluster.path(node).join("store")).spawn());
+        let status = || {
+            let outcome = cluster.node(node, &["status", "--json"]);
+            let value: Value = serde_json::from_str(&outcome.stdout_text()).ok()?;
+            value["key"].as_str().map(str::to_owned)
+        };
+        wait_until("the daemon runs", || status().is_some());
+        lines += &format!(
+            "{node} {}:7400 {}\n",
+            host.address(),
+            status().expect("a key")
+        );
+    }
+    put(&cluster.path("daemons"), lines);
+    let cast = cluster
+        .program()
+        .arg(&cluster.src)
+        .args(["--nodes", "n[1-2]", "--to-cache"]);
+    let cast = cast.arg("--daemons").arg(cluster.path("daemons"));
+    cluster.connected(cast).run().expect(0);
+    let other = cluster
+        .program()
+        .arg(&cluster.src)
+        .args(["--nodes", "n1", "--to-cache"]);
+    let other = other.arg("--daemons").arg(cluster.path("daemons"));
+    let other = other.args(["--join-wait", "3", "--dir"]);
+    other.arg(cluster.path("other-store")).run().expect(3);
+    for daemon in daemons {
+        daemon.signal(Signal::TERM);
+        daemon.wait().expect(143);
+    }
+}
+
+#[test]
+fn wrong_arguments_are_refused() {
+    let (folder, src, _) = stage();
+    put(&src.join("file"), "content");
+    let store = folder.path().join("store");
+    let cast = |words: &[&str]| {
+        let cast = driftless().arg("cast").args(words);
+        cast.arg("--ssh").arg("/bin/false").arg("--dir").arg(&store)
+    };
+    let path = src.to_str().expect("a path");
+    let inside = store.join("inside");
+    let inside = inside.to_str().expect("a path");
+    for (words, code, reason) in [
+        (&[path, "--nodes", "n1"][..], 2, "--to"),
+        (&[path, "--to", "/x"], 2, "--nodes"),
+        (&[path, "--nodes", "n1", "--to", "x"], 2, "not absolute"),
+        (&[path, "--nodes", "n[2-1]", "--to", "/x"], 2, "--nodes"),
+        (
+            &[path, "--nodes", "@/missing", "--to", "/x"],
+            2,
+            "cannot read",
+        ),
+        (
+            &[path, "--nodes", "n1", "--to", "/x", "--topology", path],
+            2,
+            "cannot read",
+        ),
+        (
+            &[path, "--nodes", "n1", "--to", "/x", "--ports", "9-8"],
+            2,
+            "7400-7449",
+        ),
+        (
+            &[path, "--nodes", "n1", "--to", "/x", "--ca", path],
+            2,
+            "--cert",
+        ),
+        (&["/missing", "--nodes", "n1", "--to", "/x"], 1, "missing"),
+        (
+            &[inside, "--nodes", "n1", "--to", "/x"],
+            13,
+            "another directory",
+        ),
+    ] {
+        fs::create_dir_all(inside).expect("a folder");
+        attrs::set_mode(&store, 0o700).expect("chmod");
+        let outcome = cast(words).run().expect(code);
+        let text = outcome.stderr_text();
+        assert!(text.contains(reason), "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn full_standard_output_is_an_error() {
+    let cluster = Cluster::new(1);
+    fill(&cluster.src);
+    let line = ["sh", "-c", "exec \"$@\" > /dev/full", "sh"];
+    let host = &cluster.lab.hosts()[1];
+    let words: Vec<String> = host
+        .words()
+        .into_iter()
+        .chain(line.map(String::from))
+        .collect();
+    let cast = driftless().through(words).arg("cast").arg(&cluster.src);
+    let cast = cast.args(["--nodes", "n1"]);
+    let cast = cast.arg("--to").arg(cluster.path("all").join("to"));
+    let cast = cast
+        .arg("--node-dir")
+        .arg(cluster.path("all").join("store"));
+    let outcome = cluster.connected(cast).run().expect(1);
+    assert!(outcome.stderr_text().contains("standard output"));
+}
+
+#[test]
+fn node_without_trust_is_refused() {
+    let (folder, _, _) = stage();
+    let store = folder.path().join("store");
+    let outcome = driftless()
+        .args(["node", "--dir"])
+        .arg(&store)
+        .run()
+        .expect(2);
+    assert!(outcome.stderr_text().contains("--trust"));
+    let outcome = driftless()
+        .args(["node", "status", "--dir"])
+        .arg(&store)
+        .run();
+    assert!(outcome.expect(1).stderr_text().contains("cannot open"));
+}

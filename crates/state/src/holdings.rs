@@ -1,0 +1,252 @@
+//! The index of a node of a distribution: which copies of data sets the node holds, where each
+//! stands, and which jobs use it. It outlives the process that keeps it.
+//!
+//! A copy has a row before its directory is made, and loses the row after its last entry was
+//! removed: so whatever a crash leaves has a row. Decisions are those of the caller.
+
+mod rows;
+mod schema;
+
+use crate::columns::{capped, millis};
+use crate::{StateError, StateFile, StoreError};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use rows::{CopyRow, CopyState, TopRow};
+
+/// The index of a node, for the processes that keep it.
+#[derive(Debug)]
+pub struct Holdings {
+    path: PathBuf,
+    file: Connection,
+    number: u64,
+}
+
+/// A copy that is about to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewCopy<'a> {
+    /// The hash of its catalogue, in hexadecimal digits.
+    pub hash: &'a str,
+    /// The absolute path of the directory that holds it.
+    pub place: &'a [u8],
+    /// Whether it may be evicted.
+    pub is_cached: bool,
+    /// Bytes of its content.
+    pub bytes: u64,
+    /// Time since 1970.
+    pub now: Duration,
+}
+
+impl Holdings {
+    /// Opens the index at `path`, or makes it. A new index gets the number `number`, which is in
+    /// the names of its unfinished copies.
+    ///
+    /// # Errors
+    /// The file cannot be opened or written, is damaged, of a newer version or of another program.
+    pub fn open(path: &Path, number: u64) -> Result<Holdings, StateError> {
+        let file = schema::open(path)?;
+        let mut holdings = Holdings {
+            path: path.to_owned(),
+            file,
+            number,
+        };
+        holdings.number = holdings
+            .change(|transaction| {
+                const NEW: &str = "INSERT OR IGNORE INTO node (id, number) VALUES (0, ?)";
+                transaction.execute(NEW, [number.cast_signed()])?;
+                const READ: &str = "SELECT number FROM node";
+                transaction.query_row(READ, [], |row| row.get::<_, i64>(0))
+            })?
+            .cast_unsigned();
+        Ok(holdings)
+    }
+
+    /// Returns the number of this index.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Adds a copy that is unfinished; returns its row. Returns the row that is there if the same
+    /// set is unfinished at the same place.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn begin(&mut self, new: &NewCopy<'_>) -> Result<CopyRow, StateError> {
+        let id = self.change(|transaction| {
+            const FIND: &str =
+                "SELECT id FROM copies WHERE hash = ? AND place = ? AND state = 'unfinished'";
+            let mut find = transaction.prepare_cached(FIND)?;
+            let found = find.query_row(params![new.hash, new.place], |row| row.get::<_, i64>(0));
+            if let Some(id) = found.optional()? {
+                return Ok(id);
+            }
+            const ADD: &str = "INSERT INTO copies (hash, place, is_cached, bytes, made_ms, used_ms)
+                VALUES (?, ?, ?, ?, ?, ?)";
+            let (bytes, now) = (capped(new.bytes), millis(new.now));
+            let values = params![new.hash, new.place, new.is_cached, bytes, now, now];
+            transaction.execute(ADD, values)?;
+            Ok(transaction.last_insert_rowid())
+        })?;
+        let found = self.find(id.cast_unsigned())?;
+        found.ok_or_else(|| self.failed(StoreError::QueryReturnedNoRows))
+    }
+
+    /// Returns all copies, the one that was used longest ago first.
+    ///
+    /// # Errors
+    /// The index cannot be read.
+    pub fn copies(&self) -> Result<Vec<CopyRow>, StateError> {
+        self.list("ORDER BY used_ms, id", params![])
+    }
+
+    /// Returns a copy; `None` if there is none of this number.
+    ///
+    /// # Errors
+    /// The index cannot be read.
+    pub fn find(&self, id: u64) -> Result<Option<CopyRow>, StateError> {
+        self.list("WHERE id = ?", params![capped(id)])
+            .map(|mut rows| rows.pop())
+    }
+
+    /// Sets the state of a copy.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn set_state(&mut self, id: u64, state: CopyState) -> Result<(), StateError> {
+        const SET: &str = "UPDATE copies SET state = ? WHERE id = ?";
+        self.execute(SET, params![state.word(), capped(id)])
+    }
+
+    /// Notes that the content of a copy is complete and durable, and that the entries `tops` are
+    /// about to get their final names.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn complete(&mut self, id: u64, tops: &[TopRow]) -> Result<(), StateError> {
+        self.change(|transaction| {
+            transaction.execute("DELETE FROM tops WHERE copy = ?", [capped(id)])?;
+            const ADD: &str =
+                "INSERT INTO tops (copy, name, inode, birth_s, birth_ns) VALUES (?, ?, ?, ?, ?)";
+            for top in tops {
+                let (seconds, nanoseconds) =
+                    (top.birth.map(|at| at.sec), top.birth.map(|at| at.nsec));
+                let inode = top.inode.cast_signed();
+                let values = params![capped(id), top.name, inode, seconds, nanoseconds];
+                transaction.execute(ADD, values)?;
+            }
+            const SET: &str = "UPDATE copies SET state = 'publishing' WHERE id = ?";
+            transaction.execute(SET, [capped(id)]).map(drop)
+        })
+    }
+
+    /// Takes the name of an entry at the top from a copy, because another entry replaced it or it
+    /// was removed. A copy without names has no row any more; one that lacks a name is damaged.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn take_top(&mut self, id: u64, name: &[u8]) -> Result<(), StateError> {
+        self.change(|transaction| {
+            const TAKE: &str = "DELETE FROM tops WHERE copy = ? AND name = ?";
+            transaction.execute(TAKE, params![capped(id), name])?;
+            const MARK: &str =
+                "UPDATE copies SET state = 'damaged' WHERE id = ? AND state <> 'leaving'";
+            transaction.execute(MARK, [capped(id)])?;
+            const DROP: &str = "DELETE FROM copies WHERE id = ?1
+                AND NOT EXISTS (SELECT 1 FROM tops WHERE copy = ?1)";
+            transaction.execute(DROP, [capped(id)]).map(drop)
+        })
+    }
+
+    /// Removes the row of a copy, and all that refers to it.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn remove(&mut self, id: u64) -> Result<(), StateError> {
+        self.execute("DELETE FROM copies WHERE id = ?", params![capped(id)])
+    }
+
+    /// Notes that a job uses a copy.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn add_job(&mut self, id: u64, job: &str, now: Duration) -> Result<(), StateError> {
+        const ADD: &str = "INSERT OR IGNORE INTO jobs (copy, job, since_ms) VALUES (?, ?, ?)";
+        self.execute(ADD, params![capped(id), job, millis(now)])?;
+        self.touch(id, now)
+    }
+
+    /// Notes that a job has ended. Returns the copies that it used.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn end_job(&mut self, job: &str) -> Result<Vec<u64>, StateError> {
+        self.change(|transaction| {
+            let mut take = transaction.prepare("DELETE FROM jobs WHERE job = ? RETURNING copy")?;
+            let copies = take.query_map([job], |row| row.get::<_, i64>(0))?;
+            copies.map(|id| id.map(i64::cast_unsigned)).collect()
+        })
+    }
+
+    /// Protects a copy from eviction, or ends that.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn pin(&mut self, id: u64, is_pinned: bool) -> Result<(), StateError> {
+        const SET: &str = "UPDATE copies SET is_pinned = ? WHERE id = ?";
+        self.execute(SET, params![is_pinned, capped(id)])
+    }
+
+    /// Sets the time since 1970 at which a copy may go; `None` if never.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn expire(&mut self, id: u64, at: Option<Duration>) -> Result<(), StateError> {
+        const SET: &str = "UPDATE copies SET expires_ms = ? WHERE id = ?";
+        self.execute(SET, params![at.map(millis), capped(id)])
+    }
+
+    /// Notes the use of a copy at the time `now` since 1970.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn touch(&mut self, id: u64, now: Duration) -> Result<(), StateError> {
+        const SET: &str = "UPDATE copies SET used_ms = ? WHERE id = ?";
+        self.execute(SET, params![millis(now), capped(id)])
+    }
+
+    fn list(
+        &self,
+        which: &str,
+        values: &[&dyn rusqlite::ToSql],
+    ) -> Result<Vec<CopyRow>, StateError> {
+        rows::copies(&self.file, which, values).map_err(|cause| self.failed(cause))
+    }
+
+    fn execute(
+        &mut self,
+        command: &str,
+        values: &[&dyn rusqlite::ToSql],
+    ) -> Result<(), StateError> {
+        self.change(|transaction| transaction.execute(command, values).map(drop))
+    }
+
+    fn change<T>(
+        &mut self,
+        change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StateError> {
+        let begun = self
+            .file
+            .transaction_with_behavior(TransactionBehavior::Immediate);
+        let done = begun.and_then(|transaction| {
+            let done = change(&transaction)?;
+            transaction.commit()?;
+            Ok(done)
+        });
+        done.map_err(|cause| self.failed(cause))
+    }
+
+    fn failed(&self, cause: StoreError) -> StateError {
+        StateError::of(StateFile::Holdings, &self.path, cause)
+    }
+}

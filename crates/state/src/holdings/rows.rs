@@ -1,0 +1,136 @@
+//! The rows of the index of a node.
+
+use crate::StoreError;
+use crate::columns::{bad, count, number, opt_time, time};
+use driftless_model::Stamp;
+use rusqlite::types::Type;
+use rusqlite::{Connection, Row, ToSql};
+use std::time::Duration;
+
+/// A copy of a data set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyRow {
+    /// Its number. No number is used twice.
+    pub id: u64,
+    /// The hash of its catalogue, in hexadecimal digits.
+    pub hash: String,
+    /// The absolute path of the directory that holds it.
+    pub place: Vec<u8>,
+    /// Whether it may be evicted.
+    pub is_cached: bool,
+    /// Bytes of its content.
+    pub bytes: u64,
+    /// How far it has come.
+    pub state: CopyState,
+    /// Whether it is protected from eviction.
+    pub is_pinned: bool,
+    /// Time since 1970 at which it may go.
+    pub expires: Option<Duration>,
+    /// Time since 1970 of its last use.
+    pub used: Duration,
+    /// Time since 1970 at which it was begun.
+    pub made: Duration,
+    /// Names of the jobs that use it.
+    pub jobs: Vec<String>,
+    /// Entries at its top.
+    pub tops: Vec<TopRow>,
+}
+
+/// An entry at the top of a copy, and the inode that was placed there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopRow {
+    /// The name.
+    pub name: Vec<u8>,
+    /// Inode number.
+    pub inode: u64,
+    /// Time of birth, if the file system states one (statx(2), `STATX_BTIME`).
+    pub birth: Option<Stamp>,
+}
+
+/// How far a copy has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyState {
+    /// Units are missing.
+    Unfinished,
+    /// Complete and durable; some of its names may be final.
+    Publishing,
+    /// Complete, under its final names.
+    Held,
+    /// Known to have lost or changed content.
+    Damaged,
+    /// About to be removed.
+    Leaving,
+}
+
+impl CopyState {
+    const ALL: [CopyState; 5] = [
+        CopyState::Unfinished,
+        CopyState::Publishing,
+        CopyState::Held,
+        CopyState::Damaged,
+        CopyState::Leaving,
+    ];
+
+    /// Returns the word in the table and in output.
+    pub fn word(self) -> &'static str {
+        match self {
+            CopyState::Unfinished => "unfinished",
+            CopyState::Publishing => "publishing",
+            CopyState::Held => "held",
+            CopyState::Damaged => "damaged",
+            CopyState::Leaving => "leaving",
+        }
+    }
+}
+
+/// Reads copies with their jobs and names.
+pub(super) fn copies(
+    file: &Connection,
+    which: &str,
+    values: &[&dyn ToSql],
+) -> Result<Vec<CopyRow>, StoreError> {
+    const COLUMNS: &str =
+        "id, hash, place, is_cached, bytes, state, is_pinned, expires_ms, used_ms, made_ms";
+    let mut find = file.prepare_cached(&format!("SELECT {COLUMNS} FROM copies {which}"))?;
+    let mut copies: Vec<CopyRow> = find.query_map(values, copy)?.collect::<Result<_, _>>()?;
+    for row in &mut copies {
+        let id = row.id.cast_signed();
+        let mut find = file.prepare_cached("SELECT job FROM jobs WHERE copy = ? ORDER BY job")?;
+        row.jobs = find
+            .query_map([id], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        const TOPS: &str =
+            "SELECT name, inode, birth_s, birth_ns FROM tops WHERE copy = ? ORDER BY name";
+        let mut find = file.prepare_cached(TOPS)?;
+        row.tops = find.query_map([id], top)?.collect::<Result<_, _>>()?;
+    }
+    Ok(copies)
+}
+
+fn copy(row: &Row<'_>) -> Result<CopyRow, StoreError> {
+    let word: String = row.get(5)?;
+    let state = CopyState::ALL.into_iter().find(|one| one.word() == word);
+    Ok(CopyRow {
+        id: count(row, 0)?,
+        hash: row.get(1)?,
+        place: row.get(2)?,
+        is_cached: row.get(3)?,
+        bytes: count(row, 4)?,
+        state: state.ok_or_else(|| bad(5, Type::Text, "no state"))?,
+        is_pinned: row.get(6)?,
+        expires: opt_time(row, 7)?,
+        used: time(row, 8)?,
+        made: time(row, 9)?,
+        jobs: Vec::new(),
+        tops: Vec::new(),
+    })
+}
+
+fn top(row: &Row<'_>) -> Result<TopRow, StoreError> {
+    let (sec, nsec): (Option<i64>, Option<u32>) = (row.get(2)?, row.get(3)?);
+    Ok(TopRow {
+        name: row.get(0)?,
+        inode: number(row, 1)?,
+        birth: sec.zip(nsec).map(|(sec, nsec)| Stamp { sec, nsec }),
+    })
+}

@@ -1,0 +1,74 @@
+//! The layout of the index of a node.
+//!
+//! `docs/internals/state.md` draws it, and a test compares the two. A change of the layout adds the
+//! way from the one before it to [`UPGRADES`]; ways that are there stay as they are.
+
+use crate::file::{Kind, Upgrade};
+use crate::{StateError, StateFile};
+use rusqlite::Connection;
+use std::path::Path;
+
+/// "drfn", in the header of each index of a node.
+const APPLICATION_ID: i32 = i32::from_be_bytes(*b"drfn");
+
+/// Settings of each connection: a commit is durable (sqlite.org/pragma.html, "synchronous").
+const SETTINGS: &str = "
+    PRAGMA journal_mode = WAL;
+    PRAGMA synchronous = FULL;
+    PRAGMA foreign_keys = ON;";
+
+/// The newest layout.
+const SCHEMA: &str = "
+CREATE TABLE node (
+    id INTEGER PRIMARY KEY CHECK (id = 0),
+    number INTEGER NOT NULL
+);
+CREATE TABLE copies (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    hash TEXT NOT NULL,
+    place BLOB NOT NULL,
+    is_cached INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    state TEXT NOT NULL DEFAULT 'unfinished'
+        CHECK (state IN ('unfinished', 'publishing', 'held', 'damaged', 'leaving')),
+    is_pinned INTEGER NOT NULL DEFAULT 0,
+    expires_ms INTEGER,
+    used_ms INTEGER NOT NULL,
+    made_ms INTEGER NOT NULL
+);
+CREATE TABLE tops (
+    copy INTEGER NOT NULL REFERENCES copies ON DELETE CASCADE,
+    name BLOB NOT NULL,
+    inode INTEGER NOT NULL,
+    birth_s INTEGER,
+    birth_ns INTEGER,
+    PRIMARY KEY (copy, name)
+) WITHOUT ROWID;
+CREATE TABLE jobs (
+    copy INTEGER NOT NULL REFERENCES copies ON DELETE CASCADE,
+    job TEXT NOT NULL,
+    since_ms INTEGER NOT NULL,
+    PRIMARY KEY (copy, job)
+) WITHOUT ROWID;
+";
+
+/// The way from each layout to the next, from layout 1 on.
+const UPGRADES: [Upgrade; 0] = [];
+
+const KIND: Kind<'_> = Kind {
+    file: StateFile::Holdings,
+    application: APPLICATION_ID,
+    settings: SETTINGS,
+    schema: SCHEMA,
+    first: 1,
+    nameless: &[],
+    upgrades: &UPGRADES,
+};
+
+/// Opens the file at `path`; makes it if it is missing or empty.
+///
+/// # Errors
+/// The file cannot be opened or written, is damaged, of a newer version or of another program.
+pub(super) fn open(path: &Path) -> Result<Connection, StateError> {
+    KIND.open(path).map(|(file, _)| file)
+}

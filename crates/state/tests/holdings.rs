@@ -1,0 +1,163 @@
+//! Promises of the index of a node: rows that survive, references of jobs, and the page that draws
+//! its tables.
+#![allow(clippy::disallowed_methods)]
+
+use driftless_model::Stamp;
+use driftless_state::holdings::{CopyRow, CopyState, Holdings, NewCopy, TopRow};
+use rusqlite::Connection;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+fn folder() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("index.db");
+    (folder, path)
+}
+
+fn begin(holdings: &mut Holdings, hash: &str, place: &[u8]) -> CopyRow {
+    let new = NewCopy {
+        hash,
+        place,
+        is_cached: true,
+        bytes: 7,
+        now: Duration::from_secs(5),
+    };
+    holdings.begin(&new).expect("a row")
+}
+
+fn top(name: &[u8]) -> TopRow {
+    TopRow {
+        name: name.to_vec(),
+        inode: u64::MAX,
+        birth: Some(Stamp { sec: -1, nsec: 9 }),
+    }
+}
+
+#[test]
+fn rows_survive_the_process() {
+    let (_folder, path) = folder();
+    let mut holdings = Holdings::open(&path, 17).expect("new");
+    let row = begin(&mut holdings, "aa", b"/d");
+    assert_eq!(begin(&mut holdings, "aa", b"/d"), row, "it goes on");
+    assert_ne!(begin(&mut holdings, "aa", b"/e").id, row.id);
+    holdings
+        .complete(row.id, &[top(b"x"), top(b"y")])
+        .expect("noted");
+    holdings.set_state(row.id, CopyState::Held).expect("noted");
+    holdings
+        .add_job(row.id, "job", Duration::from_secs(9))
+        .expect("noted");
+    holdings.pin(row.id, true).expect("noted");
+    holdings
+        .expire(row.id, Some(Duration::from_secs(99)))
+        .expect("noted");
+    drop(holdings);
+    let holdings = Holdings::open(&path, 18).expect("again");
+    assert_eq!(holdings.number(), 17);
+    let expected = CopyRow {
+        state: CopyState::Held,
+        is_pinned: true,
+        expires: Some(Duration::from_secs(99)),
+        used: Duration::from_secs(9),
+        jobs: vec!["job".into()],
+        tops: vec![top(b"x"), top(b"y")],
+        ..row.clone()
+    };
+    assert_eq!(holdings.find(row.id).expect("read"), Some(expected));
+}
+
+#[test]
+fn copy_without_names_has_no_row() {
+    let (_folder, path) = folder();
+    let mut holdings = Holdings::open(&path, 1).expect("new");
+    let row = begin(&mut holdings, "aa", b"/d");
+    holdings
+        .complete(row.id, &[top(b"x"), top(b"y")])
+        .expect("noted");
+    holdings
+        .add_job(row.id, "job", Duration::ZERO)
+        .expect("noted");
+    holdings.take_top(row.id, b"x").expect("taken");
+    let state = |holdings: &Holdings| holdings.find(row.id).expect("read").map(|row| row.state);
+    assert_eq!(state(&holdings), Some(CopyState::Damaged));
+    holdings.take_top(row.id, b"y").expect("taken");
+    assert_eq!(state(&holdings), None);
+    assert!(holdings.end_job("job").expect("ended").is_empty());
+    assert!(
+        begin(&mut holdings, "bb", b"/d").id > row.id,
+        "a new number"
+    );
+}
+
+#[test]
+fn ended_job_uses_no_copy() {
+    let (_folder, path) = folder();
+    let mut holdings = Holdings::open(&path, 1).expect("new");
+    let ids = [b"/a", b"/b"].map(|place| begin(&mut holdings, "aa", place).id);
+    for id in ids {
+        holdings.add_job(id, "one", Duration::ZERO).expect("noted");
+    }
+    holdings
+        .add_job(ids[0], "two", Duration::ZERO)
+        .expect("noted");
+    let mut ended = holdings.end_job("one").expect("ended");
+    ended.sort_unstable();
+    assert_eq!(ended, ids);
+    let jobs: Vec<_> = holdings
+        .copies()
+        .expect("read")
+        .into_iter()
+        .map(|row| row.jobs)
+        .collect();
+    assert_eq!(jobs, [vec!["two".to_owned()], vec![]]);
+}
+
+/// Returns the statements that make the tables, without comments and line ends.
+fn layout_of(file: &Connection) -> Vec<String> {
+    let ask = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name";
+    let mut find = file.prepare(ask).expect("prepared");
+    let parts = find
+        .query_map([], |row| row.get::<_, String>(0))
+        .expect("rows");
+    let words = |sql: String| {
+        let lines = sql
+            .lines()
+            .map(|line| line.split("--").next().unwrap_or(line));
+        lines
+            .flat_map(str::split_whitespace)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    parts.map(|sql| words(sql.expect("text"))).collect()
+}
+
+#[test]
+fn page_draws_the_tables_of_the_index() {
+    let (_folder, path) = folder();
+    let mut holdings = Holdings::open(&path, 1).expect("new");
+    begin(&mut holdings, "aa", b"/d");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/state.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let (_, page) = page.split_once("\n## Index of a node").expect("a section");
+    let blocks: Vec<&str> = page
+        .split("```sql\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .collect();
+    let (tables, questions) = blocks.split_last().expect("blocks");
+    let (file, drawn) = (
+        Connection::open(&path).expect("open"),
+        Connection::open_in_memory().expect("open"),
+    );
+    drawn.execute_batch(tables).expect("tables");
+    assert_eq!(layout_of(&drawn), layout_of(&file));
+    for question in questions.iter().flat_map(|block| block.split(";\n")) {
+        if !question.trim().is_empty() {
+            let count = format!("SELECT count(*) FROM ({question})");
+            let rows: i64 = file
+                .query_row(&count, [], |row| row.get(0))
+                .expect(question);
+            assert!(rows > 0, "{question}");
+        }
+    }
+}

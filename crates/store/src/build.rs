@@ -1,0 +1,164 @@
+//! Making a catalogue of sources.
+//!
+//! The first pass lists the entries in the order of their names. The second pass reads all content
+//! and hashes its units. Both write to the file of the catalogue, so memory holds a few bytes for
+//! each file. A file that changes between the passes is an error: its catalogue would describe a
+//! state that never was.
+//!
+//! Small files are packed by age and then in the order of the entries. A later version of a set has
+//! its changed files side by side, so few units differ.
+
+use crate::catalogue::Catalogue;
+use crate::cursor::{DirCursor, TopPlace};
+use crate::error::{Error, Result};
+use crate::format::{DataExtent, SmallFile, UNIT_BYTES};
+use crate::layout::{Packer, file_ranges, is_large};
+use crate::part_writer::PartWriter;
+use crate::parts::PartFile;
+use crate::walk::{BuildOptions, SeenFile, SourceWalk, digest};
+use driftless_tree::{DirMutRef, DirRef, ReadFile};
+use std::sync::Arc;
+
+/// Makes the catalogue of sources, in the order of their names, as a file in `dir`.
+pub(crate) fn build(
+    sources: &[(Vec<u8>, TopPlace<DirRef>)],
+    dir: &DirMutRef,
+    options: &mut BuildOptions<'_>,
+) -> Result<Catalogue> {
+    let mut writer = PartWriter::new(PartFile::create(dir)?);
+    let seen = SourceWalk::new(&mut writer, options).walk(sources)?;
+    writer.flush_entries()?;
+    let listed = Catalogue::of_entries(writer.reopen()?, writer.head())?;
+    let tops = sources.iter().map(|(_, top)| top.clone()).collect();
+    let mut content = ContentPass {
+        catalogue: &listed,
+        cursor: DirCursor::new(tops, b""),
+        writer,
+        pace: options.pace,
+    };
+    let (large, mut small): (Vec<SeenFile>, Vec<SeenFile>) =
+        seen.into_iter().partition(|file| is_large(file.bytes));
+    for file in &large {
+        content.large(file)?;
+    }
+    sort_by_age(&mut small);
+    content.small(&small)?;
+    content.writer.finish()
+}
+
+/// Sorts small files by their age, as a power of two of seconds before the newest one, the oldest
+/// first. The order depends on the set alone, so the same set has the same hash.
+fn sort_by_age(files: &mut [SeenFile]) {
+    let newest = files.iter().map(|file| file.mtime).max().unwrap_or(0);
+    let class = |file: &SeenFile| newest.abs_diff(file.mtime).checked_ilog2();
+    files.sort_by_key(|file| std::cmp::Reverse(class(file)));
+}
+
+/// The second pass.
+struct ContentPass<'a> {
+    catalogue: &'a Catalogue,
+    cursor: DirCursor<DirRef>,
+    writer: PartWriter,
+    pace: &'a mut dyn FnMut(u64) -> bool,
+}
+
+/// An open file of the source, with its ranges of data.
+struct OpenSource {
+    file: Arc<dyn ReadFile>,
+    extents: Vec<DataExtent>,
+}
+
+impl ContentPass<'_> {
+    fn large(&mut self, seen: &SeenFile) -> Result<()> {
+        let open = self.open(seen)?;
+        let (mut at, mut buffer) = (0, Vec::new());
+        while at < seen.bytes {
+            let bytes = seen.bytes.saturating_sub(at).min(UNIT_BYTES.into());
+            buffer.clear();
+            self.read(seen, &open, at, bytes, &mut buffer)?;
+            self.writer.unit(&buffer)?;
+            at = at.saturating_add(bytes);
+        }
+        self.look_again(seen, &open)
+    }
+
+    fn small(&mut self, files: &[SeenFile]) -> Result<()> {
+        let (mut packer, mut unit) = (Packer::default(), Vec::new());
+        for seen in files {
+            let bytes = u32::try_from(seen.bytes).unwrap_or(UNIT_BYTES);
+            if packer.add(bytes) && !unit.is_empty() {
+                self.writer.unit(&unit)?;
+                unit.clear();
+            }
+            let open = self.open(seen)?;
+            let begin = unit.len();
+            self.read(seen, &open, 0, seen.bytes, &mut unit)?;
+            self.look_again(seen, &open)?;
+            let own = unit.get(begin..).unwrap_or_default();
+            let hash = *blake3::hash(own).as_bytes();
+            let entry = seen.entry;
+            self.writer.small(SmallFile { entry, bytes, hash })?;
+        }
+        match unit.is_empty() {
+            true => Ok(()),
+            false => self.writer.unit(&unit),
+        }
+    }
+
+    fn open(&mut self, seen: &SeenFile) -> Result<OpenSource> {
+        let (dir, name) = self.cursor.holder(self.catalogue, seen.entry)?;
+        let opened = dir
+            .open_file(&name)
+            .map_err(|fault| match fault.is_absent() {
+                true => self.changed(seen),
+                false => self.cursor.failed(self.catalogue, seen.entry, fault),
+            })?;
+        let open = OpenSource {
+            file: opened.into(),
+            extents: self.catalogue.entry(seen.entry)?.body.extents(),
+        };
+        self.look_again(seen, &open)?;
+        Ok(open)
+    }
+
+    /// Appends data of a file to `buffer`.
+    fn read(
+        &mut self,
+        seen: &SeenFile,
+        open: &OpenSource,
+        at: u64,
+        bytes: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()> {
+        if !(self.pace)(bytes) {
+            return Err(Error::Stopped);
+        }
+        for range in file_ranges(&open.extents, at, bytes) {
+            let begin = buffer.len();
+            let length = usize::try_from(range.bytes).unwrap_or(usize::MAX);
+            buffer.resize(begin.saturating_add(length), 0);
+            let room = buffer.get_mut(begin..).unwrap_or_default();
+            let got = open.file.read_at(room, range.offset);
+            let got = got.map_err(|fault| self.cursor.failed(self.catalogue, seen.entry, fault))?;
+            if got < length {
+                return Err(self.changed(seen));
+            }
+        }
+        Ok(())
+    }
+
+    fn look_again(&self, seen: &SeenFile, open: &OpenSource) -> Result<()> {
+        let meta = open.file.meta_again();
+        let meta = meta.map_err(|fault| self.cursor.failed(self.catalogue, seen.entry, fault))?;
+        match digest(&meta) == seen.digest {
+            true => Ok(()),
+            false => Err(self.changed(seen)),
+        }
+    }
+
+    fn changed(&self, seen: &SeenFile) -> Error {
+        Error::SourceChanged {
+            path: self.catalogue.path(seen.entry),
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! A catalogue: the list of the entries of a data set, and the hashes of its content.
+//!
+//! It stands in one file, part behind part, with the head and its length at the end. Entries and
+//! hashes stay in the file, and a few decoded parts in memory, so a set of millions of files takes
+//! some bytes of memory for each. Each part is checked by its hash whenever it is read: a disk that
+//! lost something shows here, and not in the copies.
+
+use crate::error::{Error, Result, own_file};
+use crate::format::{
+    CatalogueEntry, CatalogueHead, ENTRIES_MAX, ENTRIES_PER_PART, FORMAT, HASHES_PER_PART, Hash,
+    PART_BYTES_MAX, PARTS_MAX, PartKind, PartRef, SMALL_FILES_PER_PART, SetHash, SmallFile, decode,
+};
+use crate::layout::{Layout, LayoutBuilder, UnitPiece};
+use driftless_lock::Mutex;
+use driftless_model::EntryName;
+use driftless_tree::ReadFile;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Decoded parts of each kind that stay in memory.
+const CACHED_PARTS: usize = 16;
+/// Bytes of the length of the head, which ends the file.
+const TRAILER_BYTES: u64 = 4;
+
+/// The catalogue of a data set. Shared by all threads.
+pub struct Catalogue {
+    hash: SetHash,
+    head_bytes: Vec<u8>,
+    head: CatalogueHead,
+    /// The offset of each part in the file.
+    offsets: Vec<u64>,
+    entries: PartIndex,
+    small: PartIndex,
+    hashes: PartIndex,
+    layout: Layout,
+    file: Box<dyn ReadFile>,
+    entry_cache: PartCache<CatalogueEntry>,
+    small_cache: PartCache<SmallFile>,
+    hash_cache: PartCache<Hash>,
+}
+
+/// The parts of one kind: each with its number, and the number of its first item.
+#[derive(Debug, Default)]
+struct PartIndex(Vec<(usize, u64)>);
+
+impl PartIndex {
+    fn of(head: &CatalogueHead, kind: PartKind) -> PartIndex {
+        let (mut parts, mut first) = (Vec::new(), 0u64);
+        for (number, part) in head.parts.iter().enumerate() {
+            if part.kind == kind {
+                parts.push((number, first));
+                first = first.saturating_add(part.items.into());
+            }
+        }
+        PartIndex(parts)
+    }
+
+    /// Returns the part that has an item, and the place of the item in it.
+    fn find(&self, item: u64) -> Option<(usize, usize)> {
+        let behind = self.0.partition_point(|(_, first)| *first <= item);
+        let (part, first) = *self.0.get(behind.checked_sub(1)?)?;
+        let place = usize::try_from(item.checked_sub(first)?).ok()?;
+        Some((part, place))
+    }
+}
+
+/// The parts that were decoded last.
+struct PartCache<T>(Mutex<VecDeque<(usize, Arc<Vec<T>>)>>);
+
+impl<T> Default for PartCache<T> {
+    fn default() -> Self {
+        PartCache(Mutex::new(VecDeque::new()))
+    }
+}
+
+impl<T> PartCache<T> {
+    fn get(&self, part: usize, load: impl FnOnce() -> Result<Vec<T>>) -> Result<Arc<Vec<T>>> {
+        let mut kept = self.0.lock();
+        if let Some(at) = kept.iter().position(|(number, _)| *number == part)
+            && let Some(found) = kept.remove(at)
+        {
+            let items = found.1.clone();
+            kept.push_back(found);
+            return Ok(items);
+        }
+        let items = Arc::new(load()?);
+        kept.push_back((part, items.clone()));
+        if kept.len() > CACHED_PARTS {
+            kept.pop_front();
+        }
+        Ok(items)
+    }
+}
+
+/// Checks what a head states of itself, before a part is read.
+pub(crate) fn decode_head(hash: SetHash, bytes: &[u8]) -> Result<CatalogueHead> {
+    if *blake3::hash(bytes).as_bytes() != hash.0 {
+        return Err(Error::WrongPart { part: 0 });
+    }
+    let malformed = |what| Error::Malformed { hash, what };
+    let head: CatalogueHead = decode(bytes).ok_or(malformed("the head is not readable"))?;
+    let fits = |part: &PartRef| {
+        let items_max = match part.kind {
+            PartKind::Entries => ENTRIES_PER_PART,
+            PartKind::SmallFiles => SMALL_FILES_PER_PART,
+            PartKind::Hashes => HASHES_PER_PART,
+        };
+        part.bytes <= PART_BYTES_MAX && part.items > 0 && part.items as usize <= items_max
+    };
+    match () {
+        () if head.format != FORMAT => Err(malformed("another form")),
+        () if head.parts.len() > PARTS_MAX => Err(malformed("too many parts")),
+        () if head.entries > ENTRIES_MAX => Err(malformed("too many entries")),
+        () if !head.parts.iter().all(fits) => Err(malformed("a part is too large or empty")),
+        () => Ok(head),
+    }
+}
+
+/// Returns the offset of each part in the file, and that behind the last.
+pub(crate) fn part_offsets(head: &CatalogueHead) -> Vec<u64> {
+    let mut at = 0u64;
+    let mut offsets = vec![at];
+    for part in &head.parts {
+        at = at.saturating_add(part.bytes.into());
+        offsets.push(at);
+    }
+    offsets
+}
+
+/// Returns the end of the file: the head and its length.
+pub(crate) fn tail(head_bytes: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(head_bytes.len()).unwrap_or(u32::MAX);
+    [head_bytes, &length.to_le_bytes()].concat()
+}
+
+impl Catalogue {
+    /// Opens the catalogue in a file, and checks all of it but the hashes of units.
+    ///
+    /// # Errors
+    /// The file cannot be read, is not the catalogue of this set, or breaks a rule of the format.
+    pub(crate) fn open(file: Box<dyn ReadFile>, hash: SetHash) -> Result<Catalogue> {
+        let head_bytes = read_head(&*file, hash)?;
+        let head = decode_head(hash, &head_bytes)?;
+        let mut catalogue = Catalogue {
+            hash,
+            head_bytes,
+            offsets: part_offsets(&head),
+            entries: PartIndex::of(&head, PartKind::Entries),
+            small: PartIndex::of(&head, PartKind::SmallFiles),
+            hashes: PartIndex::of(&head, PartKind::Hashes),
+            head,
+            layout: Layout::default(),
+            file,
+            entry_cache: PartCache::default(),
+            small_cache: PartCache::default(),
+            hash_cache: PartCache::default(),
+        };
+        catalogue.layout = catalogue.check()?;
+        Ok(catalogue)
+    }
+
+    /// Reads the entries of a catalogue whose content is not hashed yet.
+    pub(crate) fn of_entries(file: Box<dyn ReadFile>, head: CatalogueHead) -> Result<Catalogue> {
+        let mut catalogue = Catalogue {
+            hash: SetHash([0; 32]),
+            head_bytes: Vec::new(),
+            offsets: part_offsets(&head),
+            entries: PartIndex::of(&head, PartKind::Entries),
+            small: PartIndex::default(),
+            hashes: PartIndex::default(),
+            head,
+            layout: Layout::default(),
+            file,
+            entry_cache: PartCache::default(),
+            small_cache: PartCache::default(),
+            hash_cache: PartCache::default(),
+        };
+        let mut tops = Vec::new();
+        for number in 0..catalogue.head.entries {
+            if catalogue.entry(number)?.parent.is_none() {
+                tops.push(number);
+            }
+        }
+        catalogue.layout.tops = tops;
+        Ok(catalogue)
+    }
+
+    fn check(&self) -> Result<Layout> {
+        let malformed = |what| Error::Malformed {
+            hash: self.hash,
+            what,
+        };
+        let mut builder = LayoutBuilder::default();
+        for number in 0..self.head.entries {
+            builder.entry(&*self.entry(number)?).map_err(malformed)?;
+        }
+        let small = self.small.0.iter();
+        for (part, _) in small {
+            for file in self.small_part(*part)?.iter() {
+                builder.small(file).map_err(malformed)?;
+            }
+        }
+        let hashes = self.head.parts.iter();
+        let hashes = hashes.filter(|part| part.kind == PartKind::Hashes);
+        let hashes: u64 = hashes.map(|part| u64::from(part.items)).sum();
+        if hashes != self.head.units {
+            return Err(malformed("a wrong number of hashes"));
+        }
+        builder.finish(&self.head).map_err(malformed)
+    }
+
+    /// Returns the name of the set.
+    pub fn hash(&self) -> SetHash {
+        self.hash
+    }
+
+    /// Returns the number of units.
+    pub fn units(&self) -> u64 {
+        self.head.units
+    }
+
+    /// Returns the bytes of all units: the content without holes.
+    pub fn bytes(&self) -> u64 {
+        self.head.bytes
+    }
+
+    /// Returns the number of entries.
+    pub fn entries(&self) -> u32 {
+        self.head.entries
+    }
+
+    /// Returns the bytes of a unit; 0 if the set has no such unit.
+    pub fn unit_bytes(&self, unit: u64) -> u32 {
+        self.layout.unit_bytes(unit)
+    }
+
+    /// Returns the BLAKE3 hash of a unit.
+    ///
+    /// # Errors
+    /// The set has no such unit, or the file of the catalogue cannot be read.
+    pub fn unit_hash(&self, unit: u64) -> Result<Hash> {
+        let missing = || self.no_such(unit);
+        let (part, place) = self.hashes.find(unit).ok_or_else(missing)?;
+        let hashes = self.hash_cache.get(part, || {
+            let bytes = self.read_part(part)?;
+            let (hashes, rest) = bytes.as_chunks::<32>();
+            match rest.is_empty() && hashes.len() == self.items_of(part) {
+                true => Ok(hashes.to_vec()),
+                false => Err(self.malformed("a part of hashes")),
+            }
+        })?;
+        hashes.get(place).copied().ok_or_else(missing)
+    }
+
+    /// Returns an entry.
+    ///
+    /// # Errors
+    /// The set has no such entry, or the file of the catalogue cannot be read.
+    pub fn entry(&self, number: u32) -> Result<EntryGuard> {
+        let missing = || self.no_such(number.into());
+        let (part, place) = self.entries.find(number.into()).ok_or_else(missing)?;
+        let entries = self.entry_cache.get(part, || self.decoded(part))?;
+        if place >= entries.len() {
+            return Err(missing());
+        }
+        Ok(EntryGuard { entries, place })
+    }
+
+    /// Returns the number of parts for a transfer; part 0 is the head.
+    pub fn parts(&self) -> u32 {
+        u32::try_from(self.head.parts.len())
+            .unwrap_or(u32::MAX)
+            .saturating_add(1)
+    }
+
+    /// Returns a part for a transfer.
+    ///
+    /// # Errors
+    /// There is no such part, or the file of the catalogue cannot be read.
+    pub fn part(&self, number: u32) -> Result<Vec<u8>> {
+        match number.checked_sub(1) {
+            None => Ok(self.head_bytes.clone()),
+            Some(part) if (part as usize) < self.head.parts.len() => self.read_part(part as usize),
+            Some(_) => Err(self.no_such(number.into())),
+        }
+    }
+
+    /// Returns the names at the top: each is one entry below the place of a copy.
+    ///
+    /// # Errors
+    /// The file of the catalogue cannot be read.
+    pub fn tops(&self) -> Result<Vec<EntryName>> {
+        let name = |number: &u32| Ok(self.entry(*number)?.name.clone());
+        self.layout.tops.iter().map(name).collect()
+    }
+
+    /// Returns the path of an entry below the place of a copy, for messages.
+    pub fn path(&self, number: u32) -> Vec<u8> {
+        let (mut names, mut next) = (Vec::new(), Some(number));
+        while let Some(number) = next {
+            let Ok(entry) = self.entry(number) else { break };
+            names.push(entry.name.as_bytes().to_vec());
+            next = entry.parent.filter(|parent| *parent < number);
+        }
+        names.reverse();
+        names.join(&b'/')
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Returns the pieces of a unit.
+    pub(crate) fn pieces(&self, unit: u64) -> Result<Vec<UnitPiece>> {
+        if unit >= self.units() {
+            return Err(self.no_such(unit));
+        }
+        Ok(self.layout.pieces(unit))
+    }
+
+    /// Returns a small file, by its place in the content.
+    pub(crate) fn small_file(&self, number: usize) -> Result<SmallFile> {
+        let missing = || self.no_such(number as u64);
+        let (part, place) = self.small.find(number as u64).ok_or_else(missing)?;
+        let files = self.small_part(part)?;
+        files.get(place).copied().ok_or_else(missing)
+    }
+
+    fn small_part(&self, part: usize) -> Result<Arc<Vec<SmallFile>>> {
+        self.small_cache.get(part, || self.decoded(part))
+    }
+
+    fn decoded<T: serde::de::DeserializeOwned>(&self, part: usize) -> Result<Vec<T>> {
+        let items: Option<Vec<T>> = decode(&self.read_part(part)?);
+        items
+            .filter(|items| items.len() == self.items_of(part))
+            .ok_or_else(|| self.malformed("a part is not readable"))
+    }
+
+    fn items_of(&self, part: usize) -> usize {
+        self.head
+            .parts
+            .get(part)
+            .map_or(0, |part| part.items as usize)
+    }
+
+    fn read_part(&self, part: usize) -> Result<Vec<u8>> {
+        let missing = || self.no_such(part as u64);
+        let named = self.head.parts.get(part).ok_or_else(missing)?;
+        let at = *self.offsets.get(part).ok_or_else(missing)?;
+        let mut bytes = vec![0; named.bytes as usize];
+        let got = self.file.read_at(&mut bytes, at);
+        let got = got.map_err(|fault| own_file(self.hash.to_string().as_bytes())(fault))?;
+        if got == bytes.len() && *blake3::hash(&bytes).as_bytes() == named.hash {
+            Ok(bytes)
+        } else {
+            let part = u32::try_from(part).unwrap_or(u32::MAX).saturating_add(1);
+            Err(Error::WrongPart { part })
+        }
+    }
+
+    fn malformed(&self, what: &'static str) -> Error {
+        Error::Malformed {
+            hash: self.hash,
+            what,
+        }
+    }
+
+    fn no_such(&self, number: u64) -> Error {
+        Error::NoSuchUnit {
+            hash: self.hash,
+            number,
+        }
+    }
+}
+
+/// An entry of a catalogue, with the part of the catalogue that it is in.
+pub struct EntryGuard {
+    entries: Arc<Vec<CatalogueEntry>>,
+    place: usize,
+}
+
+impl std::ops::Deref for EntryGuard {
+    type Target = CatalogueEntry;
+
+    fn deref(&self) -> &CatalogueEntry {
+        // The place was checked when this was made.
+        &self.entries[self.place]
+    }
+}
+
+fn read_head(file: &dyn ReadFile, hash: SetHash) -> Result<Vec<u8>> {
+    let name = hash.to_string();
+    let failed = own_file(name.as_bytes());
+    let wrong = Error::WrongPart { part: 0 };
+    let size = file.meta().map_err(&failed)?.size;
+    let Some(end) = size.checked_sub(TRAILER_BYTES) else {
+        return Err(wrong);
+    };
+    let mut length = [0; TRAILER_BYTES as usize];
+    file.read_at(&mut length, end).map_err(&failed)?;
+    let length = u32::from_le_bytes(length);
+    let Some(at) = end.checked_sub(length.into()) else {
+        return Err(wrong);
+    };
+    if length > PART_BYTES_MAX {
+        return Err(wrong);
+    }
+    let mut bytes = vec![0; length as usize];
+    let got = file.read_at(&mut bytes, at).map_err(&failed)?;
+    bytes.truncate(got);
+    Ok(bytes)
+}

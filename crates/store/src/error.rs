@@ -1,0 +1,214 @@
+//! Errors of the store. Each names the object, the cause and the remedy.
+
+use crate::format::SetHash;
+use driftless_model::{Fault, escape, quote};
+use driftless_state::StateError;
+use driftless_tree::RootError;
+use std::path::PathBuf;
+
+/// A call of the store that failed. Unless a variant says otherwise, everything is as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A path that the user gave cannot be opened.
+    #[error(transparent)]
+    Root(#[from] RootError),
+    /// The index cannot be read or written.
+    #[error(transparent)]
+    Index(#[from] StateError),
+    /// A call on an entry failed. The path begins at the place that the user named.
+    #[error("\"{}\": {}", escape(path), fault.alone())]
+    Entry {
+        /// The path as bytes.
+        path: Vec<u8>,
+        /// The call and its error number.
+        fault: Fault,
+    },
+    /// A file of the store itself cannot be read or written.
+    #[error("\"{}\" in the directory of the node: {}", escape(name), fault.alone())]
+    OwnFile {
+        /// Its name below the directory of the node.
+        name: Vec<u8>,
+        /// The call and its error number.
+        fault: Fault,
+    },
+    /// The source changed after its content was hashed.
+    #[error(
+        "\"{}\": the source changed while it was distributed; start again when it is quiet",
+        escape(path)
+    )]
+    SourceChanged {
+        /// The path below the source.
+        path: Vec<u8>,
+    },
+    /// A copy no longer holds the content that was placed.
+    #[error(
+        "\"{}\": the copy was changed or its disk is damaged; repair it by casting the data set again",
+        escape(path)
+    )]
+    CopyChanged {
+        /// The path below the copy.
+        path: Vec<u8>,
+    },
+    /// Two sources have the same last name, or a source has a reserved one.
+    #[error(
+        "\"{}\": cannot distribute it under this name: {why}; rename it",
+        escape(name)
+    )]
+    SourceName {
+        /// The name.
+        name: Vec<u8>,
+        /// The cause.
+        why: &'static str,
+    },
+    /// A source is beyond a bound of the catalogue.
+    #[error("{what}: more than {max}; distribute the data in several sets")]
+    TooLarge {
+        /// The number that is too large.
+        what: &'static str,
+        /// The bound.
+        max: u64,
+    },
+    /// An entry has more extended attributes than a catalogue takes.
+    #[error(
+        "\"{}\": its extended attributes take more than {max} bytes; remove some",
+        escape(path)
+    )]
+    TooManyAttributes {
+        /// The path below the source.
+        path: Vec<u8>,
+        /// The bound in bytes.
+        max: u64,
+    },
+    /// The bytes of a unit do not have the hash that the catalogue states. Nothing was written.
+    #[error("unit {unit}: its hash differs from the catalogue; fetch it from another node")]
+    WrongUnit {
+        /// The number of the unit.
+        unit: u64,
+    },
+    /// The bytes of a part do not have the hash that the head states, or the head another one than
+    /// was asked for.
+    #[error("part {part} of the catalogue: its hash differs; fetch it from another node")]
+    WrongPart {
+        /// The number of the part.
+        part: u32,
+    },
+    /// A catalogue has the right hash and breaks the rules of the format.
+    #[error("catalogue {hash}: malformed: {what}; use the same version of driftless on all nodes")]
+    Malformed {
+        /// The set.
+        hash: SetHash,
+        /// The rule.
+        what: &'static str,
+    },
+    /// The set has no unit or part of this number.
+    #[error("catalogue {hash}: no unit or part has the number {number}")]
+    NoSuchUnit {
+        /// The set.
+        hash: SetHash,
+        /// The number.
+        number: u64,
+    },
+    /// The file system or the quota has no room for the set.
+    #[error(
+        "\"{}\": no room: {needed} bytes and {inodes} entries needed, {free} bytes free; make room or choose another directory",
+        escape(path)
+    )]
+    NoRoom {
+        /// The place.
+        path: Vec<u8>,
+        /// Bytes that are needed.
+        needed: u64,
+        /// Entries that are needed.
+        inodes: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
+    /// Something stands at a final name that this store did not place.
+    #[error(
+        "\"{}\": driftless cast did not place it, so it stays; move it away or choose another directory",
+        escape(path)
+    )]
+    Occupied {
+        /// The path.
+        path: Vec<u8>,
+    },
+    /// Another process receives the same set at the same place, or synchronises that place.
+    #[error(
+        "{hash} in {}: another process is at work there; wait for its end",
+        quote(place)
+    )]
+    Busy {
+        /// The set.
+        hash: SetHash,
+        /// The place.
+        place: PathBuf,
+    },
+    /// Units are missing.
+    #[error("{hash}: {lacking} units are missing; fetch them and finish again")]
+    Incomplete {
+        /// The set.
+        hash: SetHash,
+        /// The number of units.
+        lacking: u64,
+    },
+    /// The directory of the node, or an unfinished copy, belongs to another user or is open to
+    /// other users.
+    #[error(
+        "{}: it belongs to another user, or other users may write to it; choose another directory",
+        quote(path)
+    )]
+    Foreign {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The store has no such copy.
+    #[error("copy {copy}: the node does not hold it")]
+    UnknownCopy {
+        /// The number.
+        copy: u64,
+    },
+    /// The copy is damaged, or is not finished.
+    #[error("copy {copy}: it is damaged or unfinished; repair it by casting the data set again")]
+    Unusable {
+        /// The number.
+        copy: u64,
+    },
+    /// The caller asked to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl Error {
+    /// Returns whether the file system or the quota of a user is full.
+    pub fn is_of_room(&self) -> bool {
+        match self {
+            Error::NoRoom { .. } => true,
+            Error::Entry { fault, .. } | Error::OwnFile { fault, .. } => fault.lacks_room(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether the source is the cause, so that no other node can help.
+    pub fn is_of_source(&self) -> bool {
+        matches!(
+            self,
+            Error::SourceChanged { .. }
+                | Error::SourceName { .. }
+                | Error::TooLarge { .. }
+                | Error::TooManyAttributes { .. }
+        )
+    }
+}
+
+/// The result of a call of the store.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Names the file of the store whose call failed.
+pub(crate) fn own_file(name: &[u8]) -> impl Fn(Fault) -> Error + use<> {
+    let name = name.to_vec();
+    move |fault| Error::OwnFile {
+        name: name.clone(),
+        fault,
+    }
+}

@@ -1,0 +1,49 @@
+//! Copies of data sets: the part of a distribution that touches files.
+//!
+//! A source makes a [`Catalogue`] of its trees. Nodes fetch the catalogue by its hash, and then its
+//! units of content in any order. Nothing that has another hash than the catalogue states is
+//! written, served or renamed to its final name. A [`NodeStore`] keeps the copies of a node.
+
+mod build;
+mod catalogue;
+mod check;
+mod complete;
+mod cursor;
+mod error;
+mod format;
+mod layout;
+mod node;
+mod part_writer;
+mod parts;
+mod place;
+mod placed;
+mod present;
+mod publish;
+mod reader;
+mod receiver;
+mod remove;
+mod reuse;
+mod staging;
+mod store;
+mod walk;
+mod writer;
+
+pub use catalogue::{Catalogue, EntryGuard};
+pub use check::{CheckReport, CopyFinding};
+pub use complete::KeptMetadata;
+pub use error::{Error, Result};
+pub use format::{
+    CatalogueEntry, DataExtent, ENTRIES_MAX, EntryBody, EntryFacts, Hash, PART_BYTES_MAX, SetHash,
+    UNIT_BYTES,
+};
+pub use node::Clock;
+pub use parts::CatalogueReceiver;
+pub use present::PresentUnits;
+pub use reader::UnitReader;
+pub use receiver::{PlacedCopy, SetReceiver};
+pub use remove::PurgeReport;
+pub use reuse::ReusedContent;
+pub use store::{BuiltSet, NodeStore, Placing, PurgeWhat, Receiving, SetSource};
+pub use walk::BuildOptions;
+
+pub use driftless_state::holdings::{CopyRow, CopyState, TopRow};

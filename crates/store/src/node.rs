@@ -1,0 +1,307 @@
+//! The directory of a node: its index, catalogues, identities and cached copies.
+
+use crate::catalogue::Catalogue;
+use crate::error::{Error, Result, own_file};
+use crate::format::SetHash;
+use crate::parts::file_name;
+use crate::place::{IdFile, PlacedId, ids_name, private_name};
+use crate::placed::PlacedWalk;
+use crate::staging::{close_to_others, enter_or_make};
+use driftless_lock::Mutex;
+use driftless_model::Side;
+use driftless_state::holdings::{CopyRow, CopyState, Holdings};
+use driftless_tree::{
+    Dir, DirMutRef, DirRef, HandlePool, Place, RootError, locate, locate_mut, plain_path, random_id,
+};
+use std::collections::HashSet;
+use std::ffi::{CString, OsStr};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Open directories of the store at most.
+const OPEN_DIRS_MAX: usize = 512;
+/// The file of the index in the directory of the node.
+const INDEX: &str = "index.db";
+const CATALOGUES: &std::ffi::CStr = c"catalogues";
+const IDENTITIES: &std::ffi::CStr = c"identities";
+const SETS: &std::ffi::CStr = c"sets";
+
+/// The time since 1970; a test brings its own.
+pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+
+/// The directory of a node, shared by all that work with the store.
+pub(crate) struct NodeFiles {
+    pub(crate) path: PathBuf,
+    pub(crate) dir: DirMutRef,
+    pub(crate) catalogues: DirMutRef,
+    pub(crate) ids: DirMutRef,
+    pub(crate) sets: DirMutRef,
+    pub(crate) pool: Arc<HandlePool>,
+    pub(crate) index: Mutex<Holdings>,
+    pub(crate) clock: Clock,
+    /// Copies that this process receives.
+    pub(crate) receiving: Mutex<HashSet<u64>>,
+}
+
+/// A directory that holds copies.
+#[derive(Clone)]
+pub(crate) struct CopyPlace {
+    pub(crate) dir: DirMutRef,
+    pub(crate) path: Vec<u8>,
+}
+
+/// The entry at a name of a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Free,
+    /// The store placed it, with this copy.
+    Placed(u64),
+    Foreign,
+}
+
+pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+impl NodeFiles {
+    pub(crate) fn open(path: &Path, clock: Clock) -> Result<NodeFiles> {
+        let (pool, path) = (HandlePool::new(OPEN_DIRS_MAX), plain_path(path));
+        let own = own_file(b".");
+        let dir = match locate_mut(&path, &pool)? {
+            Place::Dir(dir) => dir,
+            Place::Missing { parent, name } => parent.make_dir(&name).map_err(&own)?,
+            Place::Entry { .. } => return Err(Error::Foreign { path }),
+        };
+        if dir.first_meta().uid != dir.user().0 {
+            return Err(Error::Foreign { path });
+        }
+        close_to_others(&*dir).map_err(&own)?;
+        let below = |name: &std::ffi::CStr| {
+            let opened = enter_or_make(&*dir, name);
+            opened.map_err(own_file(name.to_bytes()))
+        };
+        let (catalogues, ids, sets) = (below(CATALOGUES)?, below(IDENTITIES)?, below(SETS)?);
+        let index = Holdings::open(&path.join(INDEX), random_id() as u64)?;
+        Ok(NodeFiles {
+            path,
+            dir,
+            catalogues,
+            ids,
+            sets,
+            pool,
+            index: Mutex::new(index),
+            clock,
+            receiving: Mutex::new(HashSet::new()),
+        })
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        (self.clock)()
+    }
+
+    /// Opens the catalogue of a set; `None` if it is not there or its file is damaged.
+    pub(crate) fn catalogue(&self, hash: SetHash) -> Result<Option<Arc<Catalogue>>> {
+        let name = file_name(hash);
+        let file = match self.catalogues.open_file(&name) {
+            Ok(file) => file,
+            Err(fault) if fault.is_missing() => return Ok(None),
+            Err(fault) => return Err(own_file(name.to_bytes())(fault)),
+        };
+        match Catalogue::open(file, hash) {
+            Ok(catalogue) => Ok(Some(Arc::new(catalogue))),
+            Err(Error::WrongPart { .. }) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Returns the hash that a row names; `None` if it names none.
+    pub(crate) fn hash_of(row: &CopyRow) -> Option<SetHash> {
+        row.hash.parse().ok()
+    }
+
+    /// Opens the catalogue of a copy.
+    pub(crate) fn catalogue_of(&self, row: &CopyRow) -> Result<Option<Arc<Catalogue>>> {
+        match NodeFiles::hash_of(row) {
+            Some(hash) => self.catalogue(hash),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the row of a copy.
+    pub(crate) fn row(&self, copy: u64) -> Result<CopyRow> {
+        let found = self.index.lock().find(copy)?;
+        found.ok_or(Error::UnknownCopy { copy })
+    }
+
+    /// Returns the copies at a place.
+    pub(crate) fn rows_at(&self, place: &[u8]) -> Result<Vec<CopyRow>> {
+        let rows = self.index.lock().copies()?;
+        Ok(rows.into_iter().filter(|row| row.place == place).collect())
+    }
+
+    /// Returns the place of cached copies of a set, which is made if it is missing.
+    pub(crate) fn cached_place(&self, hash: SetHash) -> Result<CopyPlace> {
+        let name = file_name(hash);
+        let dir = enter_or_make(&*self.sets, &name).map_err(own_file(name.to_bytes()))?;
+        let path = self.path.join("sets").join(hash.to_string());
+        let path = path.into_os_string().into_encoded_bytes();
+        Ok(CopyPlace { dir, path })
+    }
+
+    /// Opens the directory that a user named for copies.
+    pub(crate) fn open_place(&self, path: &Path) -> Result<CopyPlace> {
+        let path = plain_path(path);
+        let dir = match locate_mut(&path, &self.pool)? {
+            Place::Dir(dir) => dir,
+            _ => return Err(not_there(&path)),
+        };
+        let path = path.into_os_string().into_encoded_bytes();
+        Ok(CopyPlace { dir, path })
+    }
+
+    /// Opens the place of a copy; `None` if it is gone.
+    pub(crate) fn place_of(&self, row: &CopyRow) -> Result<Option<CopyPlace>> {
+        match self.open_place(&path_of(&row.place)) {
+            Ok(place) => Ok(Some(place)),
+            Err(Error::Root(error)) if error.is_missing() => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Returns whose entry stands at a name of a place.
+    pub(crate) fn standing(
+        &self,
+        rows: &[CopyRow],
+        dir: &dyn Dir,
+        name: &[u8],
+    ) -> Result<Standing> {
+        let c_name = CString::new(name).unwrap_or_default();
+        let (_, id) = match PlacedId::look(dir, &c_name) {
+            Ok(found) => found,
+            Err(fault) if fault.is_missing() => return Ok(Standing::Free),
+            Err(fault) => {
+                return Err(Error::Entry {
+                    path: name.to_vec(),
+                    fault,
+                });
+            }
+        };
+        let has = |row: &&CopyRow| {
+            let tops = row.tops.iter();
+            let mut same = tops.filter(|top| top.name == name && top.inode == id.inode);
+            same.any(|top| top.birth == id.birth)
+        };
+        let found = rows.iter().find(has);
+        Ok(found.map_or(Standing::Foreign, |row| Standing::Placed(row.id)))
+    }
+
+    /// Returns the name of the private directory of a copy.
+    pub(crate) fn private_name(&self, copy: u64) -> CString {
+        private_name(self.index.lock().number(), copy)
+    }
+
+    /// Returns a pass over the tree of a copy, whose entries at the top are in `holder`.
+    pub(crate) fn walk<'a>(
+        &self,
+        catalogue: &'a Catalogue,
+        copy: u64,
+        holder: &DirMutRef,
+        place: &[u8],
+    ) -> Result<PlacedWalk<'a>> {
+        Ok(PlacedWalk {
+            catalogue,
+            ids: Some(IdFile::open(&self.ids, copy)?),
+            holder: holder.clone(),
+            place: place.to_vec(),
+            finds_extra: false,
+            is_removing: false,
+        })
+    }
+
+    /// Removes the files of a copy that has no row any more, and the catalogue if no other copy
+    /// needs it.
+    pub(crate) fn forget_files(&self, row: &CopyRow) -> Result<()> {
+        let _it_may_be_missing = self.ids.remove(&ids_name(row.id));
+        if let Some(hash) = NodeFiles::hash_of(row)
+            && row.is_cached
+        {
+            let _it_may_hold_another_copy = self.sets.remove_dir(&file_name(hash));
+        }
+        let rows = self.index.lock().copies()?;
+        if rows.iter().any(|other| other.hash == row.hash) {
+            return Ok(());
+        }
+        if let Some(hash) = NodeFiles::hash_of(row) {
+            let _it_may_be_missing = self.catalogues.remove(&file_name(hash));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set_state(&self, copy: u64, state: CopyState) -> Result<()> {
+        Ok(self.index.lock().set_state(copy, state)?)
+    }
+}
+
+/// Returns the entries of one entry at the top of a set: it and all below it.
+pub(crate) fn range_of_top(catalogue: &Catalogue, at: usize) -> Range<u32> {
+    let tops = &catalogue.layout().tops;
+    let begin = tops.get(at).copied().unwrap_or(catalogue.entries());
+    let end = tops.get(at.saturating_add(1)).copied();
+    begin..end.unwrap_or(catalogue.entries())
+}
+
+/// Returns the range of the entry with a name at the top.
+pub(crate) fn range_named(catalogue: &Catalogue, name: &[u8]) -> Result<Option<Range<u32>>> {
+    let tops = catalogue.tops()?;
+    let at = tops.iter().position(|top| top.as_bytes() == name);
+    Ok(at.map(|at| range_of_top(catalogue, at)))
+}
+
+fn not_there(path: &Path) -> Error {
+    let errno = driftless_model::errno::ENOTDIR;
+    let act = driftless_model::Act::OpenDirectory;
+    Error::Root(RootError::from_errno(path, act, errno))
+}
+
+/// Finds the sources that a user named, in the order of their names.
+pub(crate) fn locate_sources(
+    paths: &[PathBuf],
+    pool: &Arc<HandlePool>,
+) -> Result<Vec<(Vec<u8>, Place<DirRef>)>> {
+    let mut found = Vec::new();
+    for path in paths {
+        let place = locate(path, Side::Source, pool)?;
+        let name = match path.file_name() {
+            Some(name) => Some(name.as_bytes().to_vec()),
+            None => last_name(&place)?,
+        };
+        let name = name.ok_or_else(|| Error::SourceName {
+            name: path.as_os_str().as_bytes().to_vec(),
+            why: "it has no last name",
+        })?;
+        found.push((name, place));
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    match found.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        None => Ok(found),
+        Some(pair) => Err(Error::SourceName {
+            name: pair[0].0.clone(),
+            why: "another source has the same name",
+        }),
+    }
+}
+
+fn last_name(place: &Place<DirRef>) -> Result<Option<Vec<u8>>> {
+    let Place::Dir(dir) = place else {
+        return Ok(None);
+    };
+    let above = dir.lineage().map_err(|fault| Error::Entry {
+        path: b".".to_vec(),
+        fault,
+    })?;
+    let own = above.first().and_then(|own| own.name.as_ref());
+    Ok(own.map(|name| name.as_bytes().to_vec()))
+}

@@ -1,0 +1,364 @@
+//! Receiving one set at one place.
+//!
+//! Units come in any order into a private directory. No byte is written before its unit has the
+//! hash that the catalogue states. What an earlier process wrote is hashed again, so nothing has to
+//! be believed after a crash.
+
+use crate::catalogue::Catalogue;
+use crate::complete::{Completion, KeptMetadata};
+use crate::cursor::DirCursor;
+use crate::error::{Error, Result};
+use crate::format::SetHash;
+use crate::node::{CopyPlace, NodeFiles, path_of};
+use crate::place::IdWriter;
+use crate::present::PresentUnits;
+use crate::publish::Publication;
+use crate::reader::UnitReader;
+use crate::remove::PurgeReport;
+use crate::staging::{StagedDir, failed_at, open_private, take_up};
+use crate::writer::UnitWriter;
+use driftless_model::Keep;
+use driftless_state::holdings::{CopyRow, NewCopy};
+use driftless_tree::{DirMutRef, DirRef, Hold, Lock, Reach};
+use std::ffi::CString;
+use std::sync::Arc;
+
+/// The result of a reception: the copy under its final names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlacedCopy {
+    /// The number of the copy.
+    pub copy: u64,
+    /// The set.
+    pub hash: SetHash,
+    /// Bytes of content.
+    pub bytes: u64,
+    /// Entries.
+    pub entries: u32,
+    /// Metadata that could not be kept.
+    pub metadata: KeptMetadata,
+    /// Older versions that were removed.
+    pub replaced: PurgeReport,
+}
+
+/// Receives one set at one place. Dropped before [`finish`](SetReceiver::finish), it leaves what is
+/// there for the next receiver of this set at this place.
+pub struct SetReceiver {
+    files: Arc<NodeFiles>,
+    catalogue: Arc<Catalogue>,
+    row: CopyRow,
+    place: CopyPlace,
+    staging: DirMutRef,
+    staging_name: CString,
+    writer: UnitWriter,
+    present: Arc<PresentUnits>,
+    is_resumed: bool,
+    keep: Keep,
+    _claim: CopyClaim,
+}
+
+/// The claim of this process to an unfinished copy.
+pub(crate) struct CopyClaim {
+    files: Arc<NodeFiles>,
+    copy: u64,
+    _lock: Option<Hold>,
+}
+
+impl Drop for CopyClaim {
+    fn drop(&mut self) {
+        self.files.receiving.lock().remove(&self.copy);
+    }
+}
+
+/// Claims an unfinished copy for this process. Returns `None` if another receiver has it.
+pub(crate) fn claim(
+    files: &Arc<NodeFiles>,
+    row: &CopyRow,
+    staging: Option<&DirMutRef>,
+) -> Result<Option<CopyClaim>> {
+    if !files.receiving.lock().insert(row.id) {
+        return Ok(None);
+    }
+    let mut claim = CopyClaim {
+        files: files.clone(),
+        copy: row.id,
+        _lock: None,
+    };
+    if let Some(staging) = staging {
+        let locked = staging.lock(None, Reach::Host);
+        match locked.map_err(failed_at(&row.place, c"."))? {
+            Lock::Held(hold) => claim._lock = Some(hold),
+            Lock::Taken(_) => return Ok(None),
+            Lock::Left(_) | Lock::Missing(_) => {}
+        }
+    }
+    Ok(Some(claim))
+}
+
+impl SetReceiver {
+    /// Opens the unfinished copy of a set at a place, or begins it.
+    pub(crate) fn open(
+        files: &Arc<NodeFiles>,
+        catalogue: &Arc<Catalogue>,
+        place: CopyPlace,
+        is_cached: bool,
+    ) -> Result<SetReceiver> {
+        let row = files.index.lock().begin(&NewCopy {
+            hash: &catalogue.hash().to_string(),
+            place: &place.path,
+            is_cached,
+            bytes: catalogue.bytes(),
+            now: files.now(),
+        })?;
+        let staging_name = files.private_name(row.id);
+        let failed = failed_at(&place.path, &staging_name);
+        let (staging, is_new) = open_private(&*place.dir, &staging_name).map_err(failed)?;
+        let busy = || Error::Busy {
+            hash: catalogue.hash(),
+            place: path_of(&place.path),
+        };
+        let claim = claim(files, &row, Some(&staging))?.ok_or_else(busy)?;
+        let cursor = staged_cursor(catalogue, &staging, &place.path)?;
+        let mut receiver = SetReceiver {
+            files: files.clone(),
+            catalogue: catalogue.clone(),
+            writer: UnitWriter::new(catalogue, cursor),
+            present: Arc::new(PresentUnits::new(catalogue.units())),
+            is_resumed: !is_new,
+            keep: Keep::default(),
+            row,
+            place,
+            staging,
+            staging_name,
+            _claim: claim,
+        };
+        if receiver.is_resumed {
+            receiver.resume()?;
+        }
+        match receiver.check_room() {
+            Ok(()) => Ok(receiver),
+            Err(error) if receiver.is_resumed => Err(error),
+            Err(error) => {
+                receiver.abandon()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Hashes what an earlier process wrote.
+    fn resume(&mut self) -> Result<()> {
+        take_up(&self.catalogue, &mut self.writer.cursor)?;
+        let (mut reader, mut buffer) = (self.reader()?, Vec::new());
+        for unit in 0..self.catalogue.units() {
+            match reader.read(unit, &mut buffer) {
+                Ok(()) => self.present.add(unit),
+                Err(Error::CopyChanged { .. } | Error::Entry { .. }) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of the copy.
+    pub fn copy(&self) -> u64 {
+        self.row.id
+    }
+
+    /// Returns the set.
+    pub fn catalogue(&self) -> &Arc<Catalogue> {
+        &self.catalogue
+    }
+
+    /// Returns the units that are there; other threads may look at them at any time.
+    pub fn present(&self) -> Arc<PresentUnits> {
+        self.present.clone()
+    }
+
+    /// Returns a reader of the units that are there, for another thread. It serves until the copy
+    /// gets its final names.
+    ///
+    /// # Errors
+    /// The file of the catalogue cannot be read.
+    pub fn reader(&self) -> Result<UnitReader> {
+        let dir: DirRef = self.staging.clone();
+        UnitReader::of_copy(&self.catalogue, &dir, &self.place.path)
+    }
+
+    /// Takes a unit. Returns `false` if it is there already.
+    ///
+    /// # Errors
+    /// [`Error::WrongUnit`] if the bytes have another hash: nothing was written.
+    /// [`Error::NoRoom`] if the disk is full: what is there stays.
+    pub fn put(&mut self, unit: u64, bytes: &[u8]) -> Result<bool> {
+        let expected = self.catalogue.unit_hash(unit)?;
+        if self.present.has(unit) {
+            return Ok(false);
+        }
+        if *blake3::hash(bytes).as_bytes() != expected {
+            return Err(Error::WrongUnit { unit });
+        }
+        let written = self.writer.write(unit, bytes);
+        written.map_err(|error| self.room_error(error))?;
+        self.present.add(unit);
+        Ok(true)
+    }
+
+    /// Gives the unit writer to the reuse of local content.
+    pub(crate) fn parts_for_reuse(
+        &mut self,
+    ) -> (
+        &Arc<NodeFiles>,
+        &Arc<Catalogue>,
+        &mut UnitWriter,
+        &PresentUnits,
+    ) {
+        (
+            &self.files,
+            &self.catalogue,
+            &mut self.writer,
+            &self.present,
+        )
+    }
+
+    /// Completes the copy: all metadata, durable, under the final names. An older version that this
+    /// store placed is replaced and removed.
+    ///
+    /// # Errors
+    /// [`Error::Incomplete`] if units are missing; [`Error::Occupied`] if another entry stands at a
+    /// final name; [`Error::NoRoom`]. The unfinished copy stays.
+    pub fn finish(mut self) -> Result<PlacedCopy> {
+        if !self.present.is_complete() {
+            return Err(Error::Incomplete {
+                hash: self.catalogue.hash(),
+                lacking: self.present.units().saturating_sub(self.present.count()),
+            });
+        }
+        let metadata = self.complete().map_err(|error| self.room_error(error))?;
+        let publication = Publication {
+            files: &self.files,
+            catalogue: &self.catalogue,
+            copy: self.row.id,
+            place: self.place.clone(),
+            staging: self.staging.clone(),
+        };
+        publication.note()?;
+        let replaced = publication.go()?;
+        Ok(PlacedCopy {
+            copy: self.row.id,
+            hash: self.catalogue.hash(),
+            bytes: self.catalogue.bytes(),
+            entries: self.catalogue.entries(),
+            metadata,
+            replaced,
+        })
+    }
+
+    fn complete(&mut self) -> Result<KeptMetadata> {
+        self.writer.close()?;
+        let mut completion = Completion {
+            catalogue: &self.catalogue,
+            cursor: staged_cursor(&self.catalogue, &self.staging, &self.place.path)?,
+            links: staged_cursor(&self.catalogue, &self.staging, &self.place.path)?,
+            root: self.staging.clone(),
+            is_resumed: self.is_resumed,
+            keep: self.keep,
+            may_give: self.staging.rights().any_owner,
+        };
+        let mut ids = IdWriter::create(&self.files.ids, self.row.id)?;
+        completion.make_entries(&mut ids)?;
+        ids.finish()?;
+        let metadata = completion.set_metadata()?;
+        // From here on a second attempt finds entries with their metadata.
+        self.is_resumed = true;
+        let durable = self.staging.sync_all();
+        durable.map_err(failed_at(&self.place.path, &self.staging_name))?;
+        let durable = self.files.dir.sync_all();
+        durable.map_err(crate::error::own_file(b"."))?;
+        Ok(metadata)
+    }
+
+    /// Removes the unfinished copy.
+    ///
+    /// # Errors
+    /// An entry cannot be removed.
+    pub fn abandon(self) -> Result<()> {
+        self.files
+            .remove_private(&*self.place.dir, &self.staging_name)?;
+        self.files.index.lock().remove(self.row.id)?;
+        self.files.forget_files(&self.row)
+    }
+
+    /// Returns the error of a full disk with what is needed and free.
+    fn room_error(&self, error: Error) -> Error {
+        match error {
+            Error::Entry { path, fault } if fault.lacks_room() => Error::NoRoom {
+                path,
+                needed: self.lacking_bytes(),
+                inodes: 1,
+                free: free_bytes(&self.place.dir),
+            },
+            other => other,
+        }
+    }
+
+    fn lacking_bytes(&self) -> u64 {
+        let lacking = self.present.units().saturating_sub(self.present.count());
+        lacking.saturating_mul(crate::format::UNIT_BYTES.into())
+    }
+
+    /// Returns an error if the file system has no room for what is missing.
+    fn check_room(&self) -> Result<()> {
+        let needed = self.lacking_bytes().min(self.catalogue.bytes());
+        let failed = failed_at(&self.place.path, c".");
+        let Some(room) = self.place.dir.free_room().map_err(failed)? else {
+            return Ok(());
+        };
+        let inodes = match self.is_resumed {
+            true => 0,
+            false => u64::from(self.catalogue.entries()),
+        };
+        if room.bytes >= needed && room.inodes.is_none_or(|free| free >= inodes) {
+            return Ok(());
+        }
+        Err(Error::NoRoom {
+            path: self.place.path.clone(),
+            needed,
+            inodes,
+            free: room.bytes,
+        })
+    }
+}
+
+fn free_bytes(dir: &DirMutRef) -> u64 {
+    let room = dir.free_room().ok().flatten();
+    room.map_or(0, |room| room.bytes)
+}
+
+fn staged_cursor(
+    catalogue: &Catalogue,
+    staging: &DirMutRef,
+    place: &[u8],
+) -> Result<DirCursor<StagedDir>> {
+    DirCursor::within(catalogue, &StagedDir(staging.clone()), place)
+}
+
+/// Goes on with a publication that a crash interrupted. Returns `false` if another process is at
+/// work on the copy.
+pub(crate) fn recover(files: &Arc<NodeFiles>, row: &CopyRow) -> Result<bool> {
+    let (Some(catalogue), Some(place)) = (files.catalogue_of(row)?, files.place_of(row)?) else {
+        return Ok(true);
+    };
+    let name = files.private_name(row.id);
+    let failed = failed_at(&place.path, &name);
+    let (staging, _) = open_private(&*place.dir, &name).map_err(failed)?;
+    let Some(_claim) = claim(files, row, Some(&staging))? else {
+        return Ok(false);
+    };
+    let publication = Publication {
+        files,
+        catalogue: &catalogue,
+        copy: row.id,
+        place,
+        staging,
+    };
+    publication.go().map(|_| true)
+}

@@ -1,0 +1,575 @@
+//! The store of a node: catalogues, copies, and who may use them.
+
+use crate::build::build;
+use crate::catalogue::Catalogue;
+use crate::check::{CheckReport, check_content, check_entries};
+use crate::cursor::TopPlace;
+use crate::error::{Error, Result, own_file};
+use crate::format::SetHash;
+use crate::node::{Clock, CopyPlace, NodeFiles, Standing, locate_sources, path_of, range_named};
+use crate::parts::CatalogueReceiver;
+use crate::place::{is_private_name, private_copy};
+use crate::placed::{LookOutcome, LookedAt, PlacedWalk};
+use crate::reader::UnitReader;
+use crate::receiver::{SetReceiver, claim, recover};
+use crate::remove::PurgeReport;
+use crate::staging::failed_at;
+use crate::walk::BuildOptions;
+use driftless_model::{Side, is_reserved_name};
+use driftless_state::holdings::{CopyRow, CopyState};
+use driftless_tree::{Dir, DirRef, HandlePool, Names, Place, locate, plain_path};
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Open directories of a source at most.
+const OPEN_DIRS_MAX: usize = 512;
+/// Age of an unfinished file of a catalogue that no process writes any more.
+const LEFTOVER_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a node of a distribution holds. Shared by all threads; several processes of one user may
+/// open the same store.
+#[derive(Clone)]
+pub struct NodeStore {
+    files: Arc<NodeFiles>,
+}
+
+/// The catalogue of sources, and the sources to read units from.
+pub struct BuiltSet {
+    /// The catalogue.
+    pub catalogue: Arc<Catalogue>,
+    /// The sources.
+    pub source: SetSource,
+}
+
+/// The open sources of a set.
+pub struct SetSource {
+    catalogue: Arc<Catalogue>,
+    tops: Vec<TopPlace<DirRef>>,
+}
+
+impl SetSource {
+    /// Returns a reader of units, for one thread.
+    pub fn reader(&self) -> UnitReader {
+        UnitReader::of_source(&self.catalogue, &self.tops)
+    }
+}
+
+/// The directory that gets a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Placing {
+    /// A directory of the user: the copy stays until it is purged.
+    Directory(PathBuf),
+    /// The cache of the node: the copy may be evicted.
+    Cached,
+}
+
+/// The beginning of a reception.
+pub enum Receiving {
+    /// The store placed the set there before. Its content was not hashed again.
+    Held(u64),
+    /// Units are to be received.
+    Open(Box<SetReceiver>),
+}
+
+/// A selection of copies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PurgeWhat {
+    /// One copy.
+    Copy(u64),
+    /// All copies of a set.
+    Set(SetHash),
+    /// The copies that this job alone uses.
+    Job(String),
+    /// All copies that no job uses and that are not pinned.
+    Unused,
+    /// All copies.
+    All,
+}
+
+impl NodeStore {
+    /// Opens the store in a directory, which is made if it is missing. The directory gets mode 0700.
+    /// [`sweep`](NodeStore::sweep) finishes what a crash interrupted.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] if the directory belongs to another user; it cannot be opened or written.
+    pub fn open(path: &Path, clock: Clock) -> Result<NodeStore> {
+        let files = Arc::new(NodeFiles::open(path, clock)?);
+        Ok(NodeStore { files })
+    }
+
+    /// Makes the catalogue of sources: each appears under its last name in the place of a copy.
+    ///
+    /// # Errors
+    /// A source cannot be read, changed meanwhile, or is beyond a bound; two sources have the same
+    /// name.
+    pub fn build(&self, paths: &[PathBuf], options: &mut BuildOptions<'_>) -> Result<BuiltSet> {
+        let pool = HandlePool::new(OPEN_DIRS_MAX);
+        let mut sources = Vec::new();
+        for (name, place) in locate_sources(paths, &pool)? {
+            let c_name = CString::new(name.clone()).unwrap_or_default();
+            if is_reserved_name(&name) || is_private_name(&c_name) {
+                let why = "driftless uses such names itself";
+                return Err(Error::SourceName { name, why });
+            }
+            let top = match place {
+                Place::Dir(dir) => TopPlace::Whole(dir),
+                Place::Entry { parent, name, .. } | Place::Missing { parent, name } => {
+                    TopPlace::Within(parent, name)
+                }
+            };
+            sources.push((name, top));
+        }
+        let catalogue = Arc::new(build(&sources, &self.files.catalogues, options)?);
+        let source = SetSource {
+            catalogue: catalogue.clone(),
+            tops: sources.into_iter().map(|(_, top)| top).collect(),
+        };
+        Ok(BuiltSet { catalogue, source })
+    }
+
+    /// Returns the catalogue of a set; `None` if the store does not have it.
+    ///
+    /// # Errors
+    /// The file of the catalogue cannot be read.
+    pub fn catalogue(&self, hash: SetHash) -> Result<Option<Arc<Catalogue>>> {
+        self.files.catalogue(hash)
+    }
+
+    /// Begins to receive the catalogue of a set.
+    ///
+    /// # Errors
+    /// The file of the catalogue cannot be made.
+    pub fn receive_catalogue(&self, hash: SetHash) -> Result<CatalogueReceiver> {
+        CatalogueReceiver::new(hash, &self.files.catalogues)
+    }
+
+    /// Begins to receive a set at a place, or goes on with it.
+    ///
+    /// # Errors
+    /// [`Error::Occupied`] if the store did not place what stands at a final name, or a user added
+    /// entries to it; [`Error::NoRoom`]; [`Error::Busy`]; the place cannot be opened.
+    pub fn receive(&self, catalogue: &Arc<Catalogue>, to: &Placing) -> Result<Receiving> {
+        let place = match to {
+            Placing::Directory(path) => self.files.open_place(path)?,
+            Placing::Cached => self.files.cached_place(catalogue.hash())?,
+        };
+        self.finish_interrupted(catalogue, &place)?;
+        let rows = self.files.rows_at(&place.path)?;
+        if let Some(row) = self.held(catalogue, &place, &rows)? {
+            self.touch(row)?;
+            return Ok(Receiving::Held(row));
+        }
+        for name in catalogue.tops()? {
+            self.check_name(&place, &rows, name.as_bytes())?;
+        }
+        let is_cached = *to == Placing::Cached;
+        let receiver = SetReceiver::open(&self.files, catalogue, place, is_cached)?;
+        Ok(Receiving::Open(Box::new(receiver)))
+    }
+
+    /// Gives complete copies of a set their final names, if an earlier attempt could not.
+    fn finish_interrupted(&self, catalogue: &Catalogue, place: &CopyPlace) -> Result<()> {
+        let hash = catalogue.hash().to_string();
+        let rows = self.files.rows_at(&place.path)?;
+        let is_complete = |row: &&CopyRow| row.hash == hash && row.state == CopyState::Publishing;
+        for row in rows.iter().filter(is_complete) {
+            recover(&self.files, row)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the copy that is this set at this place, if all its names are those that were placed.
+    fn held(
+        &self,
+        catalogue: &Catalogue,
+        place: &CopyPlace,
+        rows: &[CopyRow],
+    ) -> Result<Option<u64>> {
+        let hash = catalogue.hash().to_string();
+        let is_same = |row: &&CopyRow| row.hash == hash && row.state == CopyState::Held;
+        let Some(row) = rows.iter().find(is_same) else {
+            return Ok(None);
+        };
+        for name in catalogue.tops()? {
+            let standing = self.files.standing(rows, &*place.dir, name.as_bytes())?;
+            if standing != Standing::Placed(row.id) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(row.id))
+    }
+
+    /// Returns an error if a name is taken by an entry that the store did not place, or by a version
+    /// of a set to which a user added something.
+    fn check_name(&self, place: &CopyPlace, rows: &[CopyRow], name: &[u8]) -> Result<()> {
+        let path = [&place.path, &b"/"[..], name].concat();
+        let copy = match self.files.standing(rows, &*place.dir, name)? {
+            Standing::Free => return Ok(()),
+            Standing::Foreign => return Err(Error::Occupied { path }),
+            Standing::Placed(copy) => copy,
+        };
+        let row = self.files.row(copy)?;
+        let Some(old) = self.files.catalogue_of(&row)? else {
+            return Err(Error::Occupied { path });
+        };
+        let Some(range) = range_named(&old, name)? else {
+            return Err(Error::Occupied { path });
+        };
+        let mut walk = self.files.walk(&old, copy, &place.dir, &place.path)?;
+        walk.finds_extra = true;
+        let mut foreign = None;
+        walk.visit(range, &mut |at: LookedAt<'_>| {
+            let found = match at.outcome {
+                LookOutcome::Other => Some(old.path(at.number)),
+                LookOutcome::Extra(name) => {
+                    Some([&old.path(at.number), &b"/"[..], name.to_bytes()].concat())
+                }
+                _ => None,
+            };
+            foreign = foreign.take().or(found);
+            Ok(())
+        })?;
+        match foreign {
+            None => Ok(()),
+            Some(below) => Err(Error::Occupied {
+                path: [&place.path, &b"/"[..], &below].concat(),
+            }),
+        }
+    }
+
+    /// Returns a reader of the units of a copy.
+    ///
+    /// # Errors
+    /// [`Error::UnknownCopy`]; [`Error::Unusable`] if the copy is damaged or unfinished.
+    pub fn reader(&self, copy: u64) -> Result<UnitReader> {
+        let row = self.files.row(copy)?;
+        let unusable = Error::Unusable { copy };
+        if row.state != CopyState::Held {
+            return Err(unusable);
+        }
+        let (Some(catalogue), Some(place)) =
+            (self.files.catalogue_of(&row)?, self.files.place_of(&row)?)
+        else {
+            return Err(unusable);
+        };
+        let dir: DirRef = place.dir.clone();
+        UnitReader::of_copy(&catalogue, &dir, &place.path)
+    }
+
+    /// Returns all copies, the one that was used longest ago first.
+    ///
+    /// # Errors
+    /// The index cannot be read.
+    pub fn copies(&self) -> Result<Vec<CopyRow>> {
+        Ok(self.files.index.lock().copies()?)
+    }
+
+    /// Notes that a copy cannot be served: a reader found that it was changed.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn mark_damaged(&self, copy: u64) -> Result<()> {
+        self.files.set_state(copy, CopyState::Damaged)
+    }
+
+    /// Notes that a job uses a copy: it is not evicted before the job ends.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn add_job(&self, copy: u64, job: &str) -> Result<()> {
+        let now = self.files.now();
+        Ok(self.files.index.lock().add_job(copy, job, now)?)
+    }
+
+    /// Notes that a job has ended; returns the copies that it used.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn end_job(&self, job: &str) -> Result<Vec<u64>> {
+        Ok(self.files.index.lock().end_job(job)?)
+    }
+
+    /// Protects a copy from eviction, or ends that.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn pin(&self, copy: u64, is_pinned: bool) -> Result<()> {
+        Ok(self.files.index.lock().pin(copy, is_pinned)?)
+    }
+
+    /// Sets the time after which a copy that no job uses is removed; `None` if it has none.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn expire(&self, copy: u64, after: Option<Duration>) -> Result<()> {
+        let at = after.map(|after| self.files.now().saturating_add(after));
+        Ok(self.files.index.lock().expire(copy, at)?)
+    }
+
+    /// Notes the use of a copy.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn touch(&self, copy: u64) -> Result<()> {
+        let now = self.files.now();
+        Ok(self.files.index.lock().touch(copy, now)?)
+    }
+
+    /// Removes copies whose time is over, and then cached copies, the one that was used longest ago
+    /// first, until `needed` further bytes fit into `quota`. Copies that a job uses, and pinned
+    /// ones, stay.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`] if too little can go; a copy cannot be removed.
+    pub fn evict(&self, needed: u64, quota: Option<u64>) -> Result<PurgeReport> {
+        let (now, mut report) = (self.files.now(), PurgeReport::default());
+        let rows = self.copies()?;
+        let may_go = |row: &&CopyRow| {
+            row.jobs.is_empty() && !row.is_pinned && row.state != CopyState::Unfinished
+        };
+        let is_over = |row: &&CopyRow| row.expires.is_some_and(|expires| expires <= now);
+        for row in rows.iter().filter(may_go).filter(is_over) {
+            report.add(self.purge_copy(row)?);
+        }
+        let Some(quota) = quota else {
+            return Ok(report);
+        };
+        let rows: Vec<CopyRow> = self
+            .copies()?
+            .into_iter()
+            .filter(|row| row.is_cached)
+            .collect();
+        let sum = |sum: u64, row: &CopyRow| sum.saturating_add(row.bytes);
+        let mut used = rows.iter().fold(0, sum);
+        for row in rows.iter().filter(may_go) {
+            if used.saturating_add(needed) <= quota {
+                break;
+            }
+            report.add(self.purge_copy(row)?);
+            used = used.saturating_sub(row.bytes);
+        }
+        match used.saturating_add(needed) <= quota {
+            true => Ok(report),
+            false => Err(Error::NoRoom {
+                path: self
+                    .files
+                    .path
+                    .clone()
+                    .into_os_string()
+                    .into_encoded_bytes(),
+                needed,
+                inodes: 0,
+                free: quota.saturating_sub(used),
+            }),
+        }
+    }
+
+    /// Removes copies: the entries that the store placed, and nothing else.
+    ///
+    /// # Errors
+    /// A copy cannot be removed, or a process receives it ([`Error::Busy`]); the other copies are
+    /// removed.
+    pub fn purge(&self, what: &PurgeWhat) -> Result<PurgeReport> {
+        let (mut report, mut first) = (PurgeReport::default(), None);
+        for row in self.copies()?.iter().filter(|row| is_meant(what, row)) {
+            match self.purge_copy(row) {
+                Ok(one) => report.add(one),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        first.map_or(Ok(report), Err)
+    }
+
+    fn purge_copy(&self, row: &CopyRow) -> Result<PurgeReport> {
+        let mut report = PurgeReport::default();
+        let place = self.files.place_of(row)?;
+        let name = self.files.private_name(row.id);
+        let private = match &place {
+            Some(place) => place.dir.enter_mut(&name).ok(),
+            None => None,
+        };
+        let Some(_claim) = claim(&self.files, row, private.as_ref())? else {
+            return Err(Error::Busy {
+                hash: NodeFiles::hash_of(row).unwrap_or(SetHash([0; 32])),
+                place: path_of(&row.place),
+            });
+        };
+        self.files.set_state(row.id, CopyState::Leaving)?;
+        if let Some(place) = place {
+            let rows = [row.clone()];
+            for top in &row.tops {
+                if self.files.standing(&rows, &*place.dir, &top.name)? == Standing::Placed(row.id) {
+                    report.add(self.files.remove_top(row, top, &place.dir, &place.path)?);
+                }
+            }
+            let entries = self.files.remove_private(&*place.dir, &name)?;
+            report.entries = report.entries.saturating_add(entries);
+        }
+        self.files.index.lock().remove(row.id)?;
+        self.files.forget_files(row)?;
+        (report.copies, report.bytes) = (1, row.bytes);
+        Ok(report)
+    }
+
+    /// Checks a copy: its entries, and with `pace` its content. `pace` receives the bytes before
+    /// they are hashed, may wait, and stops the check with `false`. A copy that is not sound is not
+    /// served any more.
+    ///
+    /// # Errors
+    /// [`Error::UnknownCopy`]; [`Error::Unusable`] if the copy is unfinished or its place is gone;
+    /// [`Error::Stopped`].
+    pub fn verify(&self, copy: u64, pace: &mut dyn FnMut(u64) -> bool) -> Result<CheckReport> {
+        let row = self.files.row(copy)?;
+        let unusable = Error::Unusable { copy };
+        if !matches!(row.state, CopyState::Held | CopyState::Damaged) {
+            return Err(unusable);
+        }
+        let (Some(catalogue), Some(place)) =
+            (self.files.catalogue_of(&row)?, self.files.place_of(&row)?)
+        else {
+            self.mark_damaged(copy)?;
+            return Err(unusable);
+        };
+        let mut report = CheckReport::default();
+        let mut walk = PlacedWalk {
+            catalogue: &catalogue,
+            ids: None,
+            holder: place.dir.clone(),
+            place: place.path.clone(),
+            finds_extra: true,
+            is_removing: false,
+        };
+        check_entries(&mut walk, &mut report)?;
+        let dir: DirRef = place.dir.clone();
+        let mut reader = UnitReader::of_copy(&catalogue, &dir, b"")?;
+        check_content(&catalogue, &mut reader, pace, &mut report)?;
+        let state = match report.is_sound() {
+            true => CopyState::Held,
+            false => CopyState::Damaged,
+        };
+        self.files.set_state(copy, state)?;
+        Ok(report)
+    }
+
+    /// Returns whether a path is the directory of the node, lies in it, or holds it. Such a source
+    /// would contain the copies that are made of it.
+    ///
+    /// # Errors
+    /// The path cannot be opened.
+    pub fn overlaps(&self, path: &Path) -> Result<bool> {
+        let place = locate(path, Side::Source, &HandlePool::new(4))?;
+        let (dir, is_dir) = match place {
+            Place::Dir(dir) => (dir, true),
+            Place::Entry { parent, .. } | Place::Missing { parent, .. } => (parent, false),
+        };
+        let failed = |fault| own_file(b".")(fault);
+        let own = self.files.dir.lineage().map_err(failed)?;
+        let source = dir.lineage().map_err(failed)?;
+        let first = |above: &[driftless_tree::Ancestor]| above.first().map(|dir| dir.id);
+        let is_in = |id: Option<(u64, u64)>, above: &[driftless_tree::Ancestor]| {
+            id.is_some_and(|id| above.iter().any(|dir| dir.id == id))
+        };
+        Ok(is_in(first(&own), &source) || is_dir && is_in(first(&source), &own))
+    }
+
+    /// Finishes what crashes interrupted: complete copies get their final names, removals go on, and
+    /// what has no row in the index is removed. Returns the number of entries that were removed.
+    ///
+    /// # Errors
+    /// The index cannot be read; a place cannot be read.
+    pub fn sweep(&self) -> Result<u64> {
+        let mut removed = 0u64;
+        let rows = self.copies()?;
+        for row in &rows {
+            match row.state {
+                CopyState::Publishing => match recover(&self.files, row) {
+                    // The next reception of this set tells the user.
+                    Ok(_) | Err(Error::Occupied { .. }) => {}
+                    Err(error) => return Err(error),
+                },
+                CopyState::Leaving => {
+                    removed = removed.saturating_add(self.purge_copy(row)?.entries);
+                }
+                _ => {}
+            }
+        }
+        let mut places: Vec<&[u8]> = rows.iter().map(|row| row.place.as_slice()).collect();
+        places.sort_unstable();
+        places.dedup();
+        for path in places {
+            if let Ok(place) = self.files.open_place(&path_of(path)) {
+                removed = removed.saturating_add(self.sweep_place(&place)?);
+            }
+        }
+        self.sweep_catalogues()?;
+        Ok(removed)
+    }
+
+    /// Removes private directories of this store that have no row.
+    fn sweep_place(&self, place: &CopyPlace) -> Result<u64> {
+        let number = self.files.index.lock().number();
+        let mut removed = 0u64;
+        for name in names_of(&*place.dir, &place.path)? {
+            let Some(copy) = private_copy(&name, number) else {
+                continue;
+            };
+            let row = self.files.index.lock().find(copy)?;
+            match row {
+                None => {
+                    let entries = self.files.remove_private(&*place.dir, &name)?;
+                    removed = removed.saturating_add(entries);
+                }
+                // The removal of an older version was interrupted.
+                Some(row) if row.state == CopyState::Held => _ = recover(&self.files, &row)?,
+                Some(_) => {}
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Removes files of catalogues that no copy needs, and unfinished ones, once they are older than a
+    /// day.
+    fn sweep_catalogues(&self) -> Result<()> {
+        let dir = &self.files.catalogues;
+        let rows = self.copies()?;
+        for name in names_of(&**dir, b"catalogues")? {
+            let is_old = |meta: driftless_model::Meta| {
+                let now = self.files.now().as_secs().cast_signed();
+                now.saturating_sub(meta.mtime.sec) > LEFTOVER_AGE.as_secs().cast_signed()
+            };
+            let is_needed = rows
+                .iter()
+                .any(|row| row.hash.as_bytes() == name.as_bytes());
+            if !is_needed && dir.look(&name).is_ok_and(is_old) {
+                let _the_next_sweep_tries_again = dir.remove(&name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the absolute path of the directory of the node.
+    pub fn path(&self) -> PathBuf {
+        plain_path(&self.files.path)
+    }
+}
+
+fn is_meant(what: &PurgeWhat, row: &CopyRow) -> bool {
+    match what {
+        PurgeWhat::Copy(copy) => row.id == *copy,
+        PurgeWhat::Set(hash) => NodeFiles::hash_of(row) == Some(*hash),
+        PurgeWhat::Job(job) => row.jobs.as_slice() == std::slice::from_ref(job),
+        PurgeWhat::Unused => row.jobs.is_empty() && !row.is_pinned,
+        PurgeWhat::All => true,
+    }
+}
+
+fn names_of(dir: &dyn Dir, path: &[u8]) -> Result<Vec<CString>> {
+    let (mut names, failed) = (Names::default(), failed_at(path, c"."));
+    let mut listing = dir.list().map_err(&failed)?;
+    while listing.fill(&mut names, usize::MAX).map_err(&failed)? {}
+    Ok((0..names.len())
+        .map(|at| CString::from(names.get(at).0))
+        .collect())
+}

@@ -1,0 +1,152 @@
+//! Processes that are killed at random moments: a reader of the final name finds the old version or
+//! the new one, whole.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::{Bench, assert_same, build, names, open, put_all};
+use driftless_model::Keep;
+use driftless_store::{BuildOptions, NodeStore, Placing, PurgeWhat, Receiving};
+use driftless_testkit::{Options, Profile, build_tree, compare, mutate};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use std::{env, fs, thread};
+
+const CHILD: &str = "DRIFTLESS_TEST_CHILD";
+const KILLS: u64 = 25;
+
+/// The process that is killed: places the set of `src` at `to`. Does nothing without the variable.
+#[test]
+fn child_places_a_set() {
+    let Some(folder) = env::var_os(CHILD) else {
+        return;
+    };
+    let folder = Path::new(&folder);
+    let open =
+        |name: &str| NodeStore::open(&folder.join(name), Arc::new(|| Duration::from_secs(9)));
+    let (origin, node) = (
+        open("origin").expect("a store"),
+        open("node").expect("a store"),
+    );
+    let mut options = BuildOptions {
+        keep: Keep::default(),
+        pace: &mut |_| true,
+    };
+    let set = origin
+        .build(&[folder.join("src")], &mut options)
+        .expect("a set");
+    node.sweep().expect("swept");
+    let catalogue = common::bring(&node, &set.catalogue);
+    let to = Placing::Directory(folder.join("to"));
+    if let Receiving::Open(mut receiver) = node.receive(&catalogue, &to).expect("begun") {
+        receiver.reuse(&mut |_| true).expect("reused");
+        put_all(&mut receiver, &mut set.source.reader(), 1);
+        receiver.finish().expect("placed");
+    }
+}
+
+fn child(folder: &Path) -> Command {
+    let mut command = Command::new(env::current_exe().expect("the program"));
+    command
+        .args(["--exact", "child_places_a_set"])
+        .env(CHILD, folder);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+#[test]
+fn killed_process_leaves_a_whole_version() {
+    let bench = Bench::new();
+    build_tree(&bench.path("src"), 51, &Profile::small());
+    let folder = bench.folder.path();
+    let begun = std::time::Instant::now();
+    assert!(child(folder).status().expect("started").success());
+    let lasts = begun.elapsed();
+    fs::create_dir(bench.path("old")).expect("made");
+    // A copy of cp(1) may have other holes.
+    let options = Options {
+        holes: false,
+        ..Options::default()
+    };
+    let differences = |a: &str| compare(&bench.path(a), &bench.path("to/src"), &options);
+    let mut rng = fastrand::Rng::with_seed(52);
+    let mut old = 0;
+    for round in 0..KILLS {
+        driftless_testkit::remove_deep(&bench.path("old")).expect("removed");
+        let copied = Command::new("cp")
+            .arg("-a")
+            .args([bench.path("src"), bench.path("old")])
+            .status();
+        assert!(copied.expect("cp starts").success());
+        mutate(&bench.path("src"), 100 + round, 20);
+        let mut running = child(folder).spawn().expect("started");
+        thread::sleep(lasts.mul_f64(rng.f64() * 1.2));
+        let _it_may_be_over = running.kill();
+        running.wait().expect("over");
+        let (of_old, of_new) = (differences("old"), differences("src"));
+        let is_whole = of_old.is_empty() || of_new.is_empty();
+        assert!(is_whole, "round {round}: {of_old:?} {of_new:?}");
+        old += u64::from(of_old.is_empty());
+        let output = child(folder)
+            .stdout(Stdio::piped())
+            .output()
+            .expect("started");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "round {round}: {text}");
+        assert_same(
+            &bench.path("src"),
+            &bench.path("to/src"),
+            &format!("round {round}"),
+        );
+        assert_eq!(names(&bench.path("to")), ["src"], "round {round}");
+    }
+    assert!(old > 0, "no process was killed early");
+    let node = bench.node();
+    assert_eq!(node.copies().expect("read").len(), 1);
+    node.purge(&PurgeWhat::All).expect("purged");
+    assert!(names(&bench.path("to")).is_empty());
+    assert!(names(&bench.path("node/identities")).is_empty());
+}
+
+#[test]
+fn interrupted_publication_is_finished() {
+    use driftless_state::holdings::{CopyState, Holdings};
+    let bench = Bench::new();
+    for name in ["one", "two"] {
+        build_tree(&made(&bench, name), 61, &Profile::small());
+    }
+    let paths = ["one", "two"].map(|name| bench.path("src").join(name));
+    let (set, node) = (build(&bench.origin(), &paths).expect("a set"), bench.node());
+    let mut receiver = open(&node, &set, &bench.to());
+    put_all(&mut receiver, &mut set.source.reader(), 1);
+    let private = bench.path("to").join(&names(&bench.path("to"))[0]);
+    let copy = receiver.finish().expect("placed").copy;
+    drop(node);
+    // The state between the two renames.
+    fs::create_dir(&private).expect("made");
+    fs::rename(bench.path("to/two"), private.join("two")).expect("moved");
+    let mut index = Holdings::open(&bench.path("node/index.db"), 0).expect("open");
+    index.set_state(copy, CopyState::Publishing).expect("set");
+    drop(index);
+    bench.node().sweep().expect("swept");
+    assert_eq!(names(&bench.path("to")), ["one", "two"]);
+    for name in ["one", "two"] {
+        assert_same(
+            &bench.path("src").join(name),
+            &bench.path("to").join(name),
+            name,
+        );
+    }
+    assert_eq!(
+        bench.node().copies().expect("read")[0].state,
+        CopyState::Held
+    );
+}
+
+fn made(bench: &Bench, name: &str) -> std::path::PathBuf {
+    let path = bench.path("src").join(name);
+    fs::create_dir(&path).expect("made");
+    path
+}

@@ -1,0 +1,236 @@
+//! Ordinary users, full disks, disks that fail, and masks.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::{Bench, assert_same, build, bytes, cast, names, open, put_all, write};
+use driftless_store::{CopyFinding, Error, NodeStore, Placing, PurgeWhat};
+use driftless_testkit::{FsKind, Fuse, Mood, Profile, Rule, Scratch, attrs, build_tree};
+use rustix::io::Errno;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+const USER: u32 = 65_534;
+const OTHER: u32 = 65_533;
+
+/// Runs a function with the rights of an ordinary user, in a thread of its own.
+fn as_user<T: Send>(id: u32, act: impl FnOnce() -> T + Send) -> T {
+    use rustix::process::{Gid, Uid};
+    use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
+            set_thread_groups(&[]).expect("no groups");
+            set_thread_res_gid(gid, gid, gid).expect("the group");
+            set_thread_res_uid(uid, uid, uid).expect("the user");
+            act()
+        });
+        thread.join().expect("it ends")
+    })
+}
+
+/// Gives a bench to an ordinary user.
+fn bench_of(id: u32) -> Bench {
+    let bench = Bench::new();
+    for name in ["", "src", "to"] {
+        attrs::set_owner(&bench.path(name), id, id).expect("given");
+    }
+    attrs::set_mode(bench.folder.path(), 0o755).expect("set");
+    bench
+}
+
+#[test]
+fn ordinary_user_copies_his_tree() {
+    for seed in 0..2 {
+        let bench = bench_of(USER);
+        build_tree(&bench.path("src"), seed, &Profile::user(USER, USER));
+        let placed = as_user(USER, || cast(&bench.node(), &bench.build(), &bench.to()));
+        let placed = placed.expect("placed");
+        assert_eq!(placed.metadata, Default::default(), "seed {seed}");
+        assert_same(
+            &bench.path("src"),
+            &bench.path("to/src"),
+            &format!("seed {seed}"),
+        );
+    }
+}
+
+#[test]
+fn foreign_owners_are_counted() {
+    let bench = bench_of(USER);
+    write(&bench.path("src/a"), b"content");
+    write(&bench.path("src/b"), b"content");
+    attrs::set_mode(&bench.path("src/a"), 0o644).expect("set");
+    attrs::set_owner(&bench.path("src/b"), USER, USER).expect("given");
+    let placed = as_user(USER, || cast(&bench.node(), &bench.build(), &bench.to()));
+    let metadata = placed.expect("placed").metadata;
+    assert_eq!((metadata.owners_not_kept, metadata.faults), (1, 0));
+    assert_eq!(
+        fs::metadata(bench.path("to/src/a")).expect("there").uid(),
+        USER
+    );
+}
+
+#[test]
+fn directories_without_rights_are_replaced_and_removed() {
+    let bench = bench_of(USER);
+    let set_modes = |mode: u32| {
+        for name in ["src/a/b", "src/a", "src"] {
+            attrs::set_mode(&bench.path(name), mode).expect("set");
+        }
+    };
+    write(&bench.path("src/a/b/c"), b"content");
+    for name in ["src/a", "src/a/b", "src/a/b/c"] {
+        attrs::set_owner(&bench.path(name), USER, USER).expect("given");
+    }
+    set_modes(0o500);
+    as_user(USER, || {
+        let node = bench.node();
+        cast(&node, &bench.build(), &bench.to()).expect("placed");
+        assert_same(&bench.path("src"), &bench.path("to/src"), "first version");
+        fs::write(bench.path("src/a/b/c"), b"changed").expect("written");
+        cast(&node, &bench.build(), &bench.to()).expect("placed");
+        assert_same(&bench.path("src"), &bench.path("to/src"), "second version");
+        let report = node.purge(&PurgeWhat::All).expect("purged");
+        assert_eq!((report.entries, report.kept), (4, 0));
+        assert!(names(&bench.path("to")).is_empty());
+    });
+}
+
+#[test]
+fn other_users_see_nothing_unfinished() {
+    let bench = bench_of(USER);
+    write(&bench.path("src/a"), b"content");
+    attrs::set_mode(&bench.path("src/a"), 0o644).expect("set");
+    attrs::set_mode(&bench.path("to"), 0o1777).expect("set");
+    let receiver = as_user(USER, || {
+        let (set, node) = (bench.build(), bench.node());
+        let mut receiver = open(&node, &set, &bench.to());
+        put_all(&mut receiver, &mut set.source.reader(), 1);
+        receiver
+    });
+    let private = bench.path("to").join(&names(&bench.path("to"))[0]);
+    as_user(OTHER, || {
+        let denied = |path: &Path| fs::read(path).map_err(|error| error.kind()).err();
+        let kind = Some(std::io::ErrorKind::PermissionDenied);
+        assert_eq!(denied(&private.join("src/a")), kind);
+        assert_eq!(denied(&bench.path("node/index.db")), kind);
+        let opened = NodeStore::open(&bench.path("node"), bench.clock());
+        assert!(opened.is_err(), "two users have two stores");
+    });
+    drop(receiver);
+    // Another user takes the private name.
+    fs::remove_dir_all(&private).expect("removed");
+    as_user(OTHER, || fs::create_dir(&private).expect("made"));
+    attrs::set_mode(&private, 0o777).expect("set");
+    as_user(USER, || {
+        let set = bench.build();
+        assert!(bench.node().receive(&set.catalogue, &bench.to()).is_err());
+    });
+    assert!(names(&private).is_empty());
+}
+
+#[test]
+fn full_disk_leaves_the_old_version() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 8);
+    let bench = Bench::new();
+    let to = Placing::Directory(scratch.dir("to"));
+    write(&bench.path("src/a"), &bytes(1, 1_000_000));
+    let node = bench.node();
+    cast(&node, &bench.build(), &to).expect("placed");
+    assert_same(
+        &bench.path("src"),
+        &scratch.path().join("to/src"),
+        "first version",
+    );
+    write(&bench.path("src/b"), &bytes(2, 16_000_000));
+    match node.receive(&bench.build().catalogue, &to) {
+        Err(Error::NoRoom { needed, free, .. }) => {
+            assert!(needed >= 16_000_000 && free < 8_000_000, "{needed} {free}");
+        }
+        _ => panic!("it fits"),
+    }
+    assert_eq!(names(&scratch.path().join("to")), ["src"]);
+    assert_eq!(node.copies().expect("read").len(), 1);
+}
+
+#[test]
+fn disk_that_fills_up_leaves_the_copy_unfinished() {
+    let scratch = Scratch::new(FsKind::Tmpfs, 8);
+    let bench = Bench::new();
+    let to = Placing::Directory(scratch.dir("to"));
+    write(&bench.path("src/a"), &bytes(1, 4_000_000));
+    let (set, node) = (bench.build(), bench.node());
+    let mut receiver = open(&node, &set, &to);
+    let filler = scratch.path().join("filler");
+    write(&filler, &vec![1; 6_000_000]);
+    let (mut reader, mut buffer) = (set.source.reader(), Vec::new());
+    let failed = (0..set.catalogue.units()).find_map(|unit| {
+        reader.read(unit, &mut buffer).expect("read");
+        receiver.put(unit, &buffer).err()
+    });
+    assert!(failed.as_ref().is_some_and(Error::is_of_room), "{failed:?}");
+    assert!(matches!(failed, Some(Error::NoRoom { .. })));
+    drop(receiver);
+    assert!(!scratch.path().join("to/src").exists());
+    fs::remove_file(filler).expect("removed");
+    let mut receiver = open(&node, &set, &to);
+    assert!(receiver.present().count() > 0, "what was there stays");
+    put_all(&mut receiver, &mut reader, 1);
+    receiver.finish().expect("placed");
+    assert_same(&bench.path("src"), &scratch.path().join("to/src"), "placed");
+}
+
+#[test]
+fn unreadable_file_is_fetched_again() {
+    let (fuse, bench) = (Fuse::mount(Mood::healthy()), Bench::new());
+    let to = Placing::Directory(fuse.dir("to"));
+    write(&bench.path("src/a"), &bytes(1, 300_000));
+    write(&bench.path("src/b"), &bytes(2, 300_000));
+    let (set, node) = (bench.build(), bench.node());
+    let copy = cast(&node, &set, &to).expect("placed").copy;
+    fuse.order(Rule::fail(driftless_testkit::fuse::Op::Read, Errno::IO).named("a"));
+    let report = node.verify(copy, &mut |_| true).expect("checked");
+    assert!(
+        report
+            .first
+            .contains(&(b"src/a".to_vec(), CopyFinding::Content)),
+        "{report:?}"
+    );
+    assert_eq!(report.bad_units, 5);
+    let mut receiver = open(&node, &set, &to);
+    let reused = receiver.reuse(&mut |_| true).expect("reused");
+    assert_eq!(reused.units, 5);
+    fuse.forgive();
+    put_all(&mut receiver, &mut set.source.reader(), 1);
+    receiver.finish().expect("placed");
+    assert_same(&bench.path("src"), &fuse.path().join("to/src"), "repaired");
+    assert_eq!(names(&fuse.path().join("to")), ["src"]);
+}
+
+#[test]
+fn trees_arrive_on_every_file_system() {
+    for kind in FsKind::ALL {
+        let (scratch, bench) = (Scratch::new(kind, 400), Bench::new());
+        let source = scratch.dir("src");
+        let to = Placing::Directory(scratch.dir("to"));
+        build_tree(&source, 71, &Profile::root());
+        let node = bench.node();
+        cast(
+            &node,
+            &build(&bench.origin(), &[source.clone()]).expect("a set"),
+            &to,
+        )
+        .expect("placed");
+        let context = format!("{kind:?}");
+        assert_same(&source, &scratch.path().join("to/src"), &context);
+        driftless_testkit::mutate(&source, 72, 50);
+        let set = build(&bench.origin(), &[source.clone()]).expect("a set");
+        let mut receiver = open(&node, &set, &to);
+        receiver.reuse(&mut |_| true).expect("reused");
+        put_all(&mut receiver, &mut set.source.reader(), 1);
+        receiver.finish().expect("placed");
+        assert_same(&source, &scratch.path().join("to/src"), &context);
+    }
+}
