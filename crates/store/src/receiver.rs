@@ -5,7 +5,7 @@
 //! be believed after a crash.
 
 use crate::catalogue::Catalogue;
-use crate::complete::{Completion, KeptMetadata};
+use crate::complete::{CopyCompletion, KeptMetadata};
 use crate::cursor::DirCursor;
 use crate::error::{Error, Result};
 use crate::format::SetHash;
@@ -254,7 +254,7 @@ impl SetReceiver {
 
     fn complete(&mut self) -> Result<KeptMetadata> {
         self.writer.close()?;
-        let mut completion = Completion {
+        let mut completion = CopyCompletion {
             catalogue: &self.catalogue,
             cursor: staged_cursor(&self.catalogue, &self.staging, &self.place.path)?,
             links: staged_cursor(&self.catalogue, &self.staging, &self.place.path)?,
