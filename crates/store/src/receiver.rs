@@ -271,8 +271,11 @@ impl SetReceiver {
         self.is_resumed = true;
         let durable = self.staging.sync_all();
         durable.map_err(failed_at(&self.place.path, &self.staging_name))?;
-        let durable = self.files.dir.sync_all();
-        durable.map_err(crate::error::own_file(b"."))?;
+        // One call serves both where they are on one file system.
+        let own = &self.files.dir;
+        if own.first_meta().dev != self.staging.first_meta().dev {
+            own.sync_all().map_err(crate::error::own_file(b"."))?;
+        }
         Ok(metadata)
     }
 
