@@ -516,7 +516,7 @@ mod tests {
         counts: [usize; 3],
         change: impl FnOnce(&mut CatalogueHead),
     ) -> Result<Arc<Catalogue>> {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = driftless_testkit::scratch::scratch_folder();
         let place = locate_mut(folder.path(), &HandlePool::new(9)).expect("found");
         let Place::Dir(dir) = place else {
             panic!("no directory");
