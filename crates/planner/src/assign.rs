@@ -6,10 +6,10 @@
 //! takes a share of a node that is busy with the chain.
 
 use crate::failure::TROUBLES_MAX;
-use crate::member::Role;
+use crate::member::PlanRole;
 use crate::messages::{NodeId, SOURCE};
-use crate::state::{Mode, State};
-use crate::stream::{Slot, Stream, StreamKind};
+use crate::state::{PlanMode, PlanState};
+use crate::stream::{FeedSlot, PlannedStream, StreamKind};
 use crate::units::UnitSet;
 use std::cmp::Reverse;
 
@@ -20,9 +20,9 @@ const TROUBLES_TO_SOURCE: usize = 2;
 const MOVE_WAIT_MS: u64 = 1_000;
 
 /// Finds feeders for the needy nodes, in the order of the chain.
-pub(crate) fn assign(state: &mut State) {
+pub(crate) fn assign(state: &mut PlanState) {
     state.is_dirty = false;
-    if state.mode != Mode::Chain {
+    if state.mode != PlanMode::Chain {
         return;
     }
     let position = |id: &NodeId| state.members[*id].seat.unwrap_or(u64::MAX);
@@ -43,7 +43,7 @@ pub(crate) fn assign(state: &mut State) {
 }
 
 /// Opens streams to a node until they carry all units that it lacks, or no feeder is left.
-fn serve(state: &mut State, id: NodeId) {
+fn serve(state: &mut PlanState, id: NodeId) {
     if !state.is_needing(id) {
         state.needy.remove(&id);
         return;
@@ -65,7 +65,7 @@ fn serve(state: &mut State, id: NodeId) {
             }
             return;
         };
-        if stream.slot == Slot::Chain && state.members[id].role == Role::Chain {
+        if stream.slot == FeedSlot::Chain && state.members[id].role == PlanRole::Chain {
             state.free_place(stream.from);
         }
         state.open(stream);
@@ -75,7 +75,7 @@ fn serve(state: &mut State, id: NodeId) {
 /// Tells whether a node within the chain has no feeder, although an earlier node has units for it, or a later
 /// one has all of them. The pair waits after a failure, or the source is gone. The nodes behind it would
 /// receive nothing.
-fn is_cut_off(state: &State, id: NodeId) -> bool {
+fn is_cut_off(state: &PlanState, id: NodeId) -> bool {
     let member = &state.members[id];
     let Some(seat) = member.seat.filter(|_| member.incoming.is_empty()) else {
         return false;
@@ -97,11 +97,11 @@ fn is_cut_off(state: &State, id: NodeId) -> bool {
 }
 
 /// Ends the streams to leaves that share their feeder, if a node is idle that could serve them.
-pub(crate) fn move_to_idle(state: &mut State) {
-    if state.mode != Mode::Chain {
+pub(crate) fn move_to_idle(state: &mut PlanState) {
+    if state.mode != PlanMode::Chain {
         return;
     }
-    let is_leaf = |id: &NodeId| state.members[*id].role == Role::Leaf && state.is_needing(*id);
+    let is_leaf = |id: &NodeId| state.members[*id].role == PlanRole::Leaf && state.is_needing(*id);
     let leaves: Vec<NodeId> = state.members.ids().filter(is_leaf).collect();
     for id in leaves {
         let feeders = state.feeders(id);
@@ -119,12 +119,12 @@ pub(crate) fn move_to_idle(state: &mut State) {
 }
 
 /// Returns a stream from a node that feeds no other and could send all that a leaf lacks.
-fn idle_stream(state: &State, id: NodeId) -> Option<Stream> {
+fn idle_stream(state: &PlanState, id: NodeId) -> Option<PlannedStream> {
     let missing = state.missing(id);
     let is_idle = |from: &NodeId| {
         let member = &state.members[*from];
         let is_sound = state.trust.failures(*from, id) == 0;
-        member.outgoing.is_empty() && member.role == Role::Chain && is_sound
+        member.outgoing.is_empty() && member.role == PlanRole::Chain && is_sound
     };
     let idle = state.members.ids().filter(is_idle);
     let candidates = idle.filter_map(|from| candidate(state, from, id, &missing));
@@ -133,12 +133,12 @@ fn idle_stream(state: &State, id: NodeId) -> Option<Stream> {
     Some(best.stream(id, state.now_ms))
 }
 
-fn may_serve(state: &State, from: NodeId, to: NodeId) -> bool {
+fn may_serve(state: &PlanState, from: NodeId, to: NodeId) -> bool {
     from != to && state.members[from].may_feed() && state.trust.allows(from, to, state.now_ms)
 }
 
 /// Returns a stream from the nearest earlier node of the chain whose place is free.
-fn chain_stream(state: &State, id: NodeId, wanted: &UnitSet) -> Option<Stream> {
+fn chain_stream(state: &PlanState, id: NodeId, wanted: &UnitSet) -> Option<PlannedStream> {
     let seat = state.members[id].seat?;
     let earlier = state.chain.range(..seat).rev().map(|(_, from)| *from);
     for from in earlier {
@@ -148,7 +148,7 @@ fn chain_stream(state: &State, id: NodeId, wanted: &UnitSet) -> Option<Stream> {
         }
         let units = state.supply(from).intersect(wanted);
         if !units.is_empty() {
-            return Some(Stream::new(from, id, units, state.now_ms));
+            return Some(PlannedStream::new(from, id, units, state.now_ms));
         }
     }
     None
@@ -159,23 +159,25 @@ struct Candidate {
     from: NodeId,
     units: UnitSet,
     kind: StreamKind,
-    slot: Slot,
+    slot: FeedSlot,
     /// Whether the node feeds its successor, or fails to feed others.
     is_busy: bool,
 }
 
 impl Candidate {
-    fn stream(self, to: NodeId, now_ms: u64) -> Stream {
-        let stream = Stream::new(self.from, to, self.units, now_ms);
+    fn stream(self, to: NodeId, now_ms: u64) -> PlannedStream {
+        let stream = PlannedStream::new(self.from, to, self.units, now_ms);
         stream.of_kind(self.kind, self.slot)
     }
 }
 
 /// Returns a stream from the best node with capacity to spare.
-fn spare_stream(state: &State, id: NodeId, wanted: &UnitSet) -> Option<Stream> {
-    let waiting = state.members[id].waiting_since_ms;
-    let waited = waiting.map_or(0, |since| state.now_ms.saturating_sub(since));
-    let may_disturb = waited >= state.limits.leaf_wait_ms;
+fn spare_stream(state: &PlanState, id: NodeId, wanted: &UnitSet) -> Option<PlannedStream> {
+    let member = &state.members[id];
+    let time = |since: Option<u64>| since.map_or(0, |since| state.now_ms.saturating_sub(since));
+    let waited = time(member.waiting_since_ms);
+    // A node whose idle feeders fail again and again waits, too.
+    let may_disturb = waited.max(time(member.failing_since_ms)) >= state.limits.leaf_wait_ms;
     let ids = state.members.ids();
     let candidates = ids.filter_map(|from| candidate(state, from, id, wanted));
     let allowed = candidates.filter(|candidate| may_disturb || !candidate.is_busy);
@@ -192,17 +194,17 @@ fn spare_stream(state: &State, id: NodeId, wanted: &UnitSet) -> Option<Stream> {
 
 /// Returns the capacity that a node has for one more receiver. The place of a successor serves a leaf
 /// until there is a successor.
-fn spare_slot(state: &State, from: NodeId, id: NodeId) -> Option<Slot> {
+fn spare_slot(state: &PlanState, from: NodeId, id: NodeId) -> Option<FeedSlot> {
     let leaves = state.leaf_receivers(from);
     if leaves.len() < state.limits.leaf_fanout || leaves.contains(&id) {
-        return Some(Slot::Leaf);
+        return Some(FeedSlot::Leaf);
     }
     let place = state.chain_stream(from);
     let is_free = place.is_none_or(|stream| stream.to == id);
-    is_free.then_some(Slot::Chain)
+    is_free.then_some(FeedSlot::Chain)
 }
 
-fn candidate(state: &State, from: NodeId, id: NodeId, wanted: &UnitSet) -> Option<Candidate> {
+fn candidate(state: &PlanState, from: NodeId, id: NodeId, wanted: &UnitSet) -> Option<Candidate> {
     if !may_serve(state, from, id) {
         return None;
     }
@@ -237,7 +239,12 @@ fn candidate(state: &State, from: NodeId, id: NodeId, wanted: &UnitSet) -> Optio
 }
 
 /// Returns a key that is the lower the better the candidate is.
-fn rank(state: &State, candidate: &Candidate, id: NodeId, wanted: &UnitSet) -> impl Ord + use<> {
+fn rank(
+    state: &PlanState,
+    candidate: &Candidate,
+    id: NodeId,
+    wanted: &UnitSet,
+) -> impl Ord + use<> {
     let from = &state.members[candidate.from];
     let troubles = state.members[id].receive_troubles.len();
     let is_last_resort = candidate.from == SOURCE && troubles >= TROUBLES_TO_SOURCE;
@@ -246,7 +253,7 @@ fn rank(state: &State, candidate: &Candidate, id: NodeId, wanted: &UnitSet) -> i
     let shared = path.iter().zip(other).take_while(|(one, two)| one == two);
     (
         !is_last_resort,
-        from.role == Role::Leaf,
+        from.role == PlanRole::Leaf,
         state.trust.failures(candidate.from, id),
         candidate.is_busy,
         state.receivers(candidate.from).len(),

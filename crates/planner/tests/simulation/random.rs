@@ -169,7 +169,8 @@ impl Case {
             let is_complete = *outcome == NodeOutcome::Complete;
             assert!(!is_complete || is_full, "{id} lies; {about}");
             let is_sound = !self.spoiled.contains(&id) && !self.liars.contains(&id);
-            let must_complete = is_sound && !self.source_dies;
+            let has_copy = !self.source_dies || self.has_safe_copy();
+            let must_complete = is_sound && has_copy;
             assert!(
                 !must_complete || is_complete,
                 "{id}: {outcome:?} {status:?}; {about}"

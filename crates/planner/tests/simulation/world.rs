@@ -5,8 +5,8 @@
 //! coordinator keep their order. The world judges by what the nodes truly hold.
 
 use driftless_planner::{
-    DataSet, NodeId, NodeOutcome, OrderAction, PlanEvent, PlanLimits, PlanOrder, Planner, SOURCE,
-    SPARE_UNITS, StreamCause, StreamId, Topology, UnitSet,
+    DataSet, NodeId, NodeOutcome, OrderAction, PlanEvent, PlanLimits, PlanOrder, Planner,
+    RackTopology, SOURCE, SPARE_UNITS, StreamCause, StreamId, UnitSet,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -186,7 +186,7 @@ impl Setup {
             root: ROOT,
         };
         let fanout_max = 1 + self.limits.leaf_fanout;
-        let planner = Planner::new(data, "head", &names, Topology::default(), self.limits);
+        let planner = Planner::new(data, "head", &names, RackTopology::default(), self.limits);
         let mut world = World {
             planner: planner.expect("a plan"),
             nodes: (0..=self.nodes).map(|_| SimNode::new(self.unit)).collect(),
