@@ -29,6 +29,8 @@ const DEMOTIONS_MAX: u32 = 2;
 const TRIAL_WORTH_MS: u64 = 20_000;
 /// Rate of the next first node, in percent of the last one, above which the last one was slow.
 const TRIAL_BETTER_PERCENT: u64 = 125;
+/// Part of its typical rate that a node loses with each tick: half of it in 11 s.
+const TYPICAL_DECAY: u64 = 64;
 /// Doublings of the time after which a stream has stalled.
 const STALL_DOUBLINGS_MAX: u32 = 5;
 /// Streams of a slow vertex of a hypercube have so many times the usual backlog.
@@ -141,20 +143,19 @@ fn pace(state: &PlanState, id: StreamId, stream: &PlannedStream) -> Option<Strea
     })
 }
 
-/// Returns the units in a window that a feeder gets, or got when it last received at its full rate.
+/// Returns the units in a window that a feeder should be able to send: the number that it receives, or received
+/// a short while ago. Returns `None` if nothing is known yet.
 fn reference(state: &PlanState, pace: &StreamPace) -> Option<u64> {
     let feeder = &state.members[pace.from];
+    let of_source = state.members[SOURCE].typical.or_else(|| measured(state));
     if pace.from == SOURCE {
-        return feeder.typical.or_else(|| measured(state));
-    }
-    if feeder.incoming.is_empty() {
-        return feeder.typical;
+        return of_source;
     }
     let since = state.now_ms.saturating_sub(pace.period_ms);
-    feeder
-        .meter
-        .since(since)
-        .map(|count| pace.scaled(state, count))
+    let is_fed = !feeder.incoming.is_empty();
+    let count = feeder.meter.since(since).filter(|_| is_fed);
+    let current = count.map(|count| pace.scaled(state, count));
+    current.max(feeder.typical).or(of_source)
 }
 
 /// Returns the units that a link carries in a window, if its speed is known.
@@ -189,7 +190,9 @@ fn compare_rates(state: &mut PlanState) {
 fn compare(state: &mut PlanState, pace: &StreamPace) {
     let count = pace.in_window(state);
     if pace.period_ms >= state.limits.window_ms {
-        state.members[pace.to].typical = Some(count);
+        // A fast period counts for a while, so that a feeder that gets slow is noticed.
+        let before = state.members[pace.to].typical.unwrap_or(0);
+        state.members[pace.to].typical = Some(count.max(before - before / TYPICAL_DECAY));
     }
     let is_slow = match reference(state, pace) {
         Some(reference) => {

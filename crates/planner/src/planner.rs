@@ -188,7 +188,10 @@ fn apply(state: &mut PlanState, event: PlanEvent) {
         PlanEvent::Tick => pace::tick(state),
         PlanEvent::Joined { node, holds } if state.members.has(node) => join(state, node, &holds),
         PlanEvent::Lost { node } if state.members.has(node) => lose(state, node),
-        PlanEvent::Left { node } if state.members.has(node) => state.end(node, NodeOutcome::Left),
+        PlanEvent::Left { node } if state.members.has(node) && node != SOURCE => {
+            state.end(node, NodeOutcome::Left);
+            lose(state, node);
+        }
         PlanEvent::Progress {
             node,
             stream,
