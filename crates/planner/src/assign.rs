@@ -160,7 +160,7 @@ struct Candidate {
     units: UnitSet,
     kind: StreamKind,
     slot: FeedSlot,
-    /// Whether the node feeds its successor, or fails to feed others.
+    /// Whether the node feeds its successor, or failed to feed this node or others well.
     is_busy: bool,
 }
 
@@ -227,7 +227,8 @@ fn candidate(state: &PlanState, from: NodeId, id: NodeId, wanted: &UnitSet) -> O
     }
     let units = supply.intersect(wanted);
     let troubles = state.members[from].send_troubles.len();
-    let is_suspect = from != SOURCE && troubles >= TROUBLES_MAX;
+    let was_slow = state.members[id].slow_feeders.contains(&from);
+    let is_suspect = from != SOURCE && (was_slow || troubles >= TROUBLES_MAX);
     let is_busy = is_suspect || state.chain_receiver(from).is_some_and(|to| to != id);
     (!units.is_empty()).then_some(Candidate {
         from,

@@ -49,6 +49,8 @@ pub(crate) struct PlanMember {
     pub is_quarantined: bool,
     /// Receivers that were slow with this feeder, one after another.
     pub slow_receivers: u32,
+    /// Feeders with which this receiver was slow.
+    pub slow_feeders: BTreeSet<NodeId>,
     /// Receivers and feeders whose streams failed one after another.
     pub send_troubles: BTreeSet<NodeId>,
     pub receive_troubles: BTreeSet<NodeId>,
@@ -86,6 +88,7 @@ impl PlanMember {
             was_tried: false,
             is_quarantined: false,
             slow_receivers: 0,
+            slow_feeders: BTreeSet::new(),
             send_troubles: BTreeSet::new(),
             receive_troubles: BTreeSet::new(),
             moved_ms: None,

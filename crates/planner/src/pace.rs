@@ -246,18 +246,23 @@ fn settle(state: &mut PlanState, pace: &StreamPace, count: u64) {
     }
 }
 
-/// Demotes one end of a slow pair.
+/// Demotes one end of a slow pair. At the end of the chain both ends change places first.
 fn blame(state: &mut PlanState, pace: &StreamPace, count: u64) {
     if pace.from == SOURCE {
         return blame_at_source(state, pace, count);
     }
-    let was_slow_before = state.members[pace.from].slow_receivers > 0;
-    if was_slow_before && may_demote(state, pace.from) {
+    let was_slow_receiver = !state.members[pace.to].slow_feeders.is_empty();
+    let was_slow_feeder = state.members[pace.from].slow_receivers > 0;
+    if was_slow_feeder && !was_slow_receiver && may_demote(state, pace.from) {
         return demote(state, pace.from);
     }
-    if may_demote(state, pace.to) {
-        let slow = &mut state.members[pace.from].slow_receivers;
-        *slow = slow.saturating_add(1);
+    let is_last = state.chain.values().next_back() == Some(&pace.to);
+    let slow = &mut state.members[pace.from].slow_receivers;
+    *slow = slow.saturating_add(1);
+    state.members[pace.to].slow_feeders.insert(pace.from);
+    if is_last && !was_slow_receiver {
+        state.move_to_tail(pace.from);
+    } else if may_demote(state, pace.to) {
         demote(state, pace.to);
     }
 }
@@ -279,6 +284,7 @@ fn blame_at_source(state: &mut PlanState, pace: &StreamPace, count: u64) {
     }
     state.head_trials.push(count);
     state.members[pace.to].was_tried = true;
+    state.members[pace.to].slow_feeders.insert(SOURCE);
     state.move_to_tail(pace.to);
 }
 
