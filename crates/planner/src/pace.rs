@@ -264,6 +264,10 @@ fn blame(state: &mut PlanState, pace: &StreamPace, count: u64) {
         state.move_to_tail(pace.from);
     } else if may_demote(state, pace.to) {
         demote(state, pace.to);
+    } else if state.members[pace.to].demotions < DEMOTIONS_MAX {
+        // There are many leaves already. At the end of the chain no node waits for this one.
+        count_demotion(state, pace.to);
+        state.move_to_tail(pace.to);
     }
 }
 
@@ -302,9 +306,13 @@ fn may_demote(state: &PlanState, id: NodeId) -> bool {
 }
 
 fn demote(state: &mut PlanState, id: NodeId) {
+    count_demotion(state, id);
+    state.set_aside(id);
+}
+
+fn count_demotion(state: &mut PlanState, id: NodeId) {
     let demotions = &mut state.members[id].demotions;
     *demotions = demotions.saturating_add(1);
-    state.set_aside(id);
 }
 
 /// Appends a leaf to the chain, once in the life of a plan.
