@@ -33,7 +33,7 @@ pub(crate) fn stream_failed(
     let Some(stream) = state.cut(id) else {
         return;
     };
-    let is_lasting = stream.has_moved && stream.age_ms(state.now_ms) >= LASTING_MS;
+    let is_lasting = stream.moved > 0 && stream.age_ms(state.now_ms) >= LASTING_MS;
     if is_lasting {
         state.trust.succeed(stream.from, stream.to, true);
     }

@@ -312,7 +312,8 @@ fn progress(state: &mut PlanState, id: NodeId, stream: StreamId, verified: &Unit
         return;
     }
     if let Some(known) = state.streams.get_mut(&stream) {
-        (known.moved_ms, known.has_moved) = (now_ms, true);
+        known.moved_ms = now_ms;
+        known.moved = known.moved.saturating_add(new);
     }
     state.trust.succeed(from, id, false);
     state.members[from].send_troubles.clear();

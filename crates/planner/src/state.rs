@@ -339,8 +339,19 @@ impl PlanState {
         };
         let done: Vec<StreamId> = incoming.filter(is_done).copied().collect();
         for id in done {
-            self.forget(id);
+            if let Some(stream) = self.forget(id) {
+                self.record_rate(&stream);
+            }
         }
+    }
+
+    /// Records the rate of a stream that carried all of its units, perhaps before any window was over.
+    fn record_rate(&mut self, stream: &PlannedStream) {
+        let age = u128::from(stream.age_ms(self.now_ms).max(self.limits.tick_ms).max(1));
+        let scaled = u128::from(stream.moved) * u128::from(self.limits.window_ms) / age;
+        let rate = u64::try_from(scaled).unwrap_or(u64::MAX);
+        let typical = self.members[stream.to].typical;
+        self.members[stream.to].typical = typical.max((rate > 0).then_some(rate));
     }
 
     pub fn add_member(&mut self, name: &str) {

@@ -35,8 +35,8 @@ pub(crate) struct PlannedStream {
     pub started_ms: u64,
     /// Moment of the last verified unit, or the last one at which the feeder had nothing to send.
     pub moved_ms: u64,
-    /// Whether a unit was verified.
-    pub has_moved: bool,
+    /// Verified units.
+    pub moved: u64,
     /// Moment since which the receiver is slow.
     pub slow_since_ms: Option<u64>,
 }
@@ -51,7 +51,7 @@ impl PlannedStream {
             slot: FeedSlot::Chain,
             started_ms: now_ms,
             moved_ms: now_ms,
-            has_moved: false,
+            moved: 0,
             slow_since_ms: None,
         }
     }
