@@ -143,8 +143,8 @@ fn pace(state: &PlanState, id: StreamId, stream: &PlannedStream) -> Option<Strea
     })
 }
 
-/// Returns the units in a window that a feeder should be able to send: the number that it receives, or received
-/// a short while ago. Returns `None` if nothing is known yet.
+/// Returns the units in a window that a feeder should be able to send: the highest of the numbers that it
+/// receives, received a short while ago, and that the source sends. Returns `None` if nothing is known yet.
 fn reference(state: &PlanState, pace: &StreamPace) -> Option<u64> {
     let feeder = &state.members[pace.from];
     let of_source = state.members[SOURCE].typical.or_else(|| measured(state));
@@ -155,7 +155,7 @@ fn reference(state: &PlanState, pace: &StreamPace) -> Option<u64> {
     let is_fed = !feeder.incoming.is_empty();
     let count = feeder.meter.since(since).filter(|_| is_fed);
     let current = count.map(|count| pace.scaled(state, count));
-    current.max(feeder.typical).or(of_source)
+    current.max(feeder.typical).max(of_source)
 }
 
 /// Returns the units that a link carries in a window, if its speed is known.
