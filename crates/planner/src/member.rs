@@ -48,7 +48,7 @@ pub(crate) struct PlanMember {
     pub was_tried: bool,
     pub is_quarantined: bool,
     /// Receivers that were slow with this feeder, one after another.
-    pub slow_receivers: u32,
+    pub slow_receivers: BTreeSet<NodeId>,
     /// Feeders with which this receiver was slow.
     pub slow_feeders: BTreeSet<NodeId>,
     /// Receivers and feeders whose streams failed one after another.
@@ -87,7 +87,7 @@ impl PlanMember {
             was_promoted: false,
             was_tried: false,
             is_quarantined: false,
-            slow_receivers: 0,
+            slow_receivers: BTreeSet::new(),
             slow_feeders: BTreeSet::new(),
             send_troubles: BTreeSet::new(),
             receive_troubles: BTreeSet::new(),

@@ -194,15 +194,17 @@ fn compare(state: &mut PlanState, pace: &StreamPace) {
         let before = state.members[pace.to].typical.unwrap_or(0);
         state.members[pace.to].typical = Some(count.max(before - before / TYPICAL_DECAY));
     }
-    let is_slow = match reference(state, pace) {
-        Some(reference) => {
-            let floor = u128::from(reference) * u128::from(state.limits.slow_percent);
-            u128::from(count) * 100 < floor && pace.lags(state, reference)
-        }
+    let reference = reference(state, pace);
+    let is_fast = reference.is_some_and(|reference| {
+        let floor = u128::from(reference) * u128::from(state.limits.slow_percent);
+        u128::from(count) * 100 >= floor
+    });
+    let is_slow = match reference {
+        Some(reference) => !is_fast && pace.lags(state, reference),
         None => pace.from == SOURCE && is_worth_a_trial(state, pace),
     };
     let now_ms = state.now_ms;
-    let is_suspect = state.members[pace.from].slow_receivers > 0;
+    let is_suspect = !state.members[pace.from].slow_receivers.is_empty();
     let doubt = if is_suspect { SUSPECT_DIVISOR } else { 1 };
     let slow_ms = state.limits.slow_ms / doubt;
     let Some(stream) = state.streams.get_mut(&pace.stream) else {
@@ -211,7 +213,7 @@ fn compare(state: &mut PlanState, pace: &StreamPace) {
     if !is_slow {
         stream.slow_since_ms = None;
         if pace.period_ms >= state.limits.window_ms {
-            settle(state, pace, count);
+            settle(state, pace, count, is_fast);
         }
         return;
     }
@@ -235,8 +237,11 @@ fn is_worth_a_trial(state: &PlanState, pace: &StreamPace) -> bool {
 }
 
 /// Records a pair that works at its full rate: earlier receivers of the feeder were the slow ones.
-fn settle(state: &mut PlanState, pace: &StreamPace, count: u64) {
-    state.members[pace.from].slow_receivers = 0;
+fn settle(state: &mut PlanState, pace: &StreamPace, count: u64, is_fast: bool) {
+    if is_fast {
+        state.members[pace.from].slow_receivers.clear();
+        state.members[pace.to].slow_feeders.clear();
+    }
     if pace.from == SOURCE && count > 0 {
         state.head_trials.clear();
         // A moving average, so that one fast period does not make all later ones slow.
@@ -246,21 +251,21 @@ fn settle(state: &mut PlanState, pace: &StreamPace, count: u64) {
     }
 }
 
-/// Demotes one end of a slow pair. At the end of the chain both ends change places first.
+/// Demotes the end of a slow pair that was slow with more peers: the receiver if both were slow with as many. At
+/// the end of the chain both change places first.
 fn blame(state: &mut PlanState, pace: &StreamPace, count: u64) {
     if pace.from == SOURCE {
         return blame_at_source(state, pace, count);
     }
-    let was_slow_receiver = !state.members[pace.to].slow_feeders.is_empty();
-    let was_slow_feeder = state.members[pace.from].slow_receivers > 0;
-    if was_slow_feeder && !was_slow_receiver && may_demote(state, pace.from) {
+    state.members[pace.from].slow_receivers.insert(pace.to);
+    state.members[pace.to].slow_feeders.insert(pace.from);
+    let receivers = state.members[pace.from].slow_receivers.len();
+    let feeders = state.members[pace.to].slow_feeders.len();
+    if receivers > feeders && may_demote(state, pace.from) {
         return demote(state, pace.from);
     }
     let is_last = state.chain.values().next_back() == Some(&pace.to);
-    let slow = &mut state.members[pace.from].slow_receivers;
-    *slow = slow.saturating_add(1);
-    state.members[pace.to].slow_feeders.insert(pace.from);
-    if is_last && !was_slow_receiver {
+    if is_last && feeders == 1 {
         state.move_to_tail(pace.from);
     } else if may_demote(state, pace.to) {
         demote(state, pace.to);
@@ -328,6 +333,7 @@ fn promote(state: &mut PlanState, id: NodeId) {
     // The chain serves the node before any leaf.
     let incoming = member.incoming.clone();
     member.receive_troubles.clear();
+    member.slow_feeders.clear();
     state.cut_all(incoming);
     state.append(id);
 }

@@ -278,7 +278,7 @@ impl PlanState {
         self.leave_chain(id);
         let member = &mut self.members[id];
         member.role = PlanRole::Leaf;
-        member.slow_receivers = 0;
+        member.slow_receivers.clear();
         self.needy.insert(id);
         self.is_dirty = true;
     }
