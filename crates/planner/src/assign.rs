@@ -96,7 +96,7 @@ fn is_cut_off(state: &PlanState, id: NodeId) -> bool {
     earlier.any(|from| state.members[from].may_feed() && state.supply(from).intersects(&wanted))
 }
 
-/// Ends the streams to leaves that share their feeder, if a node is idle that could serve them.
+/// Ends the streams to leaves that share their feeder or wait for it, if an idle node could serve them.
 pub(crate) fn move_to_idle(state: &mut PlanState) {
     if state.mode != PlanMode::Chain {
         return;
@@ -104,10 +104,7 @@ pub(crate) fn move_to_idle(state: &mut PlanState) {
     let is_leaf = |id: &NodeId| state.members[*id].role == PlanRole::Leaf && state.is_needing(*id);
     let leaves: Vec<NodeId> = state.members.ids().filter(is_leaf).collect();
     for id in leaves {
-        let feeders = state.feeders(id);
-        let shares = |from: &NodeId| state.receivers(*from).len() > 1;
-        let is_sound = state.members[id].failing_since_ms.is_none();
-        if !is_sound || !feeders.iter().any(shares) {
+        if !shares_or_waits(state, id) {
             continue;
         }
         if let Some(stream) = idle_stream(state, id) {
@@ -118,7 +115,16 @@ pub(crate) fn move_to_idle(state: &mut PlanState) {
     }
 }
 
-/// Returns a stream from a node that feeds no other and could send all that a leaf lacks.
+/// Tells whether the feeder of a node feeds others, too, or lacks the units that the node lacks.
+fn shares_or_waits(state: &PlanState, id: NodeId) -> bool {
+    let feeders = state.feeders(id);
+    let shares = |from: &NodeId| state.receivers(*from).len() > 1;
+    let mut incoming = state.streams_of(&state.members[id].incoming);
+    let is_starved = incoming.all(|stream| state.backlog(stream).is_empty());
+    !feeders.is_empty() && (is_starved || feeders.iter().any(shares))
+}
+
+/// Returns a stream from a node that feeds no other and holds all that a leaf lacks.
 fn idle_stream(state: &PlanState, id: NodeId) -> Option<PlannedStream> {
     let missing = state.missing(id);
     let is_idle = |from: &NodeId| {
@@ -128,7 +134,8 @@ fn idle_stream(state: &PlanState, id: NodeId) -> Option<PlannedStream> {
     };
     let idle = state.members.ids().filter(is_idle);
     let candidates = idle.filter_map(|from| candidate(state, from, id, &missing));
-    let able = candidates.filter(|one| !one.is_busy && missing.is_subset(&one.units));
+    let holds_all = |from: NodeId| missing.is_subset(&state.members[from].held);
+    let able = candidates.filter(|one| !one.is_busy && holds_all(one.from));
     let best = able.min_by_key(|one| rank(state, one, id, &missing))?;
     Some(best.stream(id, state.now_ms))
 }
@@ -259,6 +266,9 @@ fn rank(
         candidate.is_busy,
         state.receivers(candidate.from).len(),
         wanted.len().saturating_sub(candidate.units.len()),
+        wanted
+            .len()
+            .saturating_sub(wanted.intersect(&from.held).len()),
         Reverse(shared.count()),
         Reverse(from.seat),
     )

@@ -31,6 +31,8 @@ const TRIAL_WORTH_MS: u64 = 20_000;
 const TRIAL_BETTER_PERCENT: u64 = 125;
 /// Part of its typical rate that a node loses with each tick: half of it in 11 s.
 const TYPICAL_DECAY: u64 = 64;
+/// Times that a leaf may wait for a unit of a feeder that is busy with the chain.
+const SPARE_PATIENCE: u64 = 4;
 /// Doublings of the time after which a stream has stalled.
 const STALL_DOUBLINGS_MAX: u32 = 5;
 /// Streams of a slow vertex of a hypercube have so many times the usual backlog.
@@ -69,16 +71,21 @@ fn watch_streams(state: &mut PlanState) {
         let Some(stream) = state.streams.get(&id) else {
             continue;
         };
-        // A leaf may get little from a feeder that is busy with the chain.
+        // A leaf gets little from a feeder that is busy with the chain.
         let is_second = stream.slot == FeedSlot::Leaf && state.chain_stream(stream.from).is_some();
-        let is_starved = is_second || state.backlog(stream).is_empty();
+        let patience = if is_second { SPARE_PATIENCE } else { 1 };
+        let is_starved = state.backlog(stream).is_empty();
         let doublings = state.members[stream.to].stalls.min(STALL_DOUBLINGS_MAX);
-        let stall_ms = state.limits.stall_ms.saturating_mul(1 << doublings);
+        let stall_ms = state.limits.stall_ms.saturating_mul(patience << doublings);
         let now_ms = state.now_ms;
         let Some(stream) = state.streams.get_mut(&id) else {
             continue;
         };
         if is_starved {
+            // A node that waits for its feeder has not failed.
+            if stream.age_ms(now_ms) >= stall_ms {
+                state.members[stream.to].failing_since_ms = None;
+            }
             stream.moved_ms = now_ms;
         } else if now_ms.saturating_sub(stream.moved_ms) >= stall_ms {
             stalled.push((id, stream.to));
