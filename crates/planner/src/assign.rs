@@ -144,21 +144,27 @@ fn may_serve(state: &PlanState, from: NodeId, to: NodeId) -> bool {
     from != to && state.members[from].may_feed() && state.trust.allows(from, to, state.now_ms)
 }
 
-/// Returns a stream from the nearest earlier node of the chain whose place is free.
+/// Returns a stream from the nearest earlier node of the chain whose place is free. If that node holds nothing of
+/// use yet, an idle one that holds everything comes first.
 fn chain_stream(state: &PlanState, id: NodeId, wanted: &UnitSet) -> Option<PlannedStream> {
     let seat = state.members[id].seat?;
     let earlier = state.chain.range(..seat).rev().map(|(_, from)| *from);
-    for from in earlier {
-        let is_free = state.chain_receiver(from).is_none_or(|to| to == id);
-        if !is_free || !may_serve(state, from, id) {
-            continue;
-        }
+    let mut free = earlier.filter(|from| {
+        let is_free = state.chain_receiver(*from).is_none_or(|to| to == id);
+        is_free && may_serve(state, *from, id)
+    });
+    let stream = |from: NodeId, units| PlannedStream::new(from, id, units, state.now_ms);
+    let (nearest, units) = free.by_ref().find_map(|from| {
         let units = state.supply(from).intersect(wanted);
-        if !units.is_empty() {
-            return Some(PlannedStream::new(from, id, units, state.now_ms));
+        (!units.is_empty()).then_some((from, units))
+    })?;
+    if !state.members[nearest].held.intersects(wanted) {
+        let full = free.find(|from| wanted.is_subset(&state.members[*from].held));
+        if let Some(full) = full.filter(|full| *full != SOURCE) {
+            return Some(stream(full, wanted.clone()));
         }
     }
-    None
+    Some(stream(nearest, units))
 }
 
 /// A node that could feed another one.

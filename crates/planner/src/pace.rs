@@ -271,6 +271,9 @@ fn blame(state: &mut PlanState, pace: &StreamPace, count: u64) {
     if receivers > feeders && may_demote(state, pace.from) {
         return demote(state, pace.from);
     }
+    if feeders > 1 {
+        clear_feeders(state, pace);
+    }
     let is_last = state.chain.values().next_back() == Some(&pace.to);
     if is_last && feeders == 1 {
         state.move_to_tail(pace.from);
@@ -280,6 +283,14 @@ fn blame(state: &mut PlanState, pace: &StreamPace, count: u64) {
         // There are many leaves already. At the end of the chain no node waits for this one.
         count_demotion(state, pace.to);
         state.move_to_tail(pace.to);
+    }
+}
+
+/// Promotes the other feeders of a slow receiver that were demoted for it.
+fn clear_feeders(state: &mut PlanState, pace: &StreamPace) {
+    let feeders = state.members[pace.to].slow_feeders.clone();
+    for id in feeders.into_iter().filter(|id| *id != pace.from) {
+        promote(state, id);
     }
 }
 
@@ -337,11 +348,14 @@ fn promote(state: &mut PlanState, id: NodeId) {
         return;
     }
     member.was_promoted = true;
-    // The chain serves the node before any leaf.
-    let incoming = member.incoming.clone();
     member.receive_troubles.clear();
     member.slow_feeders.clear();
-    state.cut_all(incoming);
+    // Where a feeder serves several nodes, the chain comes before any leaf.
+    let feeders = state.feeders(id);
+    if feeders.iter().any(|from| state.receivers(*from).len() > 1) {
+        let incoming = state.members[id].incoming.clone();
+        state.cut_all(incoming);
+    }
     state.append(id);
 }
 
