@@ -33,11 +33,24 @@ pub(crate) fn assign(state: &mut PlanState) {
         serve(state, id);
         if is_cut_off(state, id) {
             moved.push(id);
+        } else if let Some(tail) = barred_predecessor(state, id) {
+            // The two change places.
+            moved.push(tail);
         }
     }
     for id in moved {
         state.members[id].moved_ms = Some(state.now_ms);
         state.move_to_tail(id);
+        // The node that was behind it comes first.
+        let needy: Vec<NodeId> = state
+            .needy
+            .iter()
+            .copied()
+            .filter(|one| *one != id)
+            .collect();
+        for other in needy {
+            serve(state, other);
+        }
         serve(state, id);
     }
 }
@@ -70,6 +83,20 @@ fn serve(state: &mut PlanState, id: NodeId) {
         }
         state.open(stream);
     }
+}
+
+/// Returns the node before the last one of the chain, if the last one has no feeder because it may not receive
+/// from that node, but may feed it.
+fn barred_predecessor(state: &PlanState, id: NodeId) -> Option<NodeId> {
+    let member = &state.members[id];
+    let seat = member.seat.filter(|_| member.incoming.is_empty())?;
+    let is_last = state.chain.range(seat.saturating_add(1)..).next().is_none();
+    let (_, before) = state.chain.range(..seat).next_back()?;
+    let wait = |moved: u64| state.now_ms.saturating_sub(moved) < MOVE_WAIT_MS;
+    let was_moved = state.members[*before].moved_ms.is_some_and(wait);
+    let is_barred = state.trust.is_barred(*before, id) && !state.trust.is_barred(id, *before);
+    let changes = is_last && is_barred && !was_moved && *before != SOURCE;
+    (changes && state.is_needing(id)).then_some(*before)
 }
 
 /// Tells whether a node within the chain has no feeder, although an earlier node has units for it, or a later
