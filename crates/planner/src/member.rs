@@ -112,7 +112,7 @@ impl PlanMember {
     }
 }
 
-/// All nodes of a plan. The planner checks the numbers in events; it made all other numbers itself.
+/// Nodes of a plan. The planner checks the numbers in events; it made all other numbers itself.
 #[derive(Debug, Default)]
 pub(crate) struct PlanMembers(Vec<PlanMember>);
 

@@ -35,7 +35,7 @@ pub(crate) struct PlanState {
     pub limits: PlanLimits,
     pub topology: RackTopology,
     pub root: RootHash,
-    /// All units of the data set.
+    /// Units of the data set.
     pub full: UnitSet,
     pub now_ms: u64,
     pub started_ms: u64,

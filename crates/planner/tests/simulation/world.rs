@@ -335,6 +335,8 @@ impl World {
         if self.trace && !matches!(event, PlanEvent::Tick | PlanEvent::Progress { .. }) {
             self.note(&format!("{event:?}"));
         }
+        // Units alone change no outcome, and there are very many of these reports.
+        let is_progress = matches!(event, PlanEvent::Progress { .. });
         let orders = self.planner.handle(self.now / MILLISECOND, event);
         for PlanOrder { node: id, action } in orders {
             if self.trace {
@@ -356,7 +358,9 @@ impl World {
             let session = node.session;
             self.at(time, Happening::Order(id, session, action));
         }
-        self.check_outcomes();
+        if !is_progress {
+            self.check_outcomes();
+        }
     }
 
     fn note(&self, text: &str) {
