@@ -95,7 +95,9 @@ fn barred_predecessor(state: &PlanState, id: NodeId) -> Option<NodeId> {
     let wait = |moved: u64| state.now_ms.saturating_sub(moved) < MOVE_WAIT_MS;
     let was_moved = state.members[*before].moved_ms.is_some_and(wait);
     let is_barred = state.trust.is_barred(*before, id) && !state.trust.is_barred(id, *before);
-    let changes = is_last && is_barred && !was_moved && *before != SOURCE;
+    // A node with several barred feeders may be the liar itself.
+    let is_credible = state.trust.bars(id) == 1;
+    let changes = is_last && is_barred && is_credible && !was_moved && *before != SOURCE;
     (changes && state.is_needing(id)).then_some(*before)
 }
 

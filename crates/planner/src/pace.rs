@@ -479,7 +479,7 @@ fn end_if_hopeless(state: &mut PlanState, id: NodeId, available: &UnitSet) {
         return state.fail(id, FailReason::NoProgress);
     }
     let missing = state.missing(id);
-    let own = state.trust.has_bars(id).then(|| available_to(state, id));
+    let own = (state.trust.bars(id) > 0).then(|| available_to(state, id));
     let reachable = own.as_ref().unwrap_or(available);
     let lost = missing.subtract(reachable);
     if lost.is_empty() {

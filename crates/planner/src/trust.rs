@@ -52,9 +52,9 @@ impl PairTrust {
             .is_some_and(|pair| pair.is_barred)
     }
 
-    /// Tells whether any feeder may never serve a receiver again.
-    pub fn has_bars(&self, to: NodeId) -> bool {
-        self.bars.contains_key(&to)
+    /// Returns the number of feeders that may never serve a receiver again.
+    pub fn bars(&self, to: NodeId) -> usize {
+        self.bars.get(&to).copied().unwrap_or(0)
     }
 
     /// Returns the number of failures of a pair.
