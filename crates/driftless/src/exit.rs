@@ -227,12 +227,14 @@ impl From<Exit> for ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use crate::args::exit_codes;
+
     /// Columns of a terminal that is not resized.
     const COLUMNS: usize = 80;
 
     #[test]
     fn exit_codes_fit_a_terminal() {
-        let list = crate::args::exit_codes();
+        let list = exit_codes();
         let wide: Vec<&str> = list
             .lines()
             .filter(|line| line.chars().count() > COLUMNS)

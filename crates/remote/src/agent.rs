@@ -73,8 +73,8 @@ const TICK: Duration = Duration::from_millis(10);
 const BUSY_SHARE: f64 = 0.7;
 
 /// Why clients that are limited are not served.
-const NO_LANDLOCK: &str = "this kernel has no Landlock (Linux 5.19 or later) to hold clients to --only and --read-only: use the agent's own \
-    checks with --without-landlock";
+const NO_LANDLOCK: &str = "this kernel has no Landlock (Linux 5.19 or later) to hold clients to --only and --read-only: \
+    use the agent's own checks with --without-landlock";
 
 /// What all threads of an agent share.
 struct Agent {

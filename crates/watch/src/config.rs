@@ -176,7 +176,7 @@ fn refuse_twice<T: PartialEq>(from: &mut Document, key: &'static str, all: &[T])
     let is_right = from.is_right_about(key);
     let again = (1..all.len()).filter(|index| all[..*index].contains(&all[*index]));
     for index in again.filter(|_| is_right) {
-        from.wrong_element(key, index, "it stands here twice".into());
+        from.wrong_element(key, index, "it is listed twice".into());
     }
 }
 
@@ -239,7 +239,7 @@ mod tests {
             ),
             (
                 "trees = [\"/a\", \"/a/\"]",
-                "1:16: trees: it stands here twice",
+                "1:16: trees: it is listed twice",
             ),
             (
                 "trees = [\"/a\"]\ndetect = [\"fanotfy\"]",

@@ -232,6 +232,7 @@ fn unanswered(agent: &Registration, error: &io::Error) -> String {
         _ => cause(error),
     };
     format!(
-        "watch daemon \"{name}\": cannot deliver the announcements of programs: {why}; start it (driftless watch CONFIG), or end it for good (driftless watch CONFIG --end)"
+        "watch daemon \"{name}\": cannot deliver the announcements of programs: {why}; start it (driftless watch CONFIG), \
+         or end it for good (driftless watch CONFIG --end)"
     )
 }

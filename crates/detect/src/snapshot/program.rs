@@ -86,7 +86,9 @@ impl<'a> Program<'a> {
 /// Returns why a program does not start, and what to do.
 fn not_started(error: &std::io::Error) -> String {
     match error.kind() {
-        ErrorKind::NotFound => "cannot start: no directory of PATH has this program; install it, or give the job another detector (detect)".into(),
+        ErrorKind::NotFound => "cannot start: no directory of PATH has this program; \
+                                install it, or give the job another detector (detect)"
+            .into(),
         _ => format!("cannot start it: {}", driftless_model::cause(error)),
     }
 }

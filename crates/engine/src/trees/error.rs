@@ -103,7 +103,8 @@ pub enum RunError {
     },
     /// The replica that is known is not there.
     #[error(
-        "\"{0}\": what stands there is not the replica that was filled before (is its file system mounted?); to fill it anyway, start with --new-replica"
+        "\"{0}\": what stands there is not the replica that was filled before (is its file system mounted?); \
+        to fill it anyway, start with --new-replica"
     )]
     OtherReplica(String),
     /// Another directory stands at a root than before a connection was lost, or none.
@@ -114,7 +115,8 @@ pub enum RunError {
     OtherRoot(String),
     /// Its lock is not there any more.
     #[error(
-        "\"{0}\": the lock of this run was taken away, so another run may work there; this run ends, and the remaining entries differ; run again"
+        "\"{0}\": the lock of this run was taken away, so another run may work there; \
+        this run ends, and the remaining entries differ; run again"
     )]
     Unlocked(String),
     /// A mover may not change the replica.

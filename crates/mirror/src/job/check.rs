@@ -86,7 +86,7 @@ fn detectors(from: &mut Document, detect: &[Detect]) {
     for (index, one) in detect.iter().enumerate() {
         let earlier = snapshots.filter(|_| one.is_snapshot());
         if detect[..index].contains(one) {
-            let what = format!("{} stands here twice", one.name());
+            let what = format!("{} is listed twice", one.name());
             from.wrong_element("detect", index, what);
         } else if let Some(earlier) = earlier {
             let what = format!(

@@ -333,7 +333,7 @@ fn what_contradicts_itself_is_told_of_the_line_that_would_change() {
         (
             "detect = [\"walk\", \"walk\"]",
             "1:19: detect: ",
-            "walk stands here twice",
+            "walk is listed twice",
         ),
         (
             "detect = [\"zfs\", \"walk\", \"btrfs\"]",

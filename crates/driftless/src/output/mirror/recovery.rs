@@ -184,7 +184,8 @@ fn doubts(over: &Over) {
     }
     if over.is_as_left == Some(false) {
         line(
-            "  DOUBT    another run has changed the replica last, which the state does not know: the replica may be an older copy, and lack later changes",
+            "  DOUBT    another run has changed the replica last, which the state does not know: \
+             the replica may be an older copy, and lack later changes",
         );
     }
     if over.is_running {
