@@ -602,7 +602,7 @@ fn file_that_one_host_cannot_read_is_copied() {
 }
 
 #[test]
-fn file_that_no_host_can_read_is_an_error() {
+fn file_that_no_host_reads_is_an_error() {
     let trees = Trees::new();
     let fuse = damaged(&trees);
     let ssh = trees.ssh("exec $command");

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn made_entry_is_unlike_by_kind_size_or_time() {
+    fn made_entry_differs_by_kind_size_or_time() {
         let (file, dir) = (view(Kind::File), view(Kind::Dir));
         let of = |size, sec| View {
             size,
