@@ -183,6 +183,16 @@ pub struct Moved {
     pub source: Option<Box<Entry>>,
 }
 
+impl Moved {
+    /// Returns the result for an entry of which nothing but metadata was set, from this source.
+    pub fn of(source: &Entry) -> Moved {
+        Moved {
+            source: Some(Box::new(source.clone())),
+            ..Moved::default()
+        }
+    }
+}
+
 /// Why an entry was not made equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trouble {

@@ -48,7 +48,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use trust::Trust;
-use unread::UnreadPaths;
+use unread::UnreadOutcomes;
 
 /// How long a word from a mover is waited for at a time.
 const WAIT: Duration = Duration::from_millis(100);
@@ -183,7 +183,7 @@ struct Coordinator<'a> {
     brief: &'a mut Brief,
     roots: Pair,
     trust: Trust,
-    unread: UnreadPaths,
+    unread: UnreadOutcomes,
     /// When a sample of the source was taken last.
     sampled: Option<Instant>,
     /// Since when changes of the replica may not be durable that are settled.
@@ -242,7 +242,7 @@ impl<'a> Coordinator<'a> {
             brief,
             roots,
             trust: Trust::default(),
-            unread: UnreadPaths::default(),
+            unread: UnreadOutcomes::default(),
             sampled: None,
             settled_since,
             began: clock.seconds().cast_signed(),

@@ -407,17 +407,13 @@ impl Worker<'_> {
             Step::Same | Step::CompareContent(_) if settled == Settled::Set => {
                 let intent =
                     self.explained(Intent::new(Action::Meta, What::MTIME, meta), pair, None);
-                let moved = Moved {
-                    source: Some(Box::new(pair.source.clone())),
-                    ..Moved::default()
-                };
-                return Ok(Verdict::Changed(intent, moved));
+                return Ok(Verdict::Changed(intent, Moved::of(&pair.source)));
             }
             Step::Same | Step::CompareContent(_) if settled == Settled::Anew => {
                 (Action::Content, What::MTIME)
             }
             Step::Same | Step::CompareContent(_) => {
-                self.note_unchanged(&met, pair);
+                self.note_same(visit, name, pair);
                 return Ok(Verdict::Same);
             }
             Step::Meta(mut what) => {
@@ -458,6 +454,22 @@ impl Worker<'_> {
                 self.make(met, &pair.source, ready, intent)
             }
         }
+    }
+
+    /// Notes an entry that was found to be equal, and what its copy does not have.
+    fn note_same(&self, visit: &Visit, name: &CStr, pair: &Pair) {
+        if visit.pass() > 0 {
+            return;
+        }
+        let Pair {
+            source, replica, ..
+        } = pair;
+        self.run.part.settle_equal(visit, name, pair);
+        self.run
+            .note_owner(&source.meta, &replica.meta, visit.replica.as_ref());
+        self.run.note_privileges(&source.xattrs, &replica.xattrs);
+        let unkept = Run::unkept_between(source, &replica.meta);
+        self.run.note_unkept(unkept, || visit.path_of(name));
     }
 
     /// A change in place must not reach what is not this entry's alone.

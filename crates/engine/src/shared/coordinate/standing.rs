@@ -15,11 +15,11 @@ const STILL: Duration = Duration::from_secs(60);
 
 /// Batches in hand, with their progress.
 #[derive(Debug, Default)]
-pub(super) struct StandingBatches(BTreeMap<u64, StandingBatch>);
+pub(super) struct StandingBatches(BTreeMap<u64, BatchProgress>);
 
 /// Progress of one batch.
 #[derive(Debug)]
-struct StandingBatch {
+struct BatchProgress {
     mover: String,
     counts: Counts,
     /// Last change of the counts.
@@ -38,7 +38,7 @@ impl StandingBatches {
             return;
         }
         let (mover, counts) = (sign.mover.clone(), sign.counts);
-        let standing = StandingBatch {
+        let standing = BatchProgress {
             mover,
             counts,
             since: now,
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_host_is_named_ever_more_rarely() {
+    fn standing_host_is_named_ever_more_rarely() {
         let (mut batches, began) = (StandingBatches::default(), Instant::now());
         let at = |seconds| began + Duration::from_secs(seconds);
         // Seconds, the entries that a heartbeat counts, and the seconds that are told.

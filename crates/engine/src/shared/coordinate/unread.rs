@@ -22,7 +22,7 @@ const PATHS_MAX: usize = 64;
 
 /// Outcomes with paths that could not be read.
 #[derive(Debug, Default)]
-pub(super) struct UnreadPaths {
+pub(super) struct UnreadOutcomes {
     /// Number of such outcomes of each batch.
     batches: HashMap<u64, u32>,
     /// Movers that were named.
