@@ -96,11 +96,7 @@ const EDGES: [(&str, &[&str], &[&str]); 29] = [
         ],
         &["testkit"],
     ),
-    (
-        "store",
-        &["lock", "model", "tree", "state"],
-        &["testkit"],
-    ),
+    ("store", &["lock", "model", "tree", "state"], &["testkit"]),
     (
         "cast",
         &[

@@ -4,8 +4,8 @@
 
 use driftless_cast::{
     CastEvent, CastMonitor, CastNode, CastPlace, CastReport, CastSettings, ContentLimits,
-    NodeAccess, NodeReport, NodeSettings, PlanLimits, SshStart, Topology, TransferSettings, cast,
-    serve_one_cast,
+    NodeAccess, NodeReport, NodeSettings, PlanLimits, RackTopology, SshStart, TransferSettings,
+    cast, serve_one_cast,
 };
 use driftless_model::Keep;
 use driftless_remote::Reach;
@@ -163,7 +163,7 @@ impl Cluster {
                 })
                 .collect(),
             source_name: "source".into(),
-            topology: Topology::default(),
+            topology: RackTopology::default(),
             dir: self.path("origin"),
             place: CastPlace::Cache,
             keep: Keep::default(),

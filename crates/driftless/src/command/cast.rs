@@ -10,7 +10,7 @@ use crate::output::human::host_name;
 use crate::own;
 use crate::signals::{self, Signals};
 use driftless_cast::{
-    CastPlace, CastSettings, ContentLimits, PlanLimits, Topology, TransferSettings,
+    CastPlace, CastSettings, ContentLimits, PlanLimits, RackTopology, TransferSettings,
 };
 use driftless_model::{Keep, quote};
 use std::path::{Path, PathBuf};
@@ -91,13 +91,13 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn topology(file: Option<&Path>) -> Result<Topology, Unreached> {
+fn topology(file: Option<&Path>) -> Result<RackTopology, Unreached> {
     let Some(file) = file else {
-        return Ok(Topology::default());
+        return Ok(RackTopology::default());
     };
     let refuse = |why: String| nodes::usage(&format!("{}: {why}", quote(file)));
     let text = nodes::read_text(file).map_err(refuse)?;
-    Topology::parse(&text).map_err(|error| refuse(error.to_string()))
+    RackTopology::parse(&text).map_err(|error| refuse(error.to_string()))
 }
 
 /// Returns the sources as absolute paths, so that "." has a last name.

@@ -380,19 +380,6 @@ impl Worker<'_> {
         self.act(met, pair, step, Ready::default())
     }
 
-    /// Notes an entry that the first pass finds equal, and what its replica cannot keep.
-    fn note_unchanged(&self, met: &Met<'_>, pair: &Pair) {
-        let (visit, name, run) = (met.visit, met.name, self.run);
-        if visit.pass() > 0 {
-            return;
-        }
-        run.part.settle_equal(visit, name, pair);
-        run.note_owner(met.meta, &pair.replica.meta, visit.replica.as_ref());
-        run.note_privileges(&pair.source.xattrs, &pair.replica.xattrs);
-        let unkept = Run::unkept_between(&pair.source, &pair.replica.meta);
-        run.note_unkept(unkept, || visit.path_of(name));
-    }
-
     /// Does what was decided about an entry that is on both sides.
     fn act(&mut self, met: Met<'_>, pair: &Pair, step: Step, ready: Ready) -> Reconciled {
         let Met {
