@@ -143,9 +143,16 @@ impl Cluster {
     }
 }
 
+/// Returns bytes of which no two units are alike.
+fn random(bytes: usize) -> Vec<u8> {
+    let mut content = vec![0; bytes];
+    fastrand::Rng::with_seed(bytes as u64).fill(&mut content);
+    content
+}
+
 /// Writes a tree with each kind of entry that an ordinary user can make.
 fn fill(src: &Path) {
-    put(&src.join("large"), vec![7; 3 * MIB + 5]);
+    put(&src.join("large"), random(3 * MIB + 5));
     for number in 0..50 {
         put(&src.join(format!("small/{number}")), number.to_string());
     }
@@ -229,7 +236,7 @@ fn second_cast_sends_nothing() {
 #[test]
 fn killed_node_alone_lacks_the_set() {
     let cluster = Cluster::new(3);
-    put(&cluster.src.join("large"), vec![9; 12 * MIB]);
+    put(&cluster.src.join("large"), random(12 * MIB));
     let running = cluster.cast("n[1-3]").args(["--bwlimit", "2M"]).spawn();
     wait_for_content(&running, &cluster.path("n2"));
     // A copy cannot start again: the host is gone.
@@ -248,7 +255,7 @@ fn killed_node_alone_lacks_the_set() {
 #[test]
 fn interrupted_cast_continues() {
     let cluster = Cluster::new(2);
-    put(&cluster.src.join("large"), vec![9; 12 * MIB]);
+    put(&cluster.src.join("large"), random(12 * MIB));
     let running = cluster.cast("n[1-2]").args(["--bwlimit", "2M"]).spawn();
     wait_for_content(&running, &cluster.path("n1"));
     running.signal(Signal::INT);
