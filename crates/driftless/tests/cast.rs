@@ -143,9 +143,16 @@ impl Cluster {
     }
 }
 
+/// Returns bytes of which no two units are alike.
+fn random(bytes: usize) -> Vec<u8> {
+    let mut content = vec![0; bytes];
+    fastrand::Rng::with_seed(bytes as u64).fill(&mut content);
+    content
+}
+
 /// Writes a tree with each kind of entry that an ordinary user can make.
 fn fill(src: &Path) {
-    put(&src.join("large"), vec![7; 3 * MIB + 5]);
+    put(&src.join("large"), random(3 * MIB + 5));
     for number in 0..50 {
         put(&src.join(format!("small/{number}")), number.to_string());
     }
@@ -218,7 +225,7 @@ fn check_documented(outcome: &Outcome) {
 fn second_cast_sends_nothing() {
     let cluster = Cluster::new(2);
     fill(&cluster.src);
-    cluster.cast("n1,n2").run().expect(0);
+    let _ = cluster.cast("n1,n2").run().expect(0);
     let outcome = cluster.cast("n1,n2").run().expect(0);
     for node in outcome.events_named("ended") {
         assert_eq!(node["received_bytes"], 0, "{node}");
@@ -229,7 +236,7 @@ fn second_cast_sends_nothing() {
 #[test]
 fn killed_node_alone_lacks_the_set() {
     let cluster = Cluster::new(3);
-    put(&cluster.src.join("large"), vec![9; 12 * MIB]);
+    put(&cluster.src.join("large"), random(12 * MIB));
     let running = cluster.cast("n[1-3]").args(["--bwlimit", "2M"]).spawn();
     wait_for_content(&running, &cluster.path("n2"));
     // A copy cannot start again: the host is gone.
@@ -248,13 +255,13 @@ fn killed_node_alone_lacks_the_set() {
 #[test]
 fn interrupted_cast_continues() {
     let cluster = Cluster::new(2);
-    put(&cluster.src.join("large"), vec![9; 12 * MIB]);
+    put(&cluster.src.join("large"), random(12 * MIB));
     let running = cluster.cast("n[1-2]").args(["--bwlimit", "2M"]).spawn();
     wait_for_content(&running, &cluster.path("n1"));
     running.signal(Signal::INT);
-    running.wait().expect(130);
+    let _ = running.wait().expect(130);
     assert!(!cluster.copy("n1").exists());
-    cluster.cast("n[1-2]").run().expect(0);
+    let _ = cluster.cast("n[1-2]").run().expect(0);
     for node in ["n1", "n2"] {
         check_equal(&cluster.src, &cluster.copy(node), node);
     }
@@ -294,7 +301,7 @@ fn ordinary_user_casts_into_caches() {
 fn copies_are_verified_and_purged() {
     let cluster = Cluster::new(1);
     fill(&cluster.src);
-    cluster.cast("n1").run().expect(0);
+    let _ = cluster.cast("n1").run().expect(0);
     // The store knows the place by its path on the node.
     let inside = |words: &[&str]| {
         let (own, all) = (cluster.path("n1"), cluster.path("all"));
@@ -312,13 +319,13 @@ fn copies_are_verified_and_purged() {
         status.contains("complete") && status.contains("daemon: does not run"),
         "{status}"
     );
-    inside(&["verify"]).expect(0);
+    let _ = inside(&["verify"]).expect(0);
     put(&cluster.copy("n1").join("small/7"), "other");
     let verified = inside(&["verify"]).expect(4).stdout_text();
     assert!(verified.contains("small/7"), "{verified}");
-    inside(&["purge"]).expect(2);
+    let _ = inside(&["purge"]).expect(2);
     put(&cluster.copy("n1").join("own"), "mine");
-    inside(&["purge", "--all"]).expect(3);
+    let _ = inside(&["purge", "--all"]).expect(3);
     assert!(cluster.copy("n1").join("own").exists());
     assert!(!cluster.copy("n1").join("large").exists());
 }
@@ -361,14 +368,14 @@ fn daemons_serve_a_known_host() {
         .arg(&cluster.src)
         .args(["--nodes", "n[1-2]", "--to-cache"]);
     let cast = cast.arg("--daemons").arg(cluster.path("daemons"));
-    cluster.connected(cast).run().expect(0);
+    let _ = cluster.connected(cast).run().expect(0);
     let other = cluster
         .program()
         .arg(&cluster.src)
         .args(["--nodes", "n1", "--to-cache"]);
     let other = other.arg("--daemons").arg(cluster.path("daemons"));
     let other = other.args(["--join-wait", "3", "--dir"]);
-    other.arg(cluster.path("other-store")).run().expect(3);
+    let _ = other.arg(cluster.path("other-store")).run().expect(3);
     for daemon in daemons {
         daemon.signal(Signal::TERM);
         daemon.wait().expect(143);

@@ -96,7 +96,8 @@ fn topology(file: Option<&Path>) -> Result<RackTopology, Unreached> {
         return Ok(RackTopology::default());
     };
     let refuse = |why: String| nodes::usage(&format!("{}: {why}", quote(file)));
-    let text = nodes::read_text(file).map_err(refuse)?;
+    let text = nodes::read_text(file);
+    let text = text.map_err(|why| nodes::usage(&nodes::unreadable(file, &why)))?;
     RackTopology::parse(&text).map_err(|error| refuse(error.to_string()))
 }
 

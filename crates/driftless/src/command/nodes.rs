@@ -78,7 +78,7 @@ fn start(args: &NodesArgs, signals: &Signals) -> Result<SshStart, Unreached> {
 
 /// Returns the daemons that a file lists, by their names.
 fn daemons(file: &Path, has_authority: bool) -> Result<BTreeMap<String, NodeAccess>, Unreached> {
-    let text = read_text(file).map_err(|why| usage(&format!("{}: {why}", quote(file))))?;
+    let text = read_text(file).map_err(|why| usage(&unreadable(file, &why)))?;
     let mut found = BTreeMap::new();
     for (at, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default();
@@ -135,9 +135,8 @@ pub fn site(args: &SiteArgs) -> Result<Option<SiteIdentity>, Unreached> {
     let (Some(authority), Some(chain), Some(key)) = (&args.ca, &args.cert, &args.key) else {
         return Ok(None);
     };
-    let read = |path: &PathBuf| {
-        read_file(path).map_err(|why| (Exit::CouldNotRun, format!("{}: {why}", quote(path))))
-    };
+    let read =
+        |path: &PathBuf| read_file(path).map_err(|why| (Exit::CouldNotRun, unreadable(path, &why)));
     let identity = TlsIdentity::from_certificate(&read(chain)?, &read(key)?);
     let identity =
         identity.map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", quote(chain))))?;
@@ -161,7 +160,8 @@ pub fn identity(dir: &Path) -> Result<TlsIdentity, Unreached> {
         Ok(()) => Ok(identity),
         // Another process made the key in the meantime.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let pem = read_file(&path).map_err(failed)?;
+            let pem = read_file(&path);
+            let pem = pem.map_err(|why| (Exit::CouldNotRun, unreadable(&path, &why)))?;
             TlsIdentity::from_pem(&pem).map_err(|error| failed(error.to_string()))
         }
         Err(error) => Err(failed(format!("cannot write: {}", cause(&error)))),
@@ -230,18 +230,24 @@ fn absolute(dir: &Path) -> Result<PathBuf, Unreached> {
     std::path::absolute(dir).map_err(|error| usage(&format!("{}: {}", quote(dir), cause(&error))))
 }
 
-/// Returns the text of a file that the user names.
+/// Returns the text of a file that the user names, or the cause of an error.
 pub fn read_text(path: &Path) -> Result<String, String> {
     let bytes = read_file(path)?;
     String::from_utf8(bytes).map_err(|_| "not UTF-8; write host names in ASCII".into())
 }
 
+/// Returns the message for a file that cannot be read.
+pub fn unreadable(path: &Path, why: &str) -> String {
+    format!("{}: cannot read: {why}", quote(path))
+}
+
+/// Returns the content of a file that the user names, or the cause of an error.
 #[allow(
     clippy::disallowed_methods,
     reason = "the user's own file, no part of a replicated tree"
 )]
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|error| format!("cannot read: {}", cause(&error)))
+    std::fs::read(path).map_err(|error| cause(&error))
 }
 
 /// Returns an absolute path on the nodes, or what to change.
