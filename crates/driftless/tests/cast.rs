@@ -378,7 +378,7 @@ fn daemons_serve_a_known_host() {
     let _ = other.arg(cluster.path("other-store")).run().expect(3);
     for daemon in daemons {
         daemon.signal(Signal::TERM);
-        daemon.wait().expect(143);
+        let _ = daemon.wait().expect(143);
     }
 }
 
