@@ -119,7 +119,7 @@ test: test-packages
 	$(TEST_ALL)
 	$(TEST_ALL) $(CHAOS)
 	DRIFTLESS_TEST_OVER=push $(TEST_ALL) $(call suites,$(OVER_SSH_ALL_WAYS) $(OVER_SSH))
-	for way in pull push-user pull-user; do DRIFTLESS_TEST_OVER=$$way $(TEST_ALL) $(call suites,$(OVER_SSH_ALL_WAYS)) || exit; done
+	DRIFTLESS_TEST_OVER='pull push-user pull-user' $(TEST_ALL) $(call suites,$(OVER_SSH_ALL_WAYS))
 
 # What the queues promise, on a broker that is restarted under load, which it does not always survive in time.
 test-broker: test-packages

@@ -4,6 +4,8 @@ and clocks. The longest begin first, so that no lane runs a long one alone at th
 
     run_tests.py CARGO ARGUMENTS [-- ARGUMENTS OF THE PROGRAMS]
 
+DRIFTLESS_TEST_OVER may name several ways, such as "pull push-user": each program runs once for each of them.
+
 `test_seconds.tsv` beside this file has the seconds of each program and says which ones wait. A program that the table lacks begins first.
 
 What a program prints comes when it has ended. All are run, and those that failed are named at the end. A program that exceeds its time is
@@ -32,19 +34,23 @@ RUN_AGAIN_MAX = 6
 # One folder for each FUSE connection of the kernel (Documentation/filesystems/fuse.rst, "Control filesystem").
 FUSE_CONNECTIONS = Path("/sys/fs/fuse/connections")
 
+# The ways by which the tests reach one of their trees (CONTRIBUTING.md, "Tests over ssh"); one that is empty stays on this machine.
+WAY = "DRIFTLESS_TEST_OVER"
+WAYS = os.environ.get(WAY, "").split() or [""]
+
 # Leaders of the process groups that run now.
 RUNNING = set()
 
 
 def programs(arguments):
-    """Builds the programs; returns their paths and the folders of their packages, which they are run in (cargo-test(1))."""
+    """Builds the programs; returns their paths, the folders of their packages, which they are run in (cargo-test(1)), and each way."""
     argv = ["cargo", "test", "--no-run", "--message-format=json-render-diagnostics", *arguments]
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         sys.exit(done.returncode)
     told = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
     built = (one for one in told if one["reason"] == "compiler-artifact" and one["profile"]["test"] and one["executable"])
-    return [(one["executable"], Path(one["manifest_path"]).parent) for one in built]
+    return [(one["executable"], Path(one["manifest_path"]).parent, way) for one in built for way in WAYS]
 
 
 def name_of(program):
@@ -91,19 +97,19 @@ def wait(process, known):
         return -signal.SIGKILL
 
 
-def run(program, folder, words, known):
+def run(program, folder, way, words, known):
     """Runs one of them; returns its name and whether its tests passed. A file takes the output: a process that a program leaves behind
     would hold a pipe open."""
     began = time.monotonic()
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen([program, *words], cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                   start_new_session=True)
+                                   start_new_session=True, env={**os.environ, WAY: way} if way else None)
         RUNNING.add(process.pid)
         code = wait(process, known)
         RUNNING.discard(process.pid)
         output.seek(0)
         said = output.read().decode(errors="replace")
-    name = name_of(program)
+    name = f"{name_of(program)} {way}".rstrip()
     print(f"{folder.name}: {name}: exit {code} after {time.monotonic() - began:.1f} s\n{said}", flush=True)
     return name, code == 0
 
@@ -142,11 +148,11 @@ def run_all(built, words, known):
 def run_again(failed, words, known):
     """Runs the failed programs once more, one after the other; returns the names of those that failed again."""
     if len(failed) > RUN_AGAIN_MAX:
-        return [Path(program).name for program, _ in failed]
-    ended = [run(program, folder, words, known) for program, folder in failed]
+        return [f"{name_of(program)} {way}".rstrip() for program, _, way in failed]
+    ended = [run(*one, words, known) for one in failed]
     unsteady = [name for name, passed in ended if passed]
     if unsteady:
-        print(f"unsteady, failed once and passed alone: {' '.join(unsteady)}", file=sys.stderr)
+        print(f"unsteady, failed once and passed alone: {', '.join(unsteady)}", file=sys.stderr)
     return [name for name, passed in ended if not passed]
 
 
@@ -162,7 +168,7 @@ def main():
         sys.exit(130)
     failed = run_again(failed, words[cut + 1:], known)
     if not built or failed:
-        sys.exit(f"failed: {' '.join(failed) or 'there is no test program'}")
+        sys.exit(f"failed: {', '.join(failed) or 'there is no test program'}")
 
 
 if __name__ == "__main__":
