@@ -6,10 +6,10 @@
 //! row becomes a leaf. No report makes a node fail.
 
 use crate::hypercube::schedule;
-use crate::member::Role;
+use crate::member::PlanRole;
 use crate::messages::{NodeId, SOURCE, StreamCause, StreamId};
-use crate::state::{Mode, State};
-use crate::stream::{Slot, Stream, StreamKind};
+use crate::state::{PlanMode, PlanState};
+use crate::stream::{FeedSlot, PlannedStream, StreamKind};
 
 /// Peers that fail one after another before the node itself is to blame.
 pub(crate) const TROUBLES_MAX: usize = 2;
@@ -18,7 +18,7 @@ const LASTING_MS: u64 = 60_000;
 
 /// Applies the report of an end of a stream.
 pub(crate) fn stream_failed(
-    state: &mut State,
+    state: &mut PlanState,
     reporter: NodeId,
     id: StreamId,
     cause: &StreamCause,
@@ -33,7 +33,7 @@ pub(crate) fn stream_failed(
     let Some(stream) = state.cut(id) else {
         return;
     };
-    let is_lasting = stream.has_moved && stream.age_ms(state.now_ms) >= LASTING_MS;
+    let is_lasting = stream.moved > 0 && stream.age_ms(state.now_ms) >= LASTING_MS;
     if is_lasting {
         state.trust.succeed(stream.from, stream.to, true);
     }
@@ -52,7 +52,7 @@ pub(crate) fn stream_failed(
 
 /// Applies a report about a stream that has ended. The feeder of bad units may report the closed connection
 /// before the receiver reports the units.
-fn late_report(state: &mut State, reporter: NodeId, id: StreamId, cause: &StreamCause) {
+fn late_report(state: &mut PlanState, reporter: NodeId, id: StreamId, cause: &StreamCause) {
     let mut ended = state.ended.iter();
     let Some((_, from, to)) = ended.find(|(one, _, _)| *one == id).copied() else {
         return;
@@ -73,25 +73,25 @@ fn late_report(state: &mut State, reporter: NodeId, id: StreamId, cause: &Stream
 }
 
 /// Opens a stream again with a new number.
-fn reopen(state: &mut State, stream: Stream) {
+fn reopen(state: &mut PlanState, stream: PlannedStream) {
     let now_ms = state.now_ms;
     let missing = state.missing(stream.to);
     let units = stream.units.intersect(&missing);
     if units.is_empty() {
         return;
     }
-    let again = Stream::new(stream.from, stream.to, units, now_ms);
+    let again = PlannedStream::new(stream.from, stream.to, units, now_ms);
     state.open(again.of_kind(stream.kind, stream.slot));
 }
 
 /// Handles bad units: bars the pair, and the feeder if enough nodes accuse it.
-fn accuse(state: &mut State, stream: Stream) {
+fn accuse(state: &mut PlanState, stream: PlannedStream) {
     condemn(state, stream.from, stream.to);
     fail(state, stream, false);
 }
 
 /// Records an accuser of a feeder. Enough of them bar the feeder from feeding any node.
-fn condemn(state: &mut State, from: NodeId, accuser: NodeId) {
+fn condemn(state: &mut PlanState, from: NodeId, accuser: NodeId) {
     let is_condemned = state.trust.accuse(from, accuser, &state.limits);
     if is_condemned && from != SOURCE && !state.members[from].is_quarantined {
         state.members[from].is_quarantined = true;
@@ -100,7 +100,7 @@ fn condemn(state: &mut State, from: NodeId, accuser: NodeId) {
 }
 
 /// Counts the failure of a pair and finds another place for the receiver.
-fn fail(state: &mut State, stream: Stream, may_retry: bool) {
+fn fail(state: &mut PlanState, stream: PlannedStream, may_retry: bool) {
     let (from, to, now_ms) = (stream.from, stream.to, state.now_ms);
     let is_first = state.trust.failures(from, to) == 0;
     state.trust.fail(from, to, now_ms, &state.limits);
@@ -110,7 +110,7 @@ fn fail(state: &mut State, stream: Stream, may_retry: bool) {
     }
     state.members[from].send_troubles.insert(to);
     state.members[to].receive_troubles.insert(from);
-    if matches!(state.mode, Mode::Cube { .. }) {
+    if matches!(state.mode, PlanMode::Cube { .. }) {
         return leave_cube(state, None);
     }
     // The receiver keeps its place if the feeder loses its own.
@@ -126,27 +126,27 @@ fn fail(state: &mut State, stream: Stream, may_retry: bool) {
     }
 }
 
-fn set_aside(state: &mut State, id: NodeId) {
-    if state.members[id].role == Role::Chain {
+fn set_aside(state: &mut PlanState, id: NodeId) {
+    if state.members[id].role == PlanRole::Chain {
         state.set_aside(id);
     }
 }
 
 /// Starts a binomial pipeline among the nodes of the chain.
-pub(crate) fn enter_cube(state: &mut State) {
+pub(crate) fn enter_cube(state: &mut PlanState) {
     let nodes: Vec<NodeId> = state.chain.values().copied().collect();
     let now_ms = state.now_ms;
-    state.mode = Mode::Cube { since_ms: now_ms };
+    state.mode = PlanMode::Cube { since_ms: now_ms };
     for planned in schedule(&nodes, state.full.len()) {
-        let stream = Stream::new(planned.from, planned.to, planned.units, now_ms);
-        state.open(stream.of_kind(StreamKind::Cube, Slot::Chain));
+        let stream = PlannedStream::new(planned.from, planned.to, planned.units, now_ms);
+        state.open(stream.of_kind(StreamKind::Cube, FeedSlot::Chain));
     }
 }
 
 /// Ends the binomial pipeline. The chain in rack order goes on with what each node holds. A slow
 /// node becomes a leaf.
-pub(crate) fn leave_cube(state: &mut State, slow: Option<NodeId>) {
-    state.mode = Mode::Chain;
+pub(crate) fn leave_cube(state: &mut PlanState, slow: Option<NodeId>) {
+    state.mode = PlanMode::Chain;
     let streams = state.streams_of_kind(StreamKind::Cube);
     state.cut_all(streams);
     for id in state

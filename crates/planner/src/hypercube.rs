@@ -53,7 +53,7 @@ pub(crate) fn schedule(nodes: &[NodeId], units: u64) -> Vec<ScheduledStream> {
     streams
 }
 
-/// One node or two neighbours in rack order.
+/// Vertex of one node, or of two neighbours in rack order.
 struct Vertex {
     /// Node that receives.
     head: NodeId,

@@ -30,5 +30,5 @@ pub use messages::{
     SPARE_UNITS, StreamCause, StreamId,
 };
 pub use planner::{DataSet, NodeStatus, PlanSetupError, Planner};
-pub use topology::{Topology, TopologyError};
+pub use topology::{RackTopology, TopologyError};
 pub use units::{RANGES_MAX, UnitRange, UnitSet, UnitSetError};

@@ -20,7 +20,7 @@ pub(crate) enum Phase {
 
 /// Part of a node in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum PlanRole {
     /// The node feeds its successor.
     Chain,
     /// The node feeds no other node, unless no other node can.
@@ -29,11 +29,11 @@ pub(crate) enum Role {
 
 /// A node.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub(crate) struct PlanMember {
     pub name: String,
     pub phase: Phase,
     pub outcome: Option<NodeOutcome>,
-    pub role: Role,
+    pub role: PlanRole,
     /// Position in the chain.
     pub seat: Option<u64>,
     pub held: UnitSet,
@@ -48,7 +48,9 @@ pub(crate) struct Member {
     pub was_tried: bool,
     pub is_quarantined: bool,
     /// Receivers that were slow with this feeder, one after another.
-    pub slow_receivers: u32,
+    pub slow_receivers: BTreeSet<NodeId>,
+    /// Feeders with which this receiver was slow.
+    pub slow_feeders: BTreeSet<NodeId>,
     /// Receivers and feeders whose streams failed one after another.
     pub send_troubles: BTreeSet<NodeId>,
     pub receive_troubles: BTreeSet<NodeId>,
@@ -68,13 +70,13 @@ pub(crate) struct Member {
     pub slow_since_ms: Option<u64>,
 }
 
-impl Member {
+impl PlanMember {
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
             phase: Phase::Pending,
             outcome: None,
-            role: Role::Chain,
+            role: PlanRole::Chain,
             seat: None,
             held: UnitSet::new(),
             incoming: BTreeSet::new(),
@@ -85,7 +87,8 @@ impl Member {
             was_promoted: false,
             was_tried: false,
             is_quarantined: false,
-            slow_receivers: 0,
+            slow_receivers: BTreeSet::new(),
+            slow_feeders: BTreeSet::new(),
             send_troubles: BTreeSet::new(),
             receive_troubles: BTreeSet::new(),
             moved_ms: None,
@@ -109,12 +112,12 @@ impl Member {
     }
 }
 
-/// All nodes of a plan. The planner checks the numbers in events; it made all other numbers itself.
+/// Nodes of a plan. The planner checks the numbers in events; it made all other numbers itself.
 #[derive(Debug, Default)]
-pub(crate) struct Members(Vec<Member>);
+pub(crate) struct PlanMembers(Vec<PlanMember>);
 
-impl Members {
-    pub fn push(&mut self, member: Member) {
+impl PlanMembers {
+    pub fn push(&mut self, member: PlanMember) {
         self.0.push(member);
     }
 
@@ -131,7 +134,7 @@ impl Members {
         (0..count).map(NodeId)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &Member)> {
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &PlanMember)> {
         self.ids().zip(&self.0)
     }
 }
@@ -140,16 +143,16 @@ fn at(id: NodeId) -> usize {
     usize::try_from(id.0).unwrap_or(usize::MAX)
 }
 
-impl Index<NodeId> for Members {
-    type Output = Member;
+impl Index<NodeId> for PlanMembers {
+    type Output = PlanMember;
 
-    fn index(&self, id: NodeId) -> &Member {
+    fn index(&self, id: NodeId) -> &PlanMember {
         &self.0[at(id)]
     }
 }
 
-impl IndexMut<NodeId> for Members {
-    fn index_mut(&mut self, id: NodeId) -> &mut Member {
+impl IndexMut<NodeId> for PlanMembers {
+    fn index_mut(&mut self, id: NodeId) -> &mut PlanMember {
         &mut self.0[at(id)]
     }
 }

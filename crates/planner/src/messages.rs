@@ -111,7 +111,7 @@ pub enum PlanEvent {
         /// Units verified since the last report. A unit may be reported again.
         verified: UnitSet,
     },
-    /// One end of a stream cannot go on with it.
+    /// Failure of a stream at one of its ends.
     StreamFailed {
         /// The end that reports.
         node: NodeId,

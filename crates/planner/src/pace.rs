@@ -8,10 +8,10 @@
 
 use crate::assign::move_to_idle;
 use crate::failure::{TROUBLES_MAX, leave_cube, stream_failed};
-use crate::member::{Phase, Role};
+use crate::member::{Phase, PlanRole};
 use crate::messages::{FailReason, NodeId, NodeOutcome, SOURCE, StreamCause, StreamId};
-use crate::state::{Mode, State};
-use crate::stream::{Slot, Stream, StreamKind};
+use crate::state::{PlanMode, PlanState};
+use crate::stream::{FeedSlot, PlannedStream, StreamKind};
 use crate::units::UnitSet;
 
 /// Part of a second by whose units, in ms, a receiver lags at least if it is slow. Reports of two nodes
@@ -29,29 +29,33 @@ const DEMOTIONS_MAX: u32 = 2;
 const TRIAL_WORTH_MS: u64 = 20_000;
 /// Rate of the next first node, in percent of the last one, above which the last one was slow.
 const TRIAL_BETTER_PERCENT: u64 = 125;
+/// Part of its typical rate that a node loses with each tick: half of it in 11 s.
+const TYPICAL_DECAY: u64 = 64;
+/// Times that a leaf may wait for a unit of a feeder that is busy with the chain.
+const SPARE_PATIENCE: u64 = 4;
 /// Doublings of the time after which a stream has stalled.
 const STALL_DOUBLINGS_MAX: u32 = 5;
 /// Streams of a slow vertex of a hypercube have so many times the usual backlog.
 const CUBE_LAG_FACTOR: u64 = 4;
 
 /// Applies all rules about time.
-pub(crate) fn tick(state: &mut State) {
+pub(crate) fn tick(state: &mut PlanState) {
     sample(state);
     match state.mode {
-        Mode::Waiting => {}
-        Mode::Chain => {
+        PlanMode::Waiting => {}
+        PlanMode::Chain => {
             watch_streams(state);
             compare_rates(state);
             promote_leaves(state);
             move_to_idle(state);
         }
-        Mode::Cube { since_ms } => watch_cube(state, since_ms),
+        PlanMode::Cube { since_ms } => watch_cube(state, since_ms),
     }
     end_hopeless(state);
 }
 
 /// Takes a sample of the units that each node has verified.
-pub(crate) fn sample(state: &mut State) {
+pub(crate) fn sample(state: &mut PlanState) {
     let keep_ms = state.limits.window_ms;
     for id in state.members.ids() {
         let now_ms = state.now_ms;
@@ -60,23 +64,28 @@ pub(crate) fn sample(state: &mut State) {
 }
 
 /// Ends streams whose feeder has units to send, and whose receiver verifies none.
-fn watch_streams(state: &mut State) {
+fn watch_streams(state: &mut PlanState) {
     let mut stalled = Vec::new();
     let ids: Vec<StreamId> = state.streams.keys().copied().collect();
     for id in ids {
         let Some(stream) = state.streams.get(&id) else {
             continue;
         };
-        // A leaf may get little from a feeder that is busy with the chain.
-        let is_second = stream.slot == Slot::Leaf && state.chain_stream(stream.from).is_some();
-        let is_starved = is_second || state.backlog(stream).is_empty();
+        // A leaf gets little from a feeder that is busy with the chain.
+        let is_second = stream.slot == FeedSlot::Leaf && state.chain_stream(stream.from).is_some();
+        let patience = if is_second { SPARE_PATIENCE } else { 1 };
+        let is_starved = state.backlog(stream).is_empty();
         let doublings = state.members[stream.to].stalls.min(STALL_DOUBLINGS_MAX);
-        let stall_ms = state.limits.stall_ms.saturating_mul(1 << doublings);
+        let stall_ms = state.limits.stall_ms.saturating_mul(patience << doublings);
         let now_ms = state.now_ms;
         let Some(stream) = state.streams.get_mut(&id) else {
             continue;
         };
         if is_starved {
+            // A node that waits for its feeder has not failed.
+            if stream.age_ms(now_ms) >= stall_ms {
+                state.members[stream.to].failing_since_ms = None;
+            }
             stream.moved_ms = now_ms;
         } else if now_ms.saturating_sub(stream.moved_ms) >= stall_ms {
             stalled.push((id, stream.to));
@@ -90,7 +99,7 @@ fn watch_streams(state: &mut State) {
 }
 
 /// Rate of a receiver in the chain.
-struct Pace {
+struct StreamPace {
     stream: StreamId,
     from: NodeId,
     to: NodeId,
@@ -101,21 +110,21 @@ struct Pace {
     backlog: u64,
 }
 
-impl Pace {
+impl StreamPace {
     /// Returns the units that the receiver would verify in a whole window.
-    fn in_window(&self, state: &State) -> u64 {
+    fn in_window(&self, state: &PlanState) -> u64 {
         self.scaled(state, self.count)
     }
 
     /// Converts a number of units in the period to one in a whole window.
-    fn scaled(&self, state: &State, count: u64) -> u64 {
+    fn scaled(&self, state: &PlanState, count: u64) -> u64 {
         let window = u128::from(state.limits.window_ms);
         let scaled = u128::from(count) * window / u128::from(self.period_ms.max(1));
         u64::try_from(scaled).unwrap_or(u64::MAX)
     }
 
     /// Tells whether the receiver lags behind a feeder that gets `reference` units in a window.
-    fn lags(&self, state: &State, reference: u64) -> bool {
+    fn lags(&self, state: &PlanState, reference: u64) -> bool {
         let lag = u128::from(reference) * u128::from(LAG_MS);
         let lag = lag / u128::from(state.limits.window_ms.max(1));
         u128::from(self.backlog) >= lag.max(u128::from(LAG_UNITS))
@@ -123,7 +132,7 @@ impl Pace {
 }
 
 /// Measures a stream. Returns `None` while the stream is too young.
-fn pace(state: &State, id: StreamId, stream: &Stream) -> Option<Pace> {
+fn pace(state: &PlanState, id: StreamId, stream: &PlannedStream) -> Option<StreamPace> {
     let limits = &state.limits;
     let age = stream.age_ms(state.now_ms).saturating_sub(SETTLING_MS);
     let period_ms = age.min(limits.window_ms);
@@ -131,7 +140,7 @@ fn pace(state: &State, id: StreamId, stream: &Stream) -> Option<Pace> {
         return None;
     }
     let from = state.now_ms.saturating_sub(period_ms);
-    Some(Pace {
+    Some(StreamPace {
         stream: id,
         from: stream.from,
         to: stream.to,
@@ -141,24 +150,23 @@ fn pace(state: &State, id: StreamId, stream: &Stream) -> Option<Pace> {
     })
 }
 
-/// Returns the units in a window that a feeder gets, or got when it last received at its full rate.
-fn reference(state: &State, pace: &Pace) -> Option<u64> {
+/// Returns the units in a window that a feeder should be able to send: the highest of the numbers that it
+/// receives, received a short while ago, and that the source sends. Returns `None` if nothing is known yet.
+fn reference(state: &PlanState, pace: &StreamPace) -> Option<u64> {
     let feeder = &state.members[pace.from];
+    let of_source = state.members[SOURCE].typical.or_else(|| measured(state));
     if pace.from == SOURCE {
-        return feeder.typical.or_else(|| measured(state));
-    }
-    if feeder.incoming.is_empty() {
-        return feeder.typical;
+        return of_source;
     }
     let since = state.now_ms.saturating_sub(pace.period_ms);
-    feeder
-        .meter
-        .since(since)
-        .map(|count| pace.scaled(state, count))
+    let is_fed = !feeder.incoming.is_empty();
+    let count = feeder.meter.since(since).filter(|_| is_fed);
+    let current = count.map(|count| pace.scaled(state, count));
+    current.max(feeder.typical).max(of_source)
 }
 
 /// Returns the units that a link carries in a window, if its speed is known.
-fn measured(state: &State) -> Option<u64> {
+fn measured(state: &PlanState) -> Option<u64> {
     let limits = &state.limits;
     let units = limits
         .link
@@ -169,13 +177,13 @@ fn measured(state: &State) -> Option<u64> {
 }
 
 /// Demotes the slow end of each pair of the chain that is slow for long enough.
-fn compare_rates(state: &mut State) {
+fn compare_rates(state: &mut PlanState) {
     let streams = state.streams.iter();
     let of_chain = streams.filter(|(_, stream)| {
-        let is_of_chain = state.members[stream.to].role == Role::Chain;
-        stream.slot == Slot::Chain && stream.kind == StreamKind::Flow && is_of_chain
+        let is_of_chain = state.members[stream.to].role == PlanRole::Chain;
+        stream.slot == FeedSlot::Chain && stream.kind == StreamKind::Flow && is_of_chain
     });
-    let paces: Vec<Pace> = of_chain
+    let paces: Vec<StreamPace> = of_chain
         .filter_map(|(id, stream)| pace(state, *id, stream))
         .collect();
     for pace in paces {
@@ -186,20 +194,24 @@ fn compare_rates(state: &mut State) {
     }
 }
 
-fn compare(state: &mut State, pace: &Pace) {
+fn compare(state: &mut PlanState, pace: &StreamPace) {
     let count = pace.in_window(state);
     if pace.period_ms >= state.limits.window_ms {
-        state.members[pace.to].typical = Some(count);
+        // A fast period counts for a while, so that a feeder that gets slow is noticed.
+        let before = state.members[pace.to].typical.unwrap_or(0);
+        state.members[pace.to].typical = Some(count.max(before - before / TYPICAL_DECAY));
     }
-    let is_slow = match reference(state, pace) {
-        Some(reference) => {
-            let floor = u128::from(reference) * u128::from(state.limits.slow_percent);
-            u128::from(count) * 100 < floor && pace.lags(state, reference)
-        }
+    let reference = reference(state, pace);
+    let is_fast = reference.is_some_and(|reference| {
+        let floor = u128::from(reference) * u128::from(state.limits.slow_percent);
+        u128::from(count) * 100 >= floor
+    });
+    let is_slow = match reference {
+        Some(reference) => !is_fast && pace.lags(state, reference),
         None => pace.from == SOURCE && is_worth_a_trial(state, pace),
     };
     let now_ms = state.now_ms;
-    let is_suspect = state.members[pace.from].slow_receivers > 0;
+    let is_suspect = !state.members[pace.from].slow_receivers.is_empty();
     let doubt = if is_suspect { SUSPECT_DIVISOR } else { 1 };
     let slow_ms = state.limits.slow_ms / doubt;
     let Some(stream) = state.streams.get_mut(&pace.stream) else {
@@ -208,7 +220,7 @@ fn compare(state: &mut State, pace: &Pace) {
     if !is_slow {
         stream.slow_since_ms = None;
         if pace.period_ms >= state.limits.window_ms {
-            settle(state, pace, count);
+            settle(state, pace, count, is_fast);
         }
         return;
     }
@@ -219,7 +231,7 @@ fn compare(state: &mut State, pace: &Pace) {
 }
 
 /// Tells whether the rest takes so long that a trial of another first node costs little.
-fn is_worth_a_trial(state: &State, pace: &Pace) -> bool {
+fn is_worth_a_trial(state: &PlanState, pace: &StreamPace) -> bool {
     let missing = u128::from(state.missing(pace.to).len());
     let rest = missing * u128::from(pace.period_ms) / u128::from(pace.count.max(1));
     let others = state.chain.values().filter(|id| state.is_needing(**id));
@@ -232,8 +244,11 @@ fn is_worth_a_trial(state: &State, pace: &Pace) -> bool {
 }
 
 /// Records a pair that works at its full rate: earlier receivers of the feeder were the slow ones.
-fn settle(state: &mut State, pace: &Pace, count: u64) {
-    state.members[pace.from].slow_receivers = 0;
+fn settle(state: &mut PlanState, pace: &StreamPace, count: u64, is_fast: bool) {
+    if is_fast {
+        state.members[pace.from].slow_receivers.clear();
+        state.members[pace.to].slow_feeders.clear();
+    }
     if pace.from == SOURCE && count > 0 {
         state.head_trials.clear();
         // A moving average, so that one fast period does not make all later ones slow.
@@ -243,25 +258,45 @@ fn settle(state: &mut State, pace: &Pace, count: u64) {
     }
 }
 
-/// Demotes one end of a slow pair.
-fn blame(state: &mut State, pace: &Pace, count: u64) {
+/// Demotes the end of a slow pair that was slow with more peers: the receiver if both were slow with as many. At
+/// the end of the chain both change places first.
+fn blame(state: &mut PlanState, pace: &StreamPace, count: u64) {
     if pace.from == SOURCE {
         return blame_at_source(state, pace, count);
     }
-    let was_slow_before = state.members[pace.from].slow_receivers > 0;
-    if was_slow_before && may_demote(state, pace.from) {
+    state.members[pace.from].slow_receivers.insert(pace.to);
+    state.members[pace.to].slow_feeders.insert(pace.from);
+    let receivers = state.members[pace.from].slow_receivers.len();
+    let feeders = state.members[pace.to].slow_feeders.len();
+    if receivers > feeders && may_demote(state, pace.from) {
         return demote(state, pace.from);
     }
-    if may_demote(state, pace.to) {
-        let slow = &mut state.members[pace.from].slow_receivers;
-        *slow = slow.saturating_add(1);
+    if feeders > 1 {
+        clear_feeders(state, pace);
+    }
+    let is_last = state.chain.values().next_back() == Some(&pace.to);
+    if is_last && feeders == 1 {
+        state.move_to_tail(pace.from);
+    } else if may_demote(state, pace.to) {
         demote(state, pace.to);
+    } else if state.members[pace.to].demotions < DEMOTIONS_MAX {
+        // There are many leaves already. At the end of the chain no node waits for this one.
+        count_demotion(state, pace.to);
+        state.move_to_tail(pace.to);
+    }
+}
+
+/// Promotes the other feeders of a slow receiver that were demoted for it.
+fn clear_feeders(state: &mut PlanState, pace: &StreamPace) {
+    let feeders = state.members[pace.to].slow_feeders.clone();
+    for id in feeders.into_iter().filter(|id| *id != pace.from) {
+        promote(state, id);
     }
 }
 
 /// Moves the first node of the chain to the end, where it is compared with its new feeder. If the next
 /// one is no faster, the source is the slow end.
-fn blame_at_source(state: &mut State, pace: &Pace, count: u64) {
+fn blame_at_source(state: &mut PlanState, pace: &StreamPace, count: u64) {
     let is_measured = state.limits.link.is_measured;
     let trials_max = if is_measured { 2 } else { 1 };
     if state.head_trials.len() >= trials_max || state.members[pace.to].was_tried {
@@ -276,48 +311,58 @@ fn blame_at_source(state: &mut State, pace: &Pace, count: u64) {
     }
     state.head_trials.push(count);
     state.members[pace.to].was_tried = true;
+    state.members[pace.to].slow_feeders.insert(SOURCE);
     state.move_to_tail(pace.to);
 }
 
 /// Tells whether a node may become a leaf. A plan has few leaves: if many nodes are slow, slow is normal.
-fn may_demote(state: &State, id: NodeId) -> bool {
+fn may_demote(state: &PlanState, id: NodeId) -> bool {
     let member = &state.members[id];
     let is_leaf =
-        |other: &NodeId| state.members[*other].role == Role::Leaf && state.is_needing(*other);
+        |other: &NodeId| state.members[*other].role == PlanRole::Leaf && state.is_needing(*other);
     let leaves = state.members.ids().filter(is_leaf).count();
     let leaves_max = (state.members.len() / 4).max(2);
     id != SOURCE
-        && member.role == Role::Chain
+        && member.role == PlanRole::Chain
         && member.demotions < DEMOTIONS_MAX
         && leaves < leaves_max
 }
 
-fn demote(state: &mut State, id: NodeId) {
-    let demotions = &mut state.members[id].demotions;
-    *demotions = demotions.saturating_add(1);
+fn demote(state: &mut PlanState, id: NodeId) {
+    count_demotion(state, id);
     state.set_aside(id);
 }
 
+fn count_demotion(state: &mut PlanState, id: NodeId) {
+    let demotions = &mut state.members[id].demotions;
+    *demotions = demotions.saturating_add(1);
+}
+
 /// Appends a leaf to the chain, once in the life of a plan.
-fn promote(state: &mut State, id: NodeId) {
+fn promote(state: &mut PlanState, id: NodeId) {
     let member = &mut state.members[id];
-    let is_leaf = member.role == Role::Leaf && member.is_connected() && member.outcome.is_none();
+    let is_leaf =
+        member.role == PlanRole::Leaf && member.is_connected() && member.outcome.is_none();
     let is_suspect = member.is_quarantined || member.send_troubles.len() >= TROUBLES_MAX;
     if !is_leaf || member.was_promoted || is_suspect {
         return;
     }
     member.was_promoted = true;
-    // The chain serves the node before any leaf.
-    let incoming = member.incoming.clone();
     member.receive_troubles.clear();
-    state.cut_all(incoming);
+    member.slow_feeders.clear();
+    // Where a feeder serves several nodes, the chain comes before any leaf.
+    let feeders = state.feeders(id);
+    if feeders.iter().any(|from| state.receivers(*from).len() > 1) {
+        let incoming = state.members[id].incoming.clone();
+        state.cut_all(incoming);
+    }
     state.append(id);
 }
 
 /// Promotes leaves that receive at the rate of the chain.
-fn promote_leaves(state: &mut State) {
+fn promote_leaves(state: &mut PlanState) {
     let streams = state.streams.iter();
-    let leaves = streams.filter(|(_, stream)| state.members[stream.to].role == Role::Leaf);
+    let leaves = streams.filter(|(_, stream)| state.members[stream.to].role == PlanRole::Leaf);
     let paces = leaves.filter_map(|(id, stream)| pace(state, *id, stream));
     let recovered = paces.filter(|pace| {
         let percent = u128::from(state.limits.slow_percent);
@@ -334,7 +379,7 @@ fn promote_leaves(state: &mut State) {
 }
 
 /// Ends a binomial pipeline that a slow node holds up, or that is over.
-fn watch_cube(state: &mut State, since_ms: u64) {
+fn watch_cube(state: &mut PlanState, since_ms: u64) {
     let needing: Vec<NodeId> = state
         .members
         .ids()
@@ -383,8 +428,8 @@ fn watch_cube(state: &mut State, since_ms: u64) {
 }
 
 /// Gives an outcome to nodes that wait for nothing that may still come.
-fn end_hopeless(state: &mut State) {
-    if state.mode == Mode::Waiting {
+fn end_hopeless(state: &mut PlanState) {
+    if state.mode == PlanMode::Waiting {
         return;
     }
     let available = available(state);
@@ -399,7 +444,7 @@ fn end_hopeless(state: &mut State) {
 }
 
 /// Returns the units that any node may send.
-fn available(state: &State) -> UnitSet {
+fn available(state: &PlanState) -> UnitSet {
     let mut units = UnitSet::new();
     for (_, member) in state.members.iter().filter(|(_, member)| member.may_feed()) {
         if state.full.is_subset(&units) {
@@ -411,7 +456,7 @@ fn available(state: &State) -> UnitSet {
 }
 
 /// Returns the units that some node may send to this one.
-fn available_to(state: &State, id: NodeId) -> UnitSet {
+fn available_to(state: &PlanState, id: NodeId) -> UnitSet {
     let mut units = UnitSet::new();
     for (from, member) in state.members.iter() {
         if member.may_feed() && !state.trust.is_barred(from, id) {
@@ -421,7 +466,7 @@ fn available_to(state: &State, id: NodeId) -> UnitSet {
     units
 }
 
-fn end_if_hopeless(state: &mut State, id: NodeId, available: &UnitSet) {
+fn end_if_hopeless(state: &mut PlanState, id: NodeId, available: &UnitSet) {
     let (now_ms, limits) = (state.now_ms, &state.limits);
     let has_lasted = |since: Option<u64>, limit_ms: u64| {
         since.is_some_and(|since| now_ms.saturating_sub(since) >= limit_ms)
@@ -456,7 +501,7 @@ fn end_if_hopeless(state: &mut State, id: NodeId, available: &UnitSet) {
 }
 
 /// Gives an outcome to nodes that are not connected, after all others have theirs.
-fn end_absent(state: &mut State, ids: &[NodeId]) {
+fn end_absent(state: &mut PlanState, ids: &[NodeId]) {
     let is_open = |id: &&NodeId| {
         let member = &state.members[**id];
         member.outcome.is_none() && member.is_connected()

@@ -5,13 +5,13 @@ use crate::estimate::PlanShape;
 use crate::failure::{enter_cube, leave_cube, stream_failed};
 use crate::hostlist::NODES_MAX;
 use crate::limits::PlanLimits;
-use crate::member::{Phase, Role};
+use crate::member::{Phase, PlanRole};
 use crate::messages::{
     FailReason, NodeId, NodeOutcome, OrderAction, PlanEvent, PlanOrder, RootHash, SOURCE, StreamId,
 };
 use crate::pace;
-use crate::state::{Mode, State};
-use crate::topology::Topology;
+use crate::state::{PlanMode, PlanState};
+use crate::topology::RackTopology;
 use crate::units::UnitSet;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +59,7 @@ pub struct NodeStatus {
 /// State machine of a distribution.
 #[derive(Debug)]
 pub struct Planner {
-    state: State,
+    state: PlanState,
 }
 
 impl Planner {
@@ -69,10 +69,10 @@ impl Planner {
         data: DataSet,
         source: &str,
         names: &[String],
-        topology: Topology,
+        topology: RackTopology,
         limits: PlanLimits,
     ) -> Result<Self, PlanSetupError> {
-        let mut state = State::new(data.units, data.root, topology, limits);
+        let mut state = PlanState::new(data.units, data.root, topology, limits);
         state.add_member(source);
         state.members[SOURCE].phase = Phase::Connected;
         state.members[SOURCE].held = state.full.clone();
@@ -107,7 +107,7 @@ impl Planner {
         state.now_ms = state.now_ms.max(now_ms);
         let is_tick = event == PlanEvent::Tick;
         apply(state, event);
-        if state.is_cube_broken && matches!(state.mode, Mode::Cube { .. }) {
+        if state.is_cube_broken && matches!(state.mode, PlanMode::Cube { .. }) {
             leave_cube(state, None);
         }
         // Time alone ends the wait of a pair, so every tick tries again.
@@ -157,7 +157,7 @@ impl Planner {
         Some(NodeStatus {
             name: member.name.clone(),
             is_connected: member.is_connected(),
-            is_leaf: member.role == Role::Leaf,
+            is_leaf: member.role == PlanRole::Leaf,
             demotions: member.demotions,
             is_quarantined: member.is_quarantined,
             units: member.held.len(),
@@ -168,7 +168,7 @@ impl Planner {
 }
 
 /// Returns the number of the next node.
-fn check_room(state: &State, name: &str) -> Result<NodeId, PlanSetupError> {
+fn check_room(state: &PlanState, name: &str) -> Result<NodeId, PlanSetupError> {
     let full = || PlanSetupError::TooMany(name.to_owned());
     if state.members.len() > NODES_MAX {
         return Err(full());
@@ -178,7 +178,7 @@ fn check_room(state: &State, name: &str) -> Result<NodeId, PlanSetupError> {
         .map_err(|_| full())
 }
 
-fn apply(state: &mut State, event: PlanEvent) {
+fn apply(state: &mut PlanState, event: PlanEvent) {
     let is_live = |id: NodeId| {
         let members = &state.members;
         members.has(id) && members[id].is_connected() && members[id].outcome.is_none()
@@ -188,7 +188,10 @@ fn apply(state: &mut State, event: PlanEvent) {
         PlanEvent::Tick => pace::tick(state),
         PlanEvent::Joined { node, holds } if state.members.has(node) => join(state, node, &holds),
         PlanEvent::Lost { node } if state.members.has(node) => lose(state, node),
-        PlanEvent::Left { node } if state.members.has(node) => state.end(node, NodeOutcome::Left),
+        PlanEvent::Left { node } if state.members.has(node) && node != SOURCE => {
+            state.end(node, NodeOutcome::Left);
+            lose(state, node);
+        }
         PlanEvent::Progress {
             node,
             stream,
@@ -208,12 +211,12 @@ fn apply(state: &mut State, event: PlanEvent) {
     }
 }
 
-fn start(state: &mut State) {
-    if state.mode != Mode::Waiting {
+fn start(state: &mut PlanState) {
+    if state.mode != PlanMode::Waiting {
         return;
     }
     state.started_ms = state.now_ms;
-    state.mode = Mode::Chain;
+    state.mode = PlanMode::Chain;
     pace::sample(state);
     let members = state.members.iter().skip(1);
     let joined = members.filter(|(_, member)| member.is_connected() && member.outcome.is_none());
@@ -240,7 +243,7 @@ fn start(state: &mut State) {
     }
 }
 
-fn join(state: &mut State, id: NodeId, holds: &UnitSet) {
+fn join(state: &mut PlanState, id: NodeId, holds: &UnitSet) {
     if let Some(outcome) = state.members[id].outcome.clone() {
         return rejoin_ended(state, id, holds, outcome);
     }
@@ -256,7 +259,7 @@ fn join(state: &mut State, id: NodeId, holds: &UnitSet) {
     state.add_held(id, holds);
     let (now_ms, keep_ms) = (state.now_ms, state.limits.window_ms);
     state.members[id].meter.sample(now_ms, keep_ms);
-    if state.mode == Mode::Waiting && id != SOURCE {
+    if state.mode == PlanMode::Waiting && id != SOURCE {
         return;
     }
     let member = &state.members[id];
@@ -267,7 +270,7 @@ fn join(state: &mut State, id: NodeId, holds: &UnitSet) {
 }
 
 /// Handles a node that connects again after its outcome. A complete node may still feed.
-fn rejoin_ended(state: &mut State, id: NodeId, holds: &UnitSet, outcome: NodeOutcome) {
+fn rejoin_ended(state: &mut PlanState, id: NodeId, holds: &UnitSet, outcome: NodeOutcome) {
     if state.members[id].is_connected() {
         lose(state, id);
     }
@@ -284,14 +287,14 @@ fn rejoin_ended(state: &mut State, id: NodeId, holds: &UnitSet, outcome: NodeOut
     }
 }
 
-fn lose(state: &mut State, id: NodeId) {
+fn lose(state: &mut PlanState, id: NodeId) {
     if !state.members[id].is_connected() {
         return;
     }
     state.disconnect(id);
 }
 
-fn progress(state: &mut State, id: NodeId, stream: StreamId, verified: &UnitSet) {
+fn progress(state: &mut PlanState, id: NodeId, stream: StreamId, verified: &UnitSet) {
     let now_ms = state.now_ms;
     // The report of an ended stream may come from before a reboot, so it says nothing for sure.
     let Some(known) = state
@@ -309,7 +312,8 @@ fn progress(state: &mut State, id: NodeId, stream: StreamId, verified: &UnitSet)
         return;
     }
     if let Some(known) = state.streams.get_mut(&stream) {
-        (known.moved_ms, known.has_moved) = (now_ms, true);
+        known.moved_ms = now_ms;
+        known.moved = known.moved.saturating_add(new);
     }
     state.trust.succeed(from, id, false);
     state.members[from].send_troubles.clear();
@@ -321,7 +325,7 @@ fn progress(state: &mut State, id: NodeId, stream: StreamId, verified: &UnitSet)
     state.finish_streams(id);
 }
 
-fn finish(state: &mut State, id: NodeId, root: RootHash) {
+fn finish(state: &mut PlanState, id: NodeId, root: RootHash) {
     if root != state.root {
         return state.fail(id, FailReason::RootDiffers);
     }

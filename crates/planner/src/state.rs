@@ -4,13 +4,13 @@
 //! set of nodes that need a feeder.
 
 use crate::limits::PlanLimits;
-use crate::member::{Member, Members, Phase, Role};
+use crate::member::{Phase, PlanMember, PlanMembers, PlanRole};
 use crate::messages::{
     FailReason, NodeId, NodeOutcome, OrderAction, PlanOrder, RootHash, SOURCE, StreamId,
 };
-use crate::stream::{Slot, Stream, StreamKind};
-use crate::topology::Topology;
-use crate::trust::Trust;
+use crate::stream::{FeedSlot, PlannedStream, StreamKind};
+use crate::topology::RackTopology;
+use crate::trust::PairTrust;
 use crate::units::UnitSet;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,7 +19,7 @@ const ENDED_MAX: usize = 1_024;
 
 /// Form of the plan at work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum PlanMode {
     /// Before the start.
     Waiting,
     Chain,
@@ -31,22 +31,22 @@ pub(crate) enum Mode {
 
 /// State of a distribution.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct PlanState {
     pub limits: PlanLimits,
-    pub topology: Topology,
+    pub topology: RackTopology,
     pub root: RootHash,
-    /// All units of the data set.
+    /// Units of the data set.
     pub full: UnitSet,
     pub now_ms: u64,
     pub started_ms: u64,
-    pub mode: Mode,
-    pub members: Members,
+    pub mode: PlanMode,
+    pub members: PlanMembers,
     /// Nodes of the chain by their position.
     pub chain: BTreeMap<u64, NodeId>,
     next_seat: u64,
-    pub streams: BTreeMap<StreamId, Stream>,
+    pub streams: BTreeMap<StreamId, PlannedStream>,
     next_stream: u64,
-    pub trust: Trust,
+    pub trust: PairTrust,
     /// Nodes that may lack units which no stream carries.
     pub needy: BTreeSet<NodeId>,
     /// Whether the needy nodes may find a feeder that they did not find before.
@@ -60,8 +60,8 @@ pub(crate) struct State {
     pub orders: Vec<PlanOrder>,
 }
 
-impl State {
-    pub fn new(units: u64, root: RootHash, topology: Topology, limits: PlanLimits) -> Self {
+impl PlanState {
+    pub fn new(units: u64, root: RootHash, topology: RackTopology, limits: PlanLimits) -> Self {
         Self {
             limits,
             topology,
@@ -69,13 +69,13 @@ impl State {
             full: UnitSet::first(units),
             now_ms: 0,
             started_ms: 0,
-            mode: Mode::Waiting,
-            members: Members::default(),
+            mode: PlanMode::Waiting,
+            members: PlanMembers::default(),
             chain: BTreeMap::new(),
             next_seat: 1,
             streams: BTreeMap::new(),
             next_stream: 1,
-            trust: Trust::default(),
+            trust: PairTrust::default(),
             needy: BTreeSet::new(),
             is_dirty: false,
             ended: VecDeque::new(),
@@ -112,7 +112,7 @@ impl State {
     }
 
     /// Returns the units that the feeder of a stream could send at once.
-    pub fn backlog(&self, stream: &Stream) -> UnitSet {
+    pub fn backlog(&self, stream: &PlannedStream) -> UnitSet {
         let held = self.members[stream.from].held.intersect(&stream.units);
         held.subtract(&self.members[stream.to].held)
     }
@@ -120,7 +120,7 @@ impl State {
     pub fn streams_of<'a>(
         &'a self,
         ids: &'a BTreeSet<StreamId>,
-    ) -> impl Iterator<Item = &'a Stream> {
+    ) -> impl Iterator<Item = &'a PlannedStream> {
         ids.iter().filter_map(|id| self.streams.get(id))
     }
 
@@ -134,15 +134,15 @@ impl State {
     }
 
     /// Returns a stream in the place of a successor of a node.
-    pub fn chain_stream(&self, id: NodeId) -> Option<&Stream> {
+    pub fn chain_stream(&self, id: NodeId) -> Option<&PlannedStream> {
         let mut streams = self.streams_of(&self.members[id].outgoing);
-        streams.find(|stream| stream.slot == Slot::Chain)
+        streams.find(|stream| stream.slot == FeedSlot::Chain)
     }
 
     /// Returns the successor that a node feeds in the chain. A leaf may hold the place until there is one.
     pub fn chain_receiver(&self, id: NodeId) -> Option<NodeId> {
         let to = self.chain_stream(id)?.to;
-        (self.members[to].role == Role::Chain).then_some(to)
+        (self.members[to].role == PlanRole::Chain).then_some(to)
     }
 
     /// Ends the streams to leaves in the place of a successor.
@@ -150,7 +150,7 @@ impl State {
         let is_leaf = |id: &StreamId| {
             let stream = self.streams.get(id);
             stream.is_some_and(|stream| {
-                stream.slot == Slot::Chain && self.members[stream.to].role == Role::Leaf
+                stream.slot == FeedSlot::Chain && self.members[stream.to].role == PlanRole::Leaf
             })
         };
         let outgoing = self.members[id].outgoing.iter().copied();
@@ -161,7 +161,7 @@ impl State {
     /// Returns the other receivers of a node.
     pub fn leaf_receivers(&self, id: NodeId) -> BTreeSet<NodeId> {
         let streams = self.streams_of(&self.members[id].outgoing);
-        let leaves = streams.filter(|stream| stream.slot == Slot::Leaf);
+        let leaves = streams.filter(|stream| stream.slot == FeedSlot::Leaf);
         leaves.map(|stream| stream.to).collect()
     }
 
@@ -178,11 +178,11 @@ impl State {
     }
 
     /// Begins a stream and orders both ends to take part.
-    pub fn open(&mut self, stream: Stream) {
+    pub fn open(&mut self, stream: PlannedStream) {
         let id = StreamId(self.next_stream);
         self.next_stream = self.next_stream.saturating_add(1);
         let (from, to, units) = (stream.from, stream.to, stream.units.clone());
-        let is_spare = stream.slot == Slot::Leaf || self.members[to].role == Role::Leaf;
+        let is_spare = stream.slot == FeedSlot::Leaf || self.members[to].role == PlanRole::Leaf;
         self.members[from].outgoing.insert(id);
         self.members[to].incoming.insert(id);
         self.members[to].waiting_since_ms = None;
@@ -203,7 +203,7 @@ impl State {
     }
 
     /// Forgets a stream. Returns `None` if it is unknown.
-    pub fn forget(&mut self, id: StreamId) -> Option<Stream> {
+    pub fn forget(&mut self, id: StreamId) -> Option<PlannedStream> {
         let stream = self.streams.remove(&id)?;
         self.members[stream.from].outgoing.remove(&id);
         self.members[stream.to].incoming.remove(&id);
@@ -213,7 +213,7 @@ impl State {
     }
 
     /// Ends a stream before the receiver holds its units.
-    pub fn cut(&mut self, id: StreamId) -> Option<Stream> {
+    pub fn cut(&mut self, id: StreamId) -> Option<PlannedStream> {
         let stream = self.forget(id)?;
         self.ended.push_back((id, stream.from, stream.to));
         if self.ended.len() > ENDED_MAX {
@@ -232,7 +232,7 @@ impl State {
 
     /// Ends every stream to and from a node.
     pub fn isolate(&mut self, id: NodeId) {
-        self.is_cube_broken |= matches!(self.mode, Mode::Cube { .. });
+        self.is_cube_broken |= matches!(self.mode, PlanMode::Cube { .. });
         let member = &self.members[id];
         let streams: Vec<StreamId> = member.incoming.union(&member.outgoing).copied().collect();
         self.cut_all(streams);
@@ -246,7 +246,7 @@ impl State {
         self.next_seat = self.next_seat.saturating_add(1);
         self.chain.insert(seat, id);
         let member = &mut self.members[id];
-        (member.seat, member.role) = (Some(seat), Role::Chain);
+        (member.seat, member.role) = (Some(seat), PlanRole::Chain);
         self.needy.insert(id);
         self.is_dirty = true;
     }
@@ -277,8 +277,8 @@ impl State {
         self.isolate(id);
         self.leave_chain(id);
         let member = &mut self.members[id];
-        member.role = Role::Leaf;
-        member.slow_receivers = 0;
+        member.role = PlanRole::Leaf;
+        member.slow_receivers.clear();
         self.needy.insert(id);
         self.is_dirty = true;
     }
@@ -339,12 +339,23 @@ impl State {
         };
         let done: Vec<StreamId> = incoming.filter(is_done).copied().collect();
         for id in done {
-            self.forget(id);
+            if let Some(stream) = self.forget(id) {
+                self.record_rate(&stream);
+            }
         }
     }
 
+    /// Records the rate of a stream that carried all of its units, perhaps before any window was over.
+    fn record_rate(&mut self, stream: &PlannedStream) {
+        let age = u128::from(stream.age_ms(self.now_ms).max(self.limits.tick_ms).max(1));
+        let scaled = u128::from(stream.moved) * u128::from(self.limits.window_ms) / age;
+        let rate = u64::try_from(scaled).unwrap_or(u64::MAX);
+        let typical = self.members[stream.to].typical;
+        self.members[stream.to].typical = typical.max((rate > 0).then_some(rate));
+    }
+
     pub fn add_member(&mut self, name: &str) {
-        self.members.push(Member::new(name));
+        self.members.push(PlanMember::new(name));
     }
 
     /// Returns the streams of a kind.

@@ -17,7 +17,7 @@ pub(crate) enum StreamKind {
 
 /// Share of the feeder's capacity that a stream takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Slot {
+pub(crate) enum FeedSlot {
     /// The successor in the chain.
     Chain,
     /// A slow receiver, or one that repairs.
@@ -26,37 +26,37 @@ pub(crate) enum Slot {
 
 /// A stream.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct PlannedStream {
     pub from: NodeId,
     pub to: NodeId,
     pub units: UnitSet,
     pub kind: StreamKind,
-    pub slot: Slot,
+    pub slot: FeedSlot,
     pub started_ms: u64,
     /// Moment of the last verified unit, or the last one at which the feeder had nothing to send.
     pub moved_ms: u64,
-    /// Whether a unit was verified.
-    pub has_moved: bool,
+    /// Verified units.
+    pub moved: u64,
     /// Moment since which the receiver is slow.
     pub slow_since_ms: Option<u64>,
 }
 
-impl Stream {
+impl PlannedStream {
     pub fn new(from: NodeId, to: NodeId, units: UnitSet, now_ms: u64) -> Self {
         Self {
             from,
             to,
             units,
             kind: StreamKind::Flow,
-            slot: Slot::Chain,
+            slot: FeedSlot::Chain,
             started_ms: now_ms,
             moved_ms: now_ms,
-            has_moved: false,
+            moved: 0,
             slow_since_ms: None,
         }
     }
 
-    pub fn of_kind(self, kind: StreamKind, slot: Slot) -> Self {
+    pub fn of_kind(self, kind: StreamKind, slot: FeedSlot) -> Self {
         Self { kind, slot, ..self }
     }
 

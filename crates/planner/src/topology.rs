@@ -49,12 +49,12 @@ pub enum TopologyError {
 
 /// Switches above each node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Topology {
+pub struct RackTopology {
     /// Switches from the top down, for each node.
     paths: BTreeMap<String, Vec<String>>,
 }
 
-impl Topology {
+impl RackTopology {
     /// Parses the text of a topology file.
     pub fn parse(text: &str) -> Result<Self, TopologyError> {
         let lines = joined_lines(text);
@@ -153,10 +153,10 @@ fn joined_lines(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-type Paths = BTreeMap<String, Vec<String>>;
+type NodePaths = BTreeMap<String, Vec<String>>;
 
-fn parse_paths(lines: &[(usize, String)]) -> Result<Paths, TopologyError> {
-    let mut paths = Paths::new();
+fn parse_paths(lines: &[(usize, String)]) -> Result<NodePaths, TopologyError> {
+    let mut paths = NodePaths::new();
     for (line, text) in lines {
         let (nodes, path) = text
             .split_once(char::is_whitespace)
@@ -206,7 +206,7 @@ struct SwitchTree {
     nodes: BTreeMap<String, String>,
 }
 
-fn parse_slurm(lines: &[(usize, String)]) -> Result<Paths, TopologyError> {
+fn parse_slurm(lines: &[(usize, String)]) -> Result<NodePaths, TopologyError> {
     let mut tree = SwitchTree::default();
     for (line, text) in lines {
         tree.add_line(*line, text)?;
@@ -273,7 +273,7 @@ mod tests {
     const SLURM: &str = "# A tree\nSwitchName=s0 Nodes=n[1-2] LinkSpeed=10\nswitchname=s1 nodes=n[10-11]\n\
         SwitchName=s2 \\\n  Nodes=n3,n4\nSwitchName=top Switches=s[0-2]\n";
 
-    fn order(topology: &Topology, source: &str, names: &str) -> String {
+    fn order(topology: &RackTopology, source: &str, names: &str) -> String {
         let mut names: Vec<String> = names.split(' ').map(str::to_owned).collect();
         topology.rack_order(source, &mut names);
         names.join(" ")
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn slurm_topology_gives_paths() {
-        let topology = Topology::parse(SLURM).expect("a topology");
+        let topology = RackTopology::parse(SLURM).expect("a topology");
         assert_eq!(topology.path("n2"), ["top", "s0"]);
         assert_eq!(topology.path("n4"), ["top", "s2"]);
         assert!(topology.path("n9").is_empty());
@@ -290,16 +290,19 @@ mod tests {
     #[test]
     fn both_formats_mean_the_same() {
         let plain = "n[1-2] top/s0\nn[10-11] /top/s1\n\n# more\nn3,n4 top/s2\n";
-        assert_eq!(Topology::parse(plain), Topology::parse(SLURM));
+        assert_eq!(RackTopology::parse(plain), RackTopology::parse(SLURM));
     }
 
     #[test]
     fn rack_of_the_source_comes_first() {
-        let topology = Topology::parse(SLURM).expect("a topology");
+        let topology = RackTopology::parse(SLURM).expect("a topology");
         let names = "x n11 n10 n4 n3 n2 n1";
         assert_eq!(order(&topology, "n1", names), "n1 n2 n10 n11 n3 n4 x");
         assert_eq!(order(&topology, "n3", names), "n3 n4 n1 n2 n10 n11 x");
-        assert_eq!(order(&Topology::default(), "n1", "n10 n9 n2"), "n2 n9 n10");
+        assert_eq!(
+            order(&RackTopology::default(), "n1", "n10 n9 n2"),
+            "n2 n9 n10"
+        );
     }
 
     #[test]
@@ -322,12 +325,12 @@ mod tests {
             ("Nodes=n1", "line 1: not understood"),
             ("n1 a\nn1 b", "line 2: n1 is already listed"),
         ] {
-            let error = Topology::parse(text).expect_err(text).to_string();
+            let error = RackTopology::parse(text).expect_err(text).to_string();
             assert!(error.starts_with(expected), "{text}: {error}");
         }
         let deep = format!("n1 {}", "a/".repeat(DEPTH_MAX + 1));
         assert_eq!(
-            Topology::parse(&deep),
+            RackTopology::parse(&deep),
             Err(TopologyError::Deep("n1".to_owned()))
         );
     }
@@ -335,7 +338,7 @@ mod tests {
     #[test]
     fn blocks_are_switches() {
         let topology =
-            Topology::parse("BlockName=b1 Nodes=n[1-2]\nBlockSizes=2,4").expect("blocks");
+            RackTopology::parse("BlockName=b1 Nodes=n[1-2]\nBlockSizes=2,4").expect("blocks");
         assert_eq!(topology.path("n2"), ["b1"]);
     }
 }

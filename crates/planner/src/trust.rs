@@ -17,7 +17,7 @@ const DOUBLINGS_MAX: u32 = 20;
 
 /// Record of a feeder and a receiver.
 #[derive(Debug, Default)]
-struct Pair {
+struct PairRecord {
     failures: u32,
     refusals: u32,
     /// Moment before which the pair is not tried again.
@@ -27,9 +27,9 @@ struct Pair {
 
 /// Records of all pairs that have failed.
 #[derive(Debug, Default)]
-pub(crate) struct Trust {
+pub(crate) struct PairTrust {
     /// Feeder and receiver.
-    pairs: BTreeMap<(NodeId, NodeId), Pair>,
+    pairs: BTreeMap<(NodeId, NodeId), PairRecord>,
     /// Nodes that reported bad units from a feeder.
     accusers: BTreeMap<NodeId, BTreeSet<NodeId>>,
     /// Feeders that a node accused.
@@ -38,7 +38,7 @@ pub(crate) struct Trust {
     bars: BTreeMap<NodeId, usize>,
 }
 
-impl Trust {
+impl PairTrust {
     /// Tells whether a feeder may serve a receiver at this time.
     pub fn allows(&self, from: NodeId, to: NodeId, now_ms: u64) -> bool {
         let pair = self.pairs.get(&(from, to));
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn one_accuser_bars_only_the_pair() {
-        let (mut trust, limits) = (Trust::default(), PlanLimits::default());
+        let (mut trust, limits) = (PairTrust::default(), PlanLimits::default());
         for _ in 0..10 {
             assert!(!trust.accuse(FEEDER, NodeId(2), &limits));
         }
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn several_accusers_condemn_a_feeder() {
-        let (mut trust, limits) = (Trust::default(), PlanLimits::default());
+        let (mut trust, limits) = (PairTrust::default(), PlanLimits::default());
         assert!(!trust.accuse(FEEDER, NodeId(2), &limits));
         assert!(!trust.accuse(FEEDER, NodeId(3), &limits));
         assert!(trust.accuse(FEEDER, NodeId(4), &limits));
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn accusers_of_everyone_do_not_count() {
-        let (mut trust, limits) = (Trust::default(), PlanLimits::default());
+        let (mut trust, limits) = (PairTrust::default(), PlanLimits::default());
         for feeder in [7, 8, 9] {
             trust.accuse(NodeId(feeder), NodeId(2), &limits);
         }
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn waits_of_a_pair_double_until_it_ends() {
-        let (mut trust, limits) = (Trust::default(), PlanLimits::default());
+        let (mut trust, limits) = (PairTrust::default(), PlanLimits::default());
         let (mut now, mut waits) = (0, Vec::new());
         while !trust.is_barred(FEEDER, NodeId(2)) {
             trust.fail(FEEDER, NodeId(2), now, &limits);

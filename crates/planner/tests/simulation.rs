@@ -375,3 +375,13 @@ fn full_disk_and_withdrawal_end_one_node() {
     let others = world.ids().filter(|id| ![3, 5].contains(&id.0));
     assert!(world.full_at(others) <= 1_000 * UNIT + 2 * SECOND);
 }
+
+#[test]
+fn thousand_nodes_take_the_time_of_the_formula() {
+    let world = run(Setup::new(1_000, 60, UNIT), |_| {});
+    let link = Setup::new(1, 1, UNIT).limits.link;
+    let cube = u64::try_from(link.hypercube_nanoseconds(1_000, 60) / 1000).expect("small");
+    let all = world.full_at(world.ids());
+    assert!(is_within(all, cube, 150), "{all} {cube}");
+    assert_eq!(world.wasted, 0);
+}

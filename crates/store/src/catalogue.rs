@@ -411,3 +411,230 @@ fn read_head(file: &dyn ReadFile, hash: SetHash) -> Result<Vec<u8>> {
     bytes.truncate(got);
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{DataExtent, EntryBody, EntryFacts, encode};
+    use crate::parts::CatalogueReceiver;
+    use driftless_model::{Kind, Stamp, Xattrs};
+    use driftless_tree::{HandlePool, Place, locate_mut};
+
+    fn facts() -> EntryFacts {
+        EntryFacts {
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            mtime: Stamp { sec: 1, nsec: 2 },
+            xattrs: Xattrs::default(),
+        }
+    }
+
+    fn entry(parent: Option<u32>, name: &str, body: EntryBody) -> CatalogueEntry {
+        let name = EntryName::try_from(name.as_bytes().to_vec()).expect("a name");
+        CatalogueEntry { parent, name, body }
+    }
+
+    fn dir(parent: Option<u32>, name: &str) -> CatalogueEntry {
+        entry(parent, name, EntryBody::Dir(facts()))
+    }
+
+    fn file(
+        parent: u32,
+        name: &str,
+        size: u64,
+        extents: Option<Vec<DataExtent>>,
+    ) -> CatalogueEntry {
+        let facts = facts();
+        let body = EntryBody::File {
+            facts,
+            size,
+            extents,
+        };
+        entry(Some(parent), name, body)
+    }
+
+    fn link(parent: u32, name: &str, first: u32) -> CatalogueEntry {
+        entry(Some(parent), name, EntryBody::HardLink { first })
+    }
+
+    /// The parts of a catalogue, which need not keep the rules.
+    #[derive(Clone)]
+    struct Parts {
+        entries: Vec<CatalogueEntry>,
+        small: Vec<SmallFile>,
+        hashes: Vec<Hash>,
+    }
+
+    /// Returns a set with a directory, a file of two units, a small one, links and a sparse file.
+    fn sound() -> Parts {
+        let extent = |offset, bytes| DataExtent { offset, bytes };
+        let small = |entry, bytes| SmallFile {
+            entry,
+            bytes,
+            hash: [9; 32],
+        };
+        let target = b"target".to_vec();
+        let symlink = EntryBody::Symlink {
+            facts: facts(),
+            target,
+        };
+        Parts {
+            entries: vec![
+                dir(None, "top"),
+                file(0, "a", 70_000, None),
+                file(0, "b", 5, None),
+                link(0, "c", 1),
+                dir(Some(0), "d"),
+                file(4, "a", 1 << 30, Some(vec![extent(5, 10), extent(100, 20)])),
+                entry(Some(0), "e", symlink),
+                file(0, "f", 0, None),
+            ],
+            small: vec![small(5, 30), small(2, 5)],
+            hashes: vec![[1; 32], [2; 32], [3; 32]],
+        }
+    }
+
+    impl Parts {
+        fn encoded(&self) -> [Vec<u8>; 3] {
+            [
+                encode(&self.entries),
+                encode(&self.small),
+                self.hashes.concat(),
+            ]
+        }
+
+        fn open(&self) -> Result<Arc<Catalogue>> {
+            let counts = [self.entries.len(), self.small.len(), self.hashes.len()];
+            open(&self.encoded(), counts, |head| head.bytes = 70_035)
+        }
+    }
+
+    /// Receives a catalogue of these parts, whose hashes are right.
+    fn open(
+        parts: &[Vec<u8>; 3],
+        counts: [usize; 3],
+        change: impl FnOnce(&mut CatalogueHead),
+    ) -> Result<Arc<Catalogue>> {
+        let folder = driftless_testkit::scratch::scratch_folder();
+        let place = locate_mut(folder.path(), &HandlePool::new(9)).expect("found");
+        let Place::Dir(dir) = place else {
+            panic!("no directory");
+        };
+        let kinds = [PartKind::Entries, PartKind::SmallFiles, PartKind::Hashes];
+        let refs = kinds.iter().zip(parts).zip(counts);
+        let refs = refs.map(|((kind, bytes), items)| PartRef {
+            kind: *kind,
+            hash: *blake3::hash(bytes).as_bytes(),
+            bytes: bytes.len() as u32,
+            items: items as u32,
+        });
+        let mut head = CatalogueHead {
+            format: FORMAT,
+            entries: counts[0] as u32,
+            units: counts[2] as u64,
+            bytes: 0,
+            parts: refs.collect(),
+        };
+        change(&mut head);
+        let head = encode(&head);
+        let hash = SetHash(*blake3::hash(&head).as_bytes());
+        let mut receiver = CatalogueReceiver::new(hash, &dir)?;
+        receiver.put(0, &head)?;
+        for (number, part) in (1..).zip(parts) {
+            receiver.put(number, part)?;
+        }
+        receiver.finish()
+    }
+
+    #[test]
+    fn sound_catalogue_is_opened() {
+        let catalogue = sound().open().expect("sound");
+        assert_eq!((catalogue.units(), catalogue.entries()), (3, 8));
+        let bytes = (0..4).map(|unit| catalogue.unit_bytes(unit));
+        assert_eq!(bytes.collect::<Vec<_>>(), [65_536, 4_464, 35, 0]);
+        assert_eq!(catalogue.path(5), b"top/d/a");
+        assert_eq!(catalogue.unit_hash(2).expect("there"), [3; 32]);
+        assert!(catalogue.unit_hash(3).is_err() && catalogue.entry(8).is_err());
+    }
+
+    #[test]
+    fn broken_rules_are_found() {
+        type Change = fn(&mut Parts);
+        let changes: [(&str, Change); 16] = [
+            ("order", |parts| parts.entries.swap(1, 2)),
+            ("twice", |parts| {
+                parts.entries[2].name = parts.entries[1].name.clone()
+            }),
+            ("no parent", |parts| parts.entries[1].parent = Some(9)),
+            ("own parent", |parts| parts.entries[4].parent = Some(4)),
+            ("parent is a file", |parts| {
+                parts.entries[2].parent = Some(1)
+            }),
+            ("left parent", |parts| parts.entries[7].parent = Some(4)),
+            ("late link", |parts| parts.entries[3] = link(0, "c", 7)),
+            ("link to a directory", |parts| {
+                parts.entries[3] = link(0, "c", 0)
+            }),
+            ("reserved", |parts| {
+                parts.entries[0] = dir(None, &format!(".driftless-tmp-{:032x}", 1));
+            }),
+            ("target", |parts| {
+                let (facts, target) = (facts(), b"a\0b".to_vec());
+                parts.entries[6].body = EntryBody::Symlink { facts, target };
+            }),
+            ("node", |parts| {
+                let (facts, kind, rdev) = (facts(), Kind::Dir, 0);
+                parts.entries[7].body = EntryBody::Node { facts, kind, rdev };
+            }),
+            ("extents", |parts| {
+                let extent = |offset, bytes| DataExtent { offset, bytes };
+                parts.entries[5] = file(4, "a", 1 << 30, Some(vec![extent(5, 10), extent(14, 20)]));
+            }),
+            ("beyond the end", |parts| {
+                let extent = DataExtent {
+                    offset: u64::MAX - 3,
+                    bytes: 30,
+                };
+                parts.entries[5] = file(4, "a", 1 << 30, Some(vec![extent]));
+            }),
+            ("small file twice", |parts| parts.small[1] = parts.small[0]),
+            ("small file of another size", |parts| {
+                parts.small[0].bytes = 31
+            }),
+            ("hashes", |parts| parts.hashes.truncate(2)),
+        ];
+        for (name, change) in changes {
+            let mut parts = sound();
+            change(&mut parts);
+            let opened = parts.open();
+            assert!(matches!(opened, Err(Error::Malformed { .. })), "{name}");
+        }
+    }
+
+    #[test]
+    fn damaged_parts_never_panic() {
+        let (parts, counts) = (sound().encoded(), [8, 2, 3]);
+        let mut opened = 0;
+        for seed in 0..4000 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut parts = parts.clone();
+            for _ in 0..rng.usize(1..4) {
+                let part = &mut parts[rng.usize(..2)];
+                let at = rng.usize(..part.len());
+                part[at] = rng.u8(..);
+            }
+            let Ok(catalogue) = open(&parts, counts, |head| head.bytes = 70_035) else {
+                continue;
+            };
+            opened += 1;
+            for unit in 0..catalogue.units() {
+                assert!(catalogue.unit_bytes(unit) > 0, "seed {seed}");
+            }
+            for number in 0..catalogue.entries() {
+                assert!(!catalogue.path(number).is_empty(), "seed {seed}");
+            }
+        }
+        assert!(opened > 100, "{opened} were sound");
+    }
+}

@@ -33,7 +33,7 @@ pub struct KeptMetadata {
 }
 
 /// The last steps in the private directory of a copy.
-pub(crate) struct Completion<'a> {
+pub(crate) struct CopyCompletion<'a> {
     pub(crate) catalogue: &'a Catalogue,
     /// Directories in which entries are made.
     pub(crate) cursor: DirCursor<StagedDir>,
@@ -48,7 +48,7 @@ pub(crate) struct Completion<'a> {
     pub(crate) may_give: bool,
 }
 
-impl Completion<'_> {
+impl CopyCompletion<'_> {
     /// Makes all entries that have no content, and notes the identity of each entry.
     pub(crate) fn make_entries(&mut self, ids: &mut IdWriter) -> Result<()> {
         for number in 0..self.catalogue.entries() {

@@ -15,7 +15,7 @@ use std::ops::Range;
 const UNIT: u64 = UNIT_BYTES as u64;
 
 /// A broken rule, in words.
-type Checked<T = ()> = Result<T, &'static str>;
+type RuleCheck<T = ()> = Result<T, &'static str>;
 
 /// The order of the content of a set.
 #[derive(Debug, Default)]
@@ -169,7 +169,7 @@ pub(crate) struct LayoutBuilder {
 
 impl LayoutBuilder {
     /// Adds the next entry.
-    pub(crate) fn entry(&mut self, entry: &CatalogueEntry) -> Checked {
+    pub(crate) fn entry(&mut self, entry: &CatalogueEntry) -> RuleCheck {
         let number = self.entries;
         self.entries = number.checked_add(1).ok_or("too many entries")?;
         self.place(number, entry)?;
@@ -194,7 +194,7 @@ impl LayoutBuilder {
 
     /// Checks that a directory comes before its entries, and that their names ascend: so no name
     /// comes twice.
-    fn place(&mut self, number: u32, entry: &CatalogueEntry) -> Checked {
+    fn place(&mut self, number: u32, entry: &CatalogueEntry) -> RuleCheck {
         let name = entry.name.as_bytes();
         let last = match entry.parent {
             None => {
@@ -224,7 +224,7 @@ impl LayoutBuilder {
         Ok(())
     }
 
-    fn content(&mut self, entry: u32, bytes: u64) -> Checked {
+    fn content(&mut self, entry: u32, bytes: u64) -> RuleCheck {
         self.bytes = self.bytes.checked_add(bytes).ok_or("too many bytes")?;
         if is_large(bytes) {
             let first_unit = self.layout.large_units;
@@ -243,7 +243,7 @@ impl LayoutBuilder {
     }
 
     /// Adds the next small file.
-    pub(crate) fn small(&mut self, file: &SmallFile) -> Checked {
+    pub(crate) fn small(&mut self, file: &SmallFile) -> RuleCheck {
         if self.layout.small.len() >= self.expected.len() {
             return Err("too many small files");
         }
@@ -255,7 +255,7 @@ impl LayoutBuilder {
     }
 
     /// Returns the layout, if it is the one that the head states.
-    pub(crate) fn finish(self, head: &CatalogueHead) -> Checked<Layout> {
+    pub(crate) fn finish(self, head: &CatalogueHead) -> RuleCheck<Layout> {
         let mut found = self.layout.small.clone();
         found.sort_unstable();
         match () {
@@ -268,7 +268,7 @@ impl LayoutBuilder {
     }
 }
 
-fn check_body(body: &EntryBody) -> Checked {
+fn check_body(body: &EntryBody) -> RuleCheck {
     match body {
         EntryBody::File {
             size,
@@ -287,7 +287,7 @@ fn check_body(body: &EntryBody) -> Checked {
     }
 }
 
-fn check_extents(size: u64, extents: &[DataExtent]) -> Checked {
+fn check_extents(size: u64, extents: &[DataExtent]) -> RuleCheck {
     let mut free = 0;
     for extent in extents {
         let end = extent.offset.checked_add(extent.bytes);

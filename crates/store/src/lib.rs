@@ -36,7 +36,7 @@ pub use format::{
     CatalogueEntry, DataExtent, ENTRIES_MAX, EntryBody, EntryFacts, Hash, PART_BYTES_MAX, SetHash,
     UNIT_BYTES,
 };
-pub use node::Clock;
+pub use node::NodeClock;
 pub use parts::CatalogueReceiver;
 pub use present::PresentUnits;
 pub use reader::UnitReader;

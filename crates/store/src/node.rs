@@ -30,7 +30,7 @@ const IDENTITIES: &std::ffi::CStr = c"identities";
 const SETS: &std::ffi::CStr = c"sets";
 
 /// The time since 1970; a test brings its own.
-pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+pub type NodeClock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// The directory of a node, shared by all that work with the store.
 pub(crate) struct NodeFiles {
@@ -41,7 +41,7 @@ pub(crate) struct NodeFiles {
     pub(crate) sets: DirMutRef,
     pub(crate) pool: Arc<HandlePool>,
     pub(crate) index: Mutex<Holdings>,
-    pub(crate) clock: Clock,
+    pub(crate) clock: NodeClock,
     /// Copies that this process receives.
     pub(crate) receiving: Mutex<HashSet<u64>>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct CopyPlace {
 
 /// The entry at a name of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum NameStanding {
     Free,
     /// The store placed it, with this copy.
     Placed(u64),
@@ -67,7 +67,7 @@ pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
 }
 
 impl NodeFiles {
-    pub(crate) fn open(path: &Path, clock: Clock) -> Result<NodeFiles> {
+    pub(crate) fn open(path: &Path, clock: NodeClock) -> Result<NodeFiles> {
         let (pool, path) = (HandlePool::new(OPEN_DIRS_MAX), plain_path(path));
         let own = own_file(b".");
         let dir = match locate_mut(&path, &pool)? {
@@ -177,11 +177,11 @@ impl NodeFiles {
         rows: &[CopyRow],
         dir: &dyn Dir,
         name: &[u8],
-    ) -> Result<Standing> {
+    ) -> Result<NameStanding> {
         let c_name = CString::new(name).unwrap_or_default();
         let (_, id) = match PlacedId::look(dir, &c_name) {
             Ok(found) => found,
-            Err(fault) if fault.is_missing() => return Ok(Standing::Free),
+            Err(fault) if fault.is_missing() => return Ok(NameStanding::Free),
             Err(fault) => {
                 return Err(Error::Entry {
                     path: name.to_vec(),
@@ -195,7 +195,7 @@ impl NodeFiles {
             same.any(|top| top.birth == id.birth)
         };
         let found = rows.iter().find(has);
-        Ok(found.map_or(Standing::Foreign, |row| Standing::Placed(row.id)))
+        Ok(found.map_or(NameStanding::Foreign, |row| NameStanding::Placed(row.id)))
     }
 
     /// Returns the name of the private directory of a copy.

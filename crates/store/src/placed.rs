@@ -18,13 +18,13 @@ use std::ops::Range;
 pub(crate) enum LookOutcome<'a> {
     /// The entry is the one that was placed.
     Placed(&'a Meta),
-    /// Nothing stands at the name.
+    /// The name is free.
     Missing,
     /// Another entry stands at the name.
     Other,
     /// A user added an entry.
     Extra(&'a CStr),
-    /// All below a directory was visited.
+    /// The directory was visited before, with everything below it.
     Left,
     /// The call failed.
     Failed(Fault),
@@ -120,10 +120,10 @@ impl PlacedWalk<'_> {
         };
         let (found, below) = self.look(number, entry, &holder, &name)?;
         let outcome = match &found {
-            Found::Placed(meta) => LookOutcome::Placed(meta),
-            Found::Missing => LookOutcome::Missing,
-            Found::Other => LookOutcome::Other,
-            Found::Failed(fault) => LookOutcome::Failed(*fault),
+            FoundEntry::Placed(meta) => LookOutcome::Placed(meta),
+            FoundEntry::Missing => LookOutcome::Missing,
+            FoundEntry::Other => LookOutcome::Other,
+            FoundEntry::Failed(fault) => LookOutcome::Failed(*fault),
         };
         see(LookedAt {
             number,
@@ -146,11 +146,11 @@ impl PlacedWalk<'_> {
         entry: &EntryGuard,
         holder: &DirMutRef,
         name: &CStr,
-    ) -> Result<(Found, Option<OpenPlaced>)> {
+    ) -> Result<(FoundEntry, Option<OpenPlaced>)> {
         let (meta, id) = match PlacedId::look(&**holder, name) {
             Ok(found) => found,
-            Err(fault) if fault.is_missing() => return Ok((Found::Missing, None)),
-            Err(fault) => return Ok((Found::Failed(fault), None)),
+            Err(fault) if fault.is_missing() => return Ok((FoundEntry::Missing, None)),
+            Err(fault) => return Ok((FoundEntry::Failed(fault), None)),
         };
         let kind = entry.body.kind();
         let placed = match &mut self.ids {
@@ -160,15 +160,15 @@ impl PlacedWalk<'_> {
         let own = holder.user().0;
         let is_same = placed.is_some_and(|placed| is_placed((placed, id), &meta, entry, own));
         if !is_same || kind.is_some_and(|kind| kind != meta.kind) {
-            return Ok((Found::Other, None));
+            return Ok((FoundEntry::Other, None));
         }
         if kind != Some(Kind::Dir) {
-            return Ok((Found::Placed(meta), None));
+            return Ok((FoundEntry::Placed(meta), None));
         }
         match self.open(holder, name, id) {
-            Ok(Some(open)) => Ok((Found::Placed(meta), Some(open))),
-            Ok(None) => Ok((Found::Other, None)),
-            Err(fault) => Ok((Found::Failed(fault), None)),
+            Ok(Some(open)) => Ok((FoundEntry::Placed(meta), Some(open))),
+            Ok(None) => Ok((FoundEntry::Other, None)),
+            Err(fault) => Ok((FoundEntry::Failed(fault), None)),
         }
     }
 
@@ -235,7 +235,7 @@ impl PlacedWalk<'_> {
     }
 }
 
-enum Found {
+enum FoundEntry {
     Placed(Meta),
     Missing,
     Other,

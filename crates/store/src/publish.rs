@@ -8,7 +8,7 @@
 use crate::catalogue::Catalogue;
 use crate::complete::{OWNER_RIGHTS, settle_top};
 use crate::error::{Error, Result};
-use crate::node::{CopyPlace, NodeFiles, Standing, range_named, range_of_top};
+use crate::node::{CopyPlace, NameStanding, NodeFiles, range_named, range_of_top};
 use crate::place::PlacedId;
 use crate::remove::{PurgeReport, remove_placed};
 use crate::staging::{failed_at, set_mode};
@@ -60,13 +60,13 @@ impl Publication<'_> {
         let failed = failed_at(&self.place.path, &c_name);
         let dir = &self.place.dir;
         match self.files.standing(rows, &**dir, name.as_bytes())? {
-            Standing::Placed(copy) if copy == self.copy => {}
-            Standing::Free => match dir.take_new(&*self.staging, &c_name, &c_name) {
+            NameStanding::Placed(copy) if copy == self.copy => {}
+            NameStanding::Free => match dir.take_new(&*self.staging, &c_name, &c_name) {
                 Err(fault) if fault.errno == errno::EEXIST => return Err(self.occupied(name)),
                 done => done.map_err(&failed)?,
             },
-            Standing::Placed(copy) => self.replace(rows, copy, &c_name)?,
-            Standing::Foreign => return Err(self.occupied(name)),
+            NameStanding::Placed(copy) => self.replace(rows, copy, &c_name)?,
+            NameStanding::Foreign => return Err(self.occupied(name)),
         }
         let entry = self
             .catalogue
@@ -85,7 +85,7 @@ impl Publication<'_> {
         };
         done.map_err(&failed)?;
         let now = self.files.standing(rows, &*self.staging, name.to_bytes())?;
-        if now == Standing::Placed(old) {
+        if now == NameStanding::Placed(old) {
             return Ok(());
         }
         // Another entry took the place of the old version meanwhile.

@@ -28,12 +28,12 @@ pub struct UnitReader {
     catalogue: Arc<Catalogue>,
     cursor: DirCursor<DirRef>,
     from: ReadFrom,
-    open: VecDeque<OpenFile>,
+    open: VecDeque<OpenUnitFile>,
 }
 
 /// A large file that stays open.
 #[derive(Clone)]
-struct OpenFile {
+struct OpenUnitFile {
     entry: u32,
     file: Arc<dyn ReadFile>,
     extents: Arc<Vec<DataExtent>>,
@@ -149,7 +149,7 @@ impl UnitReader {
         }
     }
 
-    fn open(&mut self, piece: &UnitPiece) -> Result<OpenFile> {
+    fn open(&mut self, piece: &UnitPiece) -> Result<OpenUnitFile> {
         if let Some(found) = self.open.iter().find(|open| open.entry == piece.entry) {
             return Ok(found.clone());
         }
@@ -163,7 +163,7 @@ impl UnitReader {
             return Err(self.changed(piece.entry));
         }
         let extents = Arc::new(self.catalogue.entry(piece.entry)?.body.extents());
-        let open = OpenFile {
+        let open = OpenUnitFile {
             entry: piece.entry,
             file,
             extents,

@@ -5,7 +5,7 @@
 //! be believed after a crash.
 
 use crate::catalogue::Catalogue;
-use crate::complete::{Completion, KeptMetadata};
+use crate::complete::{CopyCompletion, KeptMetadata};
 use crate::cursor::DirCursor;
 use crate::error::{Error, Result};
 use crate::format::SetHash;
@@ -254,7 +254,7 @@ impl SetReceiver {
 
     fn complete(&mut self) -> Result<KeptMetadata> {
         self.writer.close()?;
-        let mut completion = Completion {
+        let mut completion = CopyCompletion {
             catalogue: &self.catalogue,
             cursor: staged_cursor(&self.catalogue, &self.staging, &self.place.path)?,
             links: staged_cursor(&self.catalogue, &self.staging, &self.place.path)?,
@@ -271,8 +271,11 @@ impl SetReceiver {
         self.is_resumed = true;
         let durable = self.staging.sync_all();
         durable.map_err(failed_at(&self.place.path, &self.staging_name))?;
-        let durable = self.files.dir.sync_all();
-        durable.map_err(crate::error::own_file(b"."))?;
+        // One call serves both where they are on one file system.
+        let own = &self.files.dir;
+        if own.first_meta().dev != self.staging.first_meta().dev {
+            own.sync_all().map_err(crate::error::own_file(b"."))?;
+        }
         Ok(metadata)
     }
 

@@ -6,7 +6,9 @@ use crate::check::{CheckReport, check_content, check_entries};
 use crate::cursor::TopPlace;
 use crate::error::{Error, Result, own_file};
 use crate::format::SetHash;
-use crate::node::{Clock, CopyPlace, NodeFiles, Standing, locate_sources, path_of, range_named};
+use crate::node::{
+    CopyPlace, NameStanding, NodeClock, NodeFiles, locate_sources, path_of, range_named,
+};
 use crate::parts::CatalogueReceiver;
 use crate::place::{is_private_name, private_copy};
 use crate::placed::{LookOutcome, LookedAt, PlacedWalk};
@@ -28,7 +30,7 @@ const OPEN_DIRS_MAX: usize = 512;
 /// Age of an unfinished file of a catalogue that no process writes any more.
 const LEFTOVER_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a node of a distribution holds. Shared by all threads; several processes of one user may
+/// The store of a node of a distribution. Shared by all threads; several processes of one user may
 /// open the same store.
 #[derive(Clone)]
 pub struct NodeStore {
@@ -76,15 +78,15 @@ pub enum Receiving {
 /// A selection of copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PurgeWhat {
-    /// One copy.
+    /// A copy.
     Copy(u64),
-    /// All copies of a set.
+    /// The copies of a set.
     Set(SetHash),
     /// The copies that this job alone uses.
     Job(String),
-    /// All copies that no job uses and that are not pinned.
+    /// The copies that no job uses and that are not pinned.
     Unused,
-    /// All copies.
+    /// Every copy.
     All,
 }
 
@@ -94,7 +96,7 @@ impl NodeStore {
     ///
     /// # Errors
     /// [`Error::Foreign`] if the directory belongs to another user; it cannot be opened or written.
-    pub fn open(path: &Path, clock: Clock) -> Result<NodeStore> {
+    pub fn open(path: &Path, clock: NodeClock) -> Result<NodeStore> {
         let files = Arc::new(NodeFiles::open(path, clock)?);
         Ok(NodeStore { files })
     }
@@ -194,7 +196,7 @@ impl NodeStore {
         };
         for name in catalogue.tops()? {
             let standing = self.files.standing(rows, &*place.dir, name.as_bytes())?;
-            if standing != Standing::Placed(row.id) {
+            if standing != NameStanding::Placed(row.id) {
                 return Ok(None);
             }
         }
@@ -206,9 +208,9 @@ impl NodeStore {
     fn check_name(&self, place: &CopyPlace, rows: &[CopyRow], name: &[u8]) -> Result<()> {
         let path = [&place.path, &b"/"[..], name].concat();
         let copy = match self.files.standing(rows, &*place.dir, name)? {
-            Standing::Free => return Ok(()),
-            Standing::Foreign => return Err(Error::Occupied { path }),
-            Standing::Placed(copy) => copy,
+            NameStanding::Free => return Ok(()),
+            NameStanding::Foreign => return Err(Error::Occupied { path }),
+            NameStanding::Placed(copy) => copy,
         };
         let row = self.files.row(copy)?;
         let Some(old) = self.files.catalogue_of(&row)? else {
@@ -400,7 +402,9 @@ impl NodeStore {
         if let Some(place) = place {
             let rows = [row.clone()];
             for top in &row.tops {
-                if self.files.standing(&rows, &*place.dir, &top.name)? == Standing::Placed(row.id) {
+                if self.files.standing(&rows, &*place.dir, &top.name)?
+                    == NameStanding::Placed(row.id)
+                {
                     report.add(self.files.remove_top(row, top, &place.dir, &place.path)?);
                 }
             }

@@ -219,14 +219,14 @@ fn trees_arrive_on_every_file_system() {
         let node = bench.node();
         cast(
             &node,
-            &build(&bench.origin(), &[source.clone()]).expect("a set"),
+            &build(&bench.origin(), std::slice::from_ref(&source)).expect("a set"),
             &to,
         )
         .expect("placed");
         let context = format!("{kind:?}");
         assert_same(&source, &scratch.path().join("to/src"), &context);
         driftless_testkit::mutate(&source, 72, 50);
-        let set = build(&bench.origin(), &[source.clone()]).expect("a set");
+        let set = build(&bench.origin(), std::slice::from_ref(&source)).expect("a set");
         let mut receiver = open(&node, &set, &to);
         receiver.reuse(&mut |_| true).expect("reused");
         put_all(&mut receiver, &mut set.source.reader(), 1);

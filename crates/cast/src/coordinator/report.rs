@@ -1,5 +1,6 @@
 //! Progress, outcomes and the report of a cast, from the state of the planner.
 
+use crate::coordinator::record::NodeRecord;
 use crate::coordinator::run::CastRun;
 use crate::event::{NodeProgress, reason_of};
 use crate::{CastEvent, CastReport, NodeReport};

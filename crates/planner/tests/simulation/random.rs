@@ -3,9 +3,14 @@
 
 use crate::world::{Fault, Nature, SECOND, Setup, World, index};
 use driftless_planner::{NodeId, NodeOutcome, SOURCE, UnitSet};
+use std::collections::BTreeSet;
 use std::env;
 
 const SEEDS: u64 = 150;
+/// Microseconds of a unit.
+const UNIT: u64 = 10_000;
+/// Time that an accident costs a healthy node at most.
+const ACCIDENT_MAX: u64 = 8 * SECOND;
 const LIMIT: u64 = 20_000 * SECOND;
 /// Units that may reach a node twice for each stream: those in flight when a stream was cut.
 const WASTE_FOR_EACH_STREAM: u64 = 4;
@@ -21,6 +26,9 @@ struct Case {
     source_end: u64,
     /// Nodes that lost a link.
     cut: Vec<NodeId>,
+    /// Nodes that are slow, late, or hang for a while.
+    slow: Vec<NodeId>,
+    accidents: u64,
     about: String,
 }
 
@@ -32,7 +40,7 @@ fn setup(seed: u64, rng: &mut fastrand::Rng) -> Setup {
         2 => (rng.u32(1..16), rng.u64(1_000..4_000)),
         _ => (rng.u32(1..24), rng.u64(1..400)),
     };
-    let mut setup = Setup::new(nodes, units, 10_000);
+    let mut setup = Setup::new(nodes, units, UNIT);
     setup.seed = seed;
     setup.limits.link.is_measured = rng.bool();
     setup
@@ -49,6 +57,8 @@ fn case(seed: u64) -> Case {
         source_dies: rng.u32(0..8) == 0,
         source_end: u64::MAX,
         cut: Vec::new(),
+        slow: Vec::new(),
+        accidents: 0,
         about: String::new(),
     };
     case.world.refuses_early = rng.bool();
@@ -56,7 +66,7 @@ fn case(seed: u64) -> Case {
     for id in ids.iter().copied() {
         case.prepare(id, &mut rng);
     }
-    let duration = (case.world.units * 10_000).max(6 * SECOND);
+    let duration = (case.world.units * UNIT).max(6 * SECOND);
     for _ in 0..rng.u32(0..6) {
         case.add_fault(&ids, rng.u64(0..duration), &mut rng);
     }
@@ -70,8 +80,9 @@ fn case(seed: u64) -> Case {
 
 impl Case {
     fn add(&mut self, at: u64, fault: Fault) {
-        self.about
-            .push_str(&format!("{} ms {fault:?}; ", at / 1000));
+        self.accidents += 1;
+        let about = format!("{} ms {fault:?}; ", at / 1000);
+        self.about.push_str(&about);
         self.world.fault(at, fault);
     }
 
@@ -84,6 +95,9 @@ impl Case {
             4 => {
                 let factor = rng.u64(2..20);
                 (node.up, node.down) = (node.up * factor, node.down * factor);
+                self.slow.push(id);
+                self.accidents += 1;
+                self.about.push_str(&format!("{id} is slow: {factor}; "));
             }
             5 if self.liars.len() < 2 => {
                 let natures = [
@@ -96,9 +110,11 @@ impl Case {
                 let about = format!("{id} is {:?}; ", node.nature);
                 self.about.push_str(&about);
                 self.liars.push(id);
+                self.accidents += 1;
             }
             6 => {
                 self.late.push(id);
+                self.slow.push(id);
                 let at = rng.u64(0..6 * SECOND);
                 self.add(at, Fault::Join(id));
             }
@@ -125,10 +141,14 @@ impl Case {
                 self.add(later, Fault::Boot(id));
             }
             6 => {
+                self.slow.push(id);
                 self.add(at, Fault::Hang(id));
                 self.add(later, Fault::Resume(id));
             }
-            7 => self.add(at, Fault::Slow(id, rng.u64(2..12))),
+            7 => {
+                self.slow.push(id);
+                self.add(at, Fault::Slow(id, rng.u64(2..12)));
+            }
             _ if id != other => {
                 self.cut.extend([id, other]);
                 self.add(at, Fault::CutLink(id, other));
@@ -138,6 +158,24 @@ impl Case {
             }
             _ => {}
         }
+    }
+
+    /// Tells whether as few nodes are slow as the planner may make leaves: if many are slow, slow is normal.
+    fn has_few_slow_nodes(&self) -> bool {
+        let slow: BTreeSet<&NodeId> = self.slow.iter().chain(&self.liars).collect();
+        slow.len() <= (self.world.nodes.len() / 4).max(2)
+    }
+
+    /// Checks that accidents of other nodes cost a healthy node a bounded time each.
+    fn check_time(&self, id: NodeId) {
+        let full_at = self.world.full_at([id].into_iter());
+        let transfer = self.world.units * UNIT;
+        let limit = transfer + transfer / 10 + SECOND + self.accidents * ACCIDENT_MAX;
+        let about = &self.about;
+        assert!(
+            full_at <= limit,
+            "{id} is full after {full_at}, not {limit}; {about}"
+        );
     }
 
     /// Tells whether a sound node held everything before the source died.
@@ -169,11 +207,16 @@ impl Case {
             let is_complete = *outcome == NodeOutcome::Complete;
             assert!(!is_complete || is_full, "{id} lies; {about}");
             let is_sound = !self.spoiled.contains(&id) && !self.liars.contains(&id);
-            let must_complete = is_sound && !self.source_dies;
+            let has_copy = !self.source_dies || self.has_safe_copy();
+            let must_complete = is_sound && has_copy;
             assert!(
                 !must_complete || is_complete,
                 "{id}: {outcome:?} {status:?}; {about}"
             );
+            let is_healthy = is_sound && !self.slow.contains(&id) && !self.cut.contains(&id);
+            if is_healthy && !self.source_dies && self.has_few_slow_nodes() {
+                self.check_time(id);
+            }
             let is_condemned = status.is_quarantined && !self.liars.contains(&id);
             assert!(!is_condemned, "{id} is condemned; {about}");
         }

@@ -20,7 +20,7 @@ pub struct CopyRow {
     pub is_cached: bool,
     /// Bytes of its content.
     pub bytes: u64,
-    /// How far it has come.
+    /// Its state.
     pub state: CopyState,
     /// Whether it is protected from eviction.
     pub is_pinned: bool,
@@ -47,7 +47,7 @@ pub struct TopRow {
     pub birth: Option<Stamp>,
 }
 
-/// How far a copy has come.
+/// State of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyState {
     /// Units are missing.

@@ -3,7 +3,7 @@
 
 use driftless_model::Keep;
 use driftless_store::{
-    BuildOptions, BuiltSet, Catalogue, Clock, Error, NodeStore, PlacedCopy, Placing, Receiving,
+    BuildOptions, BuiltSet, Catalogue, Error, NodeClock, NodeStore, PlacedCopy, Placing, Receiving,
     SetReceiver, UnitReader,
 };
 use std::fs;
@@ -35,7 +35,7 @@ impl Bench {
         self.folder.path().join(name)
     }
 
-    pub fn clock(&self) -> Clock {
+    pub fn clock(&self) -> NodeClock {
         let seconds = self.seconds.clone();
         Arc::new(move || Duration::from_secs(seconds.load(Ordering::Relaxed)))
     }
