@@ -45,5 +45,6 @@ pub use settings::{
 
 pub use driftless_dataplane::{ExpectedPeer, PeerKey, PeerTrust, PortRange, TlsIdentity};
 pub use driftless_planner::{
-    FailReason, HostlistError, NodeOutcome, PlanLimits, Topology, TopologyError, parse_hostlist,
+    FailReason, HostlistError, NodeOutcome, PlanLimits, RackTopology as Topology, TopologyError,
+    parse_hostlist,
 };

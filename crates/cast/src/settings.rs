@@ -2,7 +2,7 @@
 
 use driftless_dataplane::{CipherChoice, ExpectedPeer, PeerKey, PortRange, TlsIdentity};
 use driftless_model::Keep;
-use driftless_planner::{PlanLimits, Topology};
+use driftless_planner::{PlanLimits, RackTopology};
 use driftless_remote::Reach;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub struct CastSettings {
     /// Name of this host in the topology.
     pub source_name: String,
     /// Positions of the nodes. The chain follows their rack order.
-    pub topology: Topology,
+    pub topology: RackTopology,
     /// Directory of this host's store, which keeps the catalogue. Made with mode 0700 if missing.
     pub dir: PathBuf,
     /// Place of the data set on each node.
