@@ -210,6 +210,17 @@ fn compare(state: &mut PlanState, pace: &StreamPace) {
         Some(reference) => !is_fast && pace.lags(state, reference),
         None => pace.from == SOURCE && is_worth_a_trial(state, pace),
     };
+    // Another pair shows what a link carries, so no trial is needed.
+    let is_trial = reference.is_none() && is_slow;
+    if is_trial && is_slow_elsewhere(state) {
+        let best = state
+            .members
+            .iter()
+            .filter_map(|(_, member)| member.typical)
+            .max();
+        state.members[SOURCE].typical = best.max(Some(count));
+        return;
+    }
     let now_ms = state.now_ms;
     let is_suspect = !state.members[pace.from].slow_receivers.is_empty();
     let doubt = if is_suspect { SUSPECT_DIVISOR } else { 1 };
@@ -235,12 +246,13 @@ fn is_worth_a_trial(state: &PlanState, pace: &StreamPace) -> bool {
     let missing = u128::from(state.missing(pace.to).len());
     let rest = missing * u128::from(pace.period_ms) / u128::from(pace.count.max(1));
     let others = state.chain.values().filter(|id| state.is_needing(**id));
-    let mut elsewhere = state
-        .streams
-        .values()
-        .filter(|stream| stream.from != SOURCE);
-    let is_slow_elsewhere = elsewhere.any(|stream| stream.slow_since_ms.is_some());
-    rest >= u128::from(TRIAL_WORTH_MS) && others.count() > 1 && !is_slow_elsewhere
+    rest >= u128::from(TRIAL_WORTH_MS) && others.count() > 1
+}
+
+/// Tells whether a pair without the source is slow.
+fn is_slow_elsewhere(state: &PlanState) -> bool {
+    let mut others = state.streams.values().filter(|one| one.from != SOURCE);
+    others.any(|stream| stream.slow_since_ms.is_some())
 }
 
 /// Records a pair that works at its full rate: earlier receivers of the feeder were the slow ones.
