@@ -595,7 +595,7 @@ fn a_file_that_is_damaged_or_another_programs_is_refused_and_left_alone() {
         let words = if may_be_dropped {
             "job\": the record of the run is damaged"
         } else {
-            "job\": it is no record of a run"
+            "job\": is not the record of a run"
         };
         assert!(told.to_string().contains(words), "{case}: {told}");
         assert!(

@@ -10,6 +10,10 @@ use std::time::Duration;
 /// What is said. Fields that are not known mean nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a mirror has one word at a time in hand"
+)]
 pub enum Word {
     /// By whoever leads.
     Lead(LeadWord),

@@ -166,7 +166,7 @@ fn a_file_that_is_damaged_or_another_programs_is_refused_and_left_alone() {
         let words = if may_be_dropped {
             "state\": the state of the mirror is damaged"
         } else {
-            "state\": it is no state of a mirror"
+            "state\": is not the state of a mirror"
         };
         assert!(told.to_string().contains(words), "{case}: {told}");
         assert!(
