@@ -138,8 +138,11 @@ impl Cluster {
     /// Returns a command about the store of a node.
     fn node(&self, node: &str, words: &[&str]) -> Outcome {
         let dir = self.path(node).join("store");
-        let program = driftless().arg("node").args(words);
-        program.arg("--dir").arg(dir).run()
+        let program = match self.is_user {
+            true => driftless().through(self.lab.hosts()[0].words_as(USER, USER)),
+            false => driftless(),
+        };
+        program.arg("node").args(words).arg("--dir").arg(dir).run()
     }
 }
 

@@ -532,7 +532,7 @@ fn what_another_run_left_unfinished_before_the_first_change_stays_known() {
     late.signal(Signal::CONT);
     let outcome = late.wait().expect(11);
     assert!(
-        outcome.stderr_text().contains("start it again") && is_unsettled(&dst),
+        outcome.stderr_text().contains("; run again") && is_unsettled(&dst),
         "{}",
         outcome.describe()
     );

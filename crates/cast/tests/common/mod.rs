@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufReader, Write, stdin, stdout};
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -242,7 +242,7 @@ impl Cluster {
             .collect();
         found.sort_by_key(|path| {
             let meta = fs::symlink_metadata(path).expect("metadata");
-            std::os::unix::fs::MetadataExt::ctime(&meta)
+            (meta.ctime(), meta.ctime_nsec())
         });
         found
             .pop()

@@ -72,15 +72,21 @@ fn show<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| NONE.into(), text)
 }
 
+/// Measurement of a node, in bytes a second.
+type Measure = fn(&NodeHealth) -> Option<u64>;
+
+fn bytes_per_second(link: Option<LinkHealth>) -> Option<u64> {
+    link.map(|link| link.bytes_per_second)
+}
+
 /// Returns nodes with a measurement below half of the median of all nodes.
 fn slow(nodes: &[NodeHealth]) -> Vec<(&str, &'static str)> {
-    let speed = |link: Option<LinkHealth>| link.map(|link| link.bytes_per_second);
-    let measurements: [(&str, &dyn Fn(&NodeHealth) -> Option<u64>); 3] = [
-        ("link from here", &|node| speed(node.from_here)),
-        ("link from the previous node", &|node| {
-            speed(node.from_predecessor)
+    let measurements: [(&str, Measure); 3] = [
+        ("link from here", |node| bytes_per_second(node.from_here)),
+        ("link from the previous node", |node| {
+            bytes_per_second(node.from_predecessor)
         }),
-        ("disk", &|node| node.disk_write_bytes_per_second),
+        ("disk", |node| node.disk_write_bytes_per_second),
     ];
     let mut found = Vec::new();
     for (what, measure) in measurements {
