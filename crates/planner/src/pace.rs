@@ -186,6 +186,9 @@ fn compare_rates(state: &mut PlanState) {
     let paces: Vec<StreamPace> = of_chain
         .filter_map(|(id, stream)| pace(state, *id, stream))
         .collect();
+    for pace in &paces {
+        record(state, pace);
+    }
     for pace in paces {
         // An earlier pace may have ended the stream.
         if state.streams.contains_key(&pace.stream) {
@@ -196,11 +199,6 @@ fn compare_rates(state: &mut PlanState) {
 
 fn compare(state: &mut PlanState, pace: &StreamPace) {
     let count = pace.in_window(state);
-    if pace.period_ms >= state.limits.window_ms {
-        // A fast period counts for a while, so that a feeder that gets slow is noticed.
-        let before = state.members[pace.to].typical.unwrap_or(0);
-        state.members[pace.to].typical = Some(count.max(before - before / TYPICAL_DECAY));
-    }
     let reference = reference(state, pace);
     let is_fast = reference.is_some_and(|reference| {
         let floor = u128::from(reference) * u128::from(state.limits.slow_percent);
@@ -218,7 +216,9 @@ fn compare(state: &mut PlanState, pace: &StreamPace) {
             .iter()
             .filter_map(|(_, member)| member.typical)
             .max();
-        state.members[SOURCE].typical = best.max(Some(count));
+        if pace.period_ms >= state.limits.window_ms {
+            state.members[SOURCE].typical = best.max(Some(count));
+        }
         return;
     }
     let now_ms = state.now_ms;
@@ -238,6 +238,16 @@ fn compare(state: &mut PlanState, pace: &StreamPace) {
     let since = *stream.slow_since_ms.get_or_insert(now_ms);
     if now_ms.saturating_sub(since) >= slow_ms {
         blame(state, pace, count);
+    }
+}
+
+/// Records the rate of a receiver. A fast period counts for a while, so that a feeder that gets slow is noticed.
+fn record(state: &mut PlanState, pace: &StreamPace) {
+    if pace.period_ms >= state.limits.window_ms {
+        let count = pace.in_window(state);
+        let before = state.members[pace.to].typical.unwrap_or(0);
+        let decayed = before.saturating_sub(before / TYPICAL_DECAY);
+        state.members[pace.to].typical = Some(count.max(decayed));
     }
 }
 

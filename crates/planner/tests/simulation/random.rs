@@ -10,7 +10,7 @@ const SEEDS: u64 = 150;
 /// Microseconds of a unit.
 const UNIT: u64 = 10_000;
 /// Time that an accident costs a healthy node at most.
-const ACCIDENT_MAX: u64 = 8 * SECOND;
+const ACCIDENT_MAX: u64 = 10 * SECOND;
 const LIMIT: u64 = 20_000 * SECOND;
 /// Units that may reach a node twice for each stream: those in flight when a stream was cut.
 const WASTE_FOR_EACH_STREAM: u64 = 4;
