@@ -287,7 +287,7 @@ fn blame(state: &mut PlanState, pace: &StreamPace, count: u64) {
         return blame_at_source(state, pace, count);
     }
     state.members[pace.from].slow_receivers.insert(pace.to);
-    state.members[pace.to].slow_feeders.insert(pace.from);
+    let is_new = state.members[pace.to].slow_feeders.insert(pace.from);
     let receivers = state.members[pace.from].slow_receivers.len();
     let feeders = state.members[pace.to].slow_feeders.len();
     if receivers > feeders && may_demote(state, pace.from) {
@@ -297,7 +297,7 @@ fn blame(state: &mut PlanState, pace: &StreamPace, count: u64) {
         clear_feeders(state, pace);
     }
     let is_last = state.chain.values().next_back() == Some(&pace.to);
-    if is_last && feeders == 1 {
+    if is_last && is_new && feeders == 1 {
         state.move_to_tail(pace.from);
     } else if may_demote(state, pace.to) {
         demote(state, pace.to);

@@ -385,3 +385,14 @@ fn thousand_nodes_take_the_time_of_the_formula() {
     assert!(is_within(all, cube, 150), "{all} {cube}");
     assert_eq!(world.wasted, 0);
 }
+
+#[test]
+fn hung_and_slow_neighbours_end() {
+    let (hung, slow) = (NodeId(1), NodeId(2));
+    let world = run(Setup::new(2, 1_000, UNIT), |world| {
+        world.fault(5 * SECOND, Fault::Hang(hung));
+        world.fault(0, Fault::Slow(slow, 15));
+    });
+    assert!(world.is_complete(slow));
+    assert!(world.orders <= 100, "{}", world.orders);
+}
