@@ -162,6 +162,8 @@ fn reference(state: &PlanState, pace: &StreamPace) -> Option<u64> {
     let is_fed = !feeder.incoming.is_empty();
     let count = feeder.meter.since(since).filter(|_| is_fed);
     let current = count.map(|count| pace.scaled(state, count));
+    // During a trial, the number of the source is the goal for the next first node.
+    let of_source = of_source.filter(|_| state.head_trials.is_empty());
     current.max(feeder.typical).max(of_source)
 }
 

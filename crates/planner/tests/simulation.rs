@@ -396,3 +396,16 @@ fn hung_and_slow_neighbours_end() {
     assert!(world.is_complete(slow));
     assert!(world.orders <= 100, "{}", world.orders);
 }
+
+#[test]
+fn node_with_a_head_start_slows_no_other() {
+    let mut world = Setup::new(8, 3_000, UNIT).world();
+    world.node(NodeId(4)).held = UnitSet::range(800, 3_000);
+    world.start(&[]);
+    world.run(LIMIT);
+    assert!(is_within(world.full_at(world.ids()), 3_000 * UNIT, 105));
+    let status = world
+        .ids()
+        .map(|id| world.planner.status(id).expect("a node"));
+    assert_eq!(status.map(|status| status.demotions).sum::<u32>(), 0);
+}
