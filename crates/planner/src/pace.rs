@@ -162,6 +162,8 @@ fn reference(state: &PlanState, pace: &StreamPace) -> Option<u64> {
     let is_fed = !feeder.incoming.is_empty();
     let count = feeder.meter.since(since).filter(|_| is_fed);
     let current = count.map(|count| pace.scaled(state, count));
+    // During a trial, the number of the source is the goal for the next first node.
+    let of_source = of_source.filter(|_| state.head_trials.is_empty());
     current.max(feeder.typical).max(of_source)
 }
 
@@ -186,6 +188,9 @@ fn compare_rates(state: &mut PlanState) {
     let paces: Vec<StreamPace> = of_chain
         .filter_map(|(id, stream)| pace(state, *id, stream))
         .collect();
+    for pace in &paces {
+        record(state, pace);
+    }
     for pace in paces {
         // An earlier pace may have ended the stream.
         if state.streams.contains_key(&pace.stream) {
@@ -196,11 +201,6 @@ fn compare_rates(state: &mut PlanState) {
 
 fn compare(state: &mut PlanState, pace: &StreamPace) {
     let count = pace.in_window(state);
-    if pace.period_ms >= state.limits.window_ms {
-        // A fast period counts for a while, so that a feeder that gets slow is noticed.
-        let before = state.members[pace.to].typical.unwrap_or(0);
-        state.members[pace.to].typical = Some(count.max(before - before / TYPICAL_DECAY));
-    }
     let reference = reference(state, pace);
     let is_fast = reference.is_some_and(|reference| {
         let floor = u128::from(reference) * u128::from(state.limits.slow_percent);
@@ -218,7 +218,9 @@ fn compare(state: &mut PlanState, pace: &StreamPace) {
             .iter()
             .filter_map(|(_, member)| member.typical)
             .max();
-        state.members[SOURCE].typical = best.max(Some(count));
+        if pace.period_ms >= state.limits.window_ms {
+            state.members[SOURCE].typical = best.max(Some(count));
+        }
         return;
     }
     let now_ms = state.now_ms;
@@ -238,6 +240,16 @@ fn compare(state: &mut PlanState, pace: &StreamPace) {
     let since = *stream.slow_since_ms.get_or_insert(now_ms);
     if now_ms.saturating_sub(since) >= slow_ms {
         blame(state, pace, count);
+    }
+}
+
+/// Records the rate of a receiver. A fast period counts for a while, so that a feeder that gets slow is noticed.
+fn record(state: &mut PlanState, pace: &StreamPace) {
+    if pace.period_ms >= state.limits.window_ms {
+        let count = pace.in_window(state);
+        let before = state.members[pace.to].typical.unwrap_or(0);
+        let decayed = before.saturating_sub(before / TYPICAL_DECAY);
+        state.members[pace.to].typical = Some(count.max(decayed));
     }
 }
 
@@ -277,7 +289,7 @@ fn blame(state: &mut PlanState, pace: &StreamPace, count: u64) {
         return blame_at_source(state, pace, count);
     }
     state.members[pace.from].slow_receivers.insert(pace.to);
-    state.members[pace.to].slow_feeders.insert(pace.from);
+    let is_new = state.members[pace.to].slow_feeders.insert(pace.from);
     let receivers = state.members[pace.from].slow_receivers.len();
     let feeders = state.members[pace.to].slow_feeders.len();
     if receivers > feeders && may_demote(state, pace.from) {
@@ -287,7 +299,7 @@ fn blame(state: &mut PlanState, pace: &StreamPace, count: u64) {
         clear_feeders(state, pace);
     }
     let is_last = state.chain.values().next_back() == Some(&pace.to);
-    if is_last && feeders == 1 {
+    if is_last && is_new && feeders == 1 {
         state.move_to_tail(pace.from);
     } else if may_demote(state, pace.to) {
         demote(state, pace.to);

@@ -385,3 +385,27 @@ fn thousand_nodes_take_the_time_of_the_formula() {
     assert!(is_within(all, cube, 150), "{all} {cube}");
     assert_eq!(world.wasted, 0);
 }
+
+#[test]
+fn hung_and_slow_neighbours_end() {
+    let (hung, slow) = (NodeId(1), NodeId(2));
+    let world = run(Setup::new(2, 1_000, UNIT), |world| {
+        world.fault(5 * SECOND, Fault::Hang(hung));
+        world.fault(0, Fault::Slow(slow, 15));
+    });
+    assert!(world.is_complete(slow));
+    assert!(world.orders <= 100, "{}", world.orders);
+}
+
+#[test]
+fn node_with_a_head_start_slows_no_other() {
+    let mut world = Setup::new(8, 3_000, UNIT).world();
+    world.node(NodeId(4)).held = UnitSet::range(800, 3_000);
+    world.start(&[]);
+    world.run(LIMIT);
+    assert!(is_within(world.full_at(world.ids()), 3_000 * UNIT, 105));
+    let status = world
+        .ids()
+        .map(|id| world.planner.status(id).expect("a node"));
+    assert_eq!(status.map(|status| status.demotions).sum::<u32>(), 0);
+}

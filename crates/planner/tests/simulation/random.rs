@@ -10,7 +10,7 @@ const SEEDS: u64 = 150;
 /// Microseconds of a unit.
 const UNIT: u64 = 10_000;
 /// Time that an accident costs a healthy node at most.
-const ACCIDENT_MAX: u64 = 8 * SECOND;
+const ACCIDENT_MAX: u64 = 10 * SECOND;
 const LIMIT: u64 = 20_000 * SECOND;
 /// Units that may reach a node twice for each stream: those in flight when a stream was cut.
 const WASTE_FOR_EACH_STREAM: u64 = 4;
@@ -160,10 +160,11 @@ impl Case {
         }
     }
 
-    /// Tells whether as few nodes are slow as the planner may make leaves: if many are slow, slow is normal.
+    /// Tells whether at most two nodes are slow or lie. More of them may delay a healthy node, which still
+    /// completes.
     fn has_few_slow_nodes(&self) -> bool {
         let slow: BTreeSet<&NodeId> = self.slow.iter().chain(&self.liars).collect();
-        slow.len() <= (self.world.nodes.len() / 4).max(2)
+        slow.len() <= 2
     }
 
     /// Checks that accidents of other nodes cost a healthy node a bounded time each.
