@@ -4,8 +4,8 @@
 
 use driftless_engine::message::{Order, Report, decode, encode, reports};
 use driftless_engine::{
-    Alive, Batch, Brief, Counts, Misspelt, Namesake, Options, Outcome, PartOfOutcome, Piece, Route,
-    Settled, View,
+    Alive, Batch, Brief, Counts, Misspelt, Namesake, Options, Outcome, PartOfOutcome, Piece,
+    ReplicaView, Route, Settled, View,
 };
 use driftless_fuzz::{begin, bounded, meta, said_again};
 use driftless_model::{EntryName, Kind, RelPath, Rule, Unkept, check_name};
@@ -289,7 +289,8 @@ fn seeds() -> Vec<Vec<u8>> {
         settled: vec![Settled {
             path: path(),
             source: Some(View::of(&meta(Kind::File, 1 << 30))),
-            replica: None,
+            replica: ReplicaView::Made(7),
+            is_equal: false,
             is_mounted: true,
         }],
         ..Outcome::default()

@@ -15,7 +15,13 @@ fuzz_target!(init: begin(seeds()), |bytes: &[u8]| {
 /// A kind, and a message of postcard: the number of a variant, and its fields.
 fn seeds() -> Vec<Vec<u8>> {
     let opening = [&[1, 1, 1][..], &[7; 16], &[9]].concat();
-    let begin = [&[2, 0][..], &[7; 16], &[8; 32], &[0, 2, b'/', b'a', 0, 0, 0, 0, 1]].concat();
+    let begin = [
+        &[2, 0][..],
+        &[7; 16],
+        &[8; 32],
+        &[0, 2, b'/', b'a', 0, 0, 0, 0, 1],
+    ]
+    .concat();
     let peers = [&[2, 1, 1, 2][..], &[5; 32], &[1, 0, 127, 0, 0, 1, 9]].concat();
     let expect = vec![2, 2, 0, 3, 1, 1, 0, 16];
     let ready = vec![4, 2, 1, 4, 9, 77];

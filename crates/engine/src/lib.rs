@@ -40,7 +40,7 @@ pub use shared::message;
 pub use shared::serve::{
     ATTEMPTS_MAX, Carrying, Delivered, Desk, Failure, MoverFailed, carried, serve,
 };
-pub use shared::settled::Settled;
+pub use shared::settled::{ReplicaView, Settled};
 pub use shared::watcher::{Line, Seen, Watched, Watcher};
 pub use shared::work_off::{Ends, Known, work_off};
 pub use sync::comparisons::ledger_name;
