@@ -422,7 +422,11 @@ fn wrong_arguments_are_refused() {
             2,
             "--cert",
         ),
-        (&["/missing", "--nodes", "n1", "--to", "/x"], 1, "missing"),
+        (
+            &["/missing", "--nodes", "n1", "--to", "/x"],
+            1,
+            "no such file or directory",
+        ),
         (
             &[inside, "--nodes", "n1", "--to", "/x"],
             13,

@@ -253,7 +253,8 @@ impl<'a, 'b> SourceWalk<'a, 'b> {
 
     fn failed(&self, fault: Fault) -> Error {
         let path = self.path.join(&b'/');
-        match fault.is_absent() {
+        let is_below_a_source = self.path.len() > 1;
+        match fault.is_absent() && is_below_a_source {
             true => Error::SourceChanged { path },
             false => Error::Entry { path, fault },
         }
