@@ -143,28 +143,43 @@ impl Kind<'_> {
     }
 
     fn make(&self, file: &mut Connection) -> Result<Kept, StoreError> {
-        let transaction = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        transaction.execute_batch(self.schema)?;
-        transaction.pragma_update(None, "application_id", self.application)?;
-        transaction.pragma_update(None, "user_version", self.newest())?;
-        transaction.commit()?;
-        Ok(Kept::Nothing { was_run: false })
+        change(file, |transaction| {
+            transaction.execute_batch(self.schema)?;
+            transaction.pragma_update(None, "application_id", self.application)?;
+            transaction.pragma_update(None, "user_version", self.newest())?;
+            Ok(Kept::Nothing { was_run: false })
+        })
     }
 
     /// Goes the way from `layout` to the newest, or stays where it was.
     fn upgrade(&self, file: &mut Connection, layout: i32) -> Result<Kept, StoreError> {
-        let mut kept = Kept::All;
-        let transaction = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        for step in &self.upgrades[(layout - self.first) as usize..] {
-            match step(&transaction)? {
-                Kept::All => {}
-                nothing => kept = nothing,
+        change(file, |transaction| {
+            let mut kept = Kept::All;
+            for step in &self.upgrades[(layout - self.first) as usize..] {
+                match step(transaction)? {
+                    Kept::All => {}
+                    nothing => kept = nothing,
+                }
             }
-        }
-        transaction.pragma_update(None, "user_version", self.newest())?;
-        transaction.commit()?;
-        Ok(kept)
+            transaction.pragma_update(None, "user_version", self.newest())?;
+            Ok(kept)
+        })
     }
+}
+
+/// Makes changes together, in a transaction that holds the lock of writers from its start
+/// (sqlite.org/lang_transaction.html, "IMMEDIATE").
+///
+/// # Errors
+/// None of the changes was made.
+pub(crate) fn change<T>(
+    file: &mut Connection,
+    change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let transaction = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let done = change(&transaction)?;
+    transaction.commit()?;
+    Ok(done)
 }
 
 /// Sets what is no setting of the file, and reads what the file says of itself.

@@ -8,8 +8,8 @@ mod rows;
 mod schema;
 
 use crate::columns::{capped, millis};
-use crate::{StateError, StateFile, StoreError};
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use crate::{StateError, StateFile, StoreError, file};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -235,14 +235,7 @@ impl Holdings {
         &mut self,
         change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StateError> {
-        let begun = self
-            .file
-            .transaction_with_behavior(TransactionBehavior::Immediate);
-        let done = begun.and_then(|transaction| {
-            let done = change(&transaction)?;
-            transaction.commit()?;
-            Ok(done)
-        });
+        let done = file::change(&mut self.file, change);
         done.map_err(|cause| self.failed(cause))
     }
 

@@ -11,10 +11,10 @@ mod save;
 mod schema;
 
 use crate::columns::{bad, capped, count, hex, millis};
-use crate::{StateError, StateFile, StoreError};
+use crate::{StateError, StateFile, StoreError, file};
 use driftless_model::Lag;
 use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, Params, Row, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -220,15 +220,7 @@ impl MirrorState {
         &mut self,
         change: impl FnOnce(&rusqlite::Transaction<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StateError> {
-        let done = self
-            .0
-            .file
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .and_then(|transaction| {
-                let done = change(&transaction)?;
-                transaction.commit()?;
-                Ok(done)
-            });
+        let done = file::change(&mut self.0.file, change);
         self.told(done)
     }
 }

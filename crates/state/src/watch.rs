@@ -8,8 +8,8 @@ mod rows;
 mod schema;
 
 use crate::columns::{capped, millis};
-use crate::{StateError, StateFile, StoreError};
-use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
+use crate::{StateError, StateFile, StoreError, file};
+use rusqlite::{Connection, Row, Transaction, params};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -123,15 +123,7 @@ impl WatchState {
         &mut self,
         change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StateError> {
-        let begun = self
-            .0
-            .file
-            .transaction_with_behavior(TransactionBehavior::Immediate);
-        let done = begun.and_then(|transaction| {
-            let done = change(&transaction)?;
-            transaction.commit()?;
-            Ok(done)
-        });
+        let done = file::change(&mut self.0.file, change);
         self.told(done)
     }
 }
