@@ -58,7 +58,7 @@ pub struct NodeHealth {
     pub hash_bytes_per_second: Option<u64>,
     /// Processors.
     pub processors: Option<u32>,
-    /// Whether the processor has instructions for AES.
+    /// Whether the processor has the instructions for fast AES-GCM.
     pub has_aes: Option<bool>,
     /// Causes of measurements that failed, each with a remedy.
     pub faults: Vec<String>,

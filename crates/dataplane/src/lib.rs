@@ -51,4 +51,5 @@ pub use receive::{LinkEvent, LinkReceiver};
 pub use send::LinkSender;
 pub use settings::{CipherChoice, LinkSettings};
 pub use shared::{LinkCounters, LinkPeer};
+pub use tls::has_aes;
 pub use trust::{ExpectedPeer, PeerTrust};

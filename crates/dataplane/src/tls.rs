@@ -180,8 +180,9 @@ fn suites(cipher: CipherChoice) -> Vec<rustls::SupportedCipherSuite> {
     }
 }
 
-/// Whether the processor has the instructions that ring needs for fast AES-GCM.
-fn has_aes() -> bool {
+/// Returns whether the processor has the instructions that ring needs for fast AES-GCM. Without
+/// them, links prefer ChaCha20-Poly1305.
+pub fn has_aes() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("aes")
         && std::arch::is_x86_feature_detected!("pclmulqdq");

@@ -83,7 +83,7 @@ fn examine_here(place: Option<Vec<u8>>, disk_bytes: u64) -> ExaminedNode {
         hash_bytes_per_second: measure_hash(),
         processors: std::thread::available_parallelism()
             .map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX)),
-        has_aes: has_aes(),
+        has_aes: driftless_dataplane::has_aes(),
         ..ExaminedNode::default()
     };
     let Some(place) = place else {
@@ -138,15 +138,6 @@ fn measure_hash() -> u64 {
     }
     std::hint::black_box(sum);
     rate(HASH_BYTES as u64, begin.elapsed())
-}
-
-fn has_aes() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("aes");
-    #[cfg(target_arch = "aarch64")]
-    return std::arch::is_aarch64_feature_detected!("aes");
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    return false;
 }
 
 /// Returns bytes a second.
