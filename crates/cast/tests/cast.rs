@@ -46,11 +46,7 @@ fn whole_tree_arrives_at_each_node() {
     build_tree(&cluster.path("src"), 1, &Profile::small());
     cluster.write("large", 9 << 20);
     let report = cluster.cast(&cluster.settings());
-    assert!(
-        report.is_complete(),
-        "{report:#?}\n{}",
-        cluster.events.text()
-    );
+    cluster.assert_complete(&report);
     for node in &report.nodes {
         cluster.assert_equal(&node.node);
         assert_eq!(node.set.as_ref(), Some(&report.set));
@@ -64,11 +60,7 @@ fn tree_without_content_arrives() {
     fs::create_dir(cluster.path("src/empty")).expect("a folder");
     cluster.write("nothing", 0);
     let report = cluster.cast(&cluster.settings());
-    assert!(
-        report.is_complete(),
-        "{report:#?}\n{}",
-        cluster.events.text()
-    );
+    cluster.assert_complete(&report);
     cluster.assert_equal("n1");
     cluster.assert_equal("n2");
 }
@@ -99,11 +91,7 @@ fn restarted_node_fetches_what_it_lacks() {
     cluster.events.wait_for_units("n2", 20);
     cluster.signal("n2", Signal::KILL);
     let report = running.join().expect("a report");
-    assert!(
-        report.is_complete(),
-        "{report:#?}\n{}",
-        cluster.events.text()
-    );
+    cluster.assert_complete(&report);
     cluster.assert_equal("n2");
     let restarted = report_of(&report, "n2");
     assert!(restarted.held_bytes > 0, "{restarted:?}");
@@ -138,11 +126,7 @@ fn stopped_cast_is_resumed() {
     assert!(!cluster.has_copy("n2"));
     cluster.stop.store(false, Ordering::Relaxed);
     let report = cluster.cast(&cluster.settings());
-    assert!(
-        report.is_complete(),
-        "{report:#?}\n{}",
-        cluster.events.text()
-    );
+    cluster.assert_complete(&report);
     for node in &report.nodes {
         assert!(node.held_bytes > 0, "{node:?}");
         cluster.assert_equal(&node.node);
@@ -169,11 +153,7 @@ fn cast_follows_a_killed_coordinator() {
     coordinator.kill().expect("a process");
     coordinator.wait().expect("its end");
     let report = cluster.cast(&cluster.settings());
-    assert!(
-        report.is_complete(),
-        "{report:#?}\n{}",
-        cluster.events.text()
-    );
+    cluster.assert_complete(&report);
     for node in &report.nodes {
         assert!(node.held_bytes > 0, "{node:?}");
         cluster.assert_equal(&node.node);
@@ -201,10 +181,10 @@ fn second_version_sends_only_changes() {
         cluster.write(&format!("file{number}"), 500_000 + number);
     }
     let first = cluster.cast(&cluster.settings());
-    assert!(first.is_complete(), "{first:#?}");
+    cluster.assert_complete(&first);
     cluster.write("file7", 500_001);
     let second = cluster.cast(&cluster.settings());
-    assert!(second.is_complete(), "{second:#?}");
+    cluster.assert_complete(&second);
     assert_ne!(first.set, second.set);
     for node in &second.nodes {
         cluster.assert_equal(&node.node);
@@ -212,7 +192,7 @@ fn second_version_sends_only_changes() {
     }
     // The same version again sends nothing.
     let third = cluster.cast(&cluster.settings());
-    assert!(third.is_complete(), "{third:#?}");
+    cluster.assert_complete(&third);
     assert!(third.nodes.iter().all(|node| node.received_bytes == 0));
 }
 
@@ -244,11 +224,7 @@ fn late_node_joins_a_cast() {
     cluster.events.wait_for_units("n1", 10);
     cluster.set_dead("n3", false);
     let report = running.join().expect("a report");
-    assert!(
-        report.is_complete(),
-        "{report:#?}\n{}",
-        cluster.events.text()
-    );
+    cluster.assert_complete(&report);
     cluster.assert_equal("n3");
     let is_refused = |event: &CastEvent| matches!(event, CastEvent::Unreachable { .. });
     assert!(cluster.events.has(is_refused));
@@ -271,11 +247,7 @@ fn vanished_source_fails_no_complete_node() {
     fs::remove_dir_all(cluster.path("src")).expect("removed");
     cluster.set_dead("n2", false);
     let report = running.join().expect("a report");
-    assert!(
-        report.is_complete(),
-        "{report:#?}\n{}",
-        cluster.events.text()
-    );
+    cluster.assert_complete(&report);
 }
 
 #[test]

@@ -91,11 +91,7 @@ fn daemon_serves_a_cast_and_its_users() {
         ..ContentLimits::default()
     };
     let report = cluster.cast(&settings);
-    assert!(
-        report.is_complete(),
-        "{report:#?}\n{}",
-        cluster.events.text()
-    );
+    cluster.assert_complete(&report);
     let copy = cluster.copy("n1");
     let options = driftless_testkit::Options::default();
     driftless_testkit::assert_equal(&cluster.path("src"), &copy, &options, "n1");
@@ -112,11 +108,7 @@ fn daemon_serves_a_cast_and_its_users() {
     assert!(verify_node(&daemon.dir, Some(99)).is_err());
     // The next cast repairs the copy.
     let report = cluster.cast(&settings);
-    assert!(
-        report.is_complete(),
-        "{report:#?}\n{}",
-        cluster.events.text()
-    );
+    cluster.assert_complete(&report);
     driftless_testkit::assert_equal(&cluster.path("src"), &copy, &options, "n1");
     let purged = purge_node(&daemon.dir, &PurgeSelection::All).expect("an answer");
     assert!(purged.copies >= 1 && !copy.exists(), "{purged:?}");

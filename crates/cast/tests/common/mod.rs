@@ -225,6 +225,12 @@ impl Cluster {
         Pid::from_raw(pid.parse().expect("a number")).expect("a pid")
     }
 
+    /// Asserts that each node has the data set.
+    pub fn assert_complete(&self, report: &CastReport) {
+        let events = self.events.text();
+        assert!(report.is_complete(), "{report:#?}\n{events}");
+    }
+
     /// Asserts that a node has the tree of the source.
     pub fn assert_equal(&self, node: &str) {
         let copy = self.cached(node);
