@@ -141,7 +141,32 @@ impl Catalogue {
     pub(crate) fn open(file: Box<dyn ReadFile>, hash: SetHash) -> Result<Catalogue> {
         let head_bytes = read_head(&*file, hash)?;
         let head = decode_head(hash, &head_bytes)?;
-        let mut catalogue = Catalogue {
+        let mut catalogue = Catalogue::unchecked(file, hash, head_bytes, head);
+        catalogue.layout = catalogue.check()?;
+        Ok(catalogue)
+    }
+
+    /// Reads the entries of a catalogue whose content is not hashed yet.
+    pub(crate) fn of_entries(file: Box<dyn ReadFile>, head: CatalogueHead) -> Result<Catalogue> {
+        let mut catalogue = Catalogue::unchecked(file, SetHash([0; 32]), Vec::new(), head);
+        let mut tops = Vec::new();
+        for number in 0..catalogue.head.entries {
+            if catalogue.entry(number)?.parent.is_none() {
+                tops.push(number);
+            }
+        }
+        catalogue.layout.tops = tops;
+        Ok(catalogue)
+    }
+
+    /// Returns a catalogue without its layout, which the caller sets.
+    fn unchecked(
+        file: Box<dyn ReadFile>,
+        hash: SetHash,
+        head_bytes: Vec<u8>,
+        head: CatalogueHead,
+    ) -> Catalogue {
+        Catalogue {
             hash,
             head_bytes,
             offsets: part_offsets(&head),
@@ -154,35 +179,7 @@ impl Catalogue {
             entry_cache: PartCache::default(),
             small_cache: PartCache::default(),
             hash_cache: PartCache::default(),
-        };
-        catalogue.layout = catalogue.check()?;
-        Ok(catalogue)
-    }
-
-    /// Reads the entries of a catalogue whose content is not hashed yet.
-    pub(crate) fn of_entries(file: Box<dyn ReadFile>, head: CatalogueHead) -> Result<Catalogue> {
-        let mut catalogue = Catalogue {
-            hash: SetHash([0; 32]),
-            head_bytes: Vec::new(),
-            offsets: part_offsets(&head),
-            entries: PartIndex::of(&head, PartKind::Entries),
-            small: PartIndex::default(),
-            hashes: PartIndex::default(),
-            head,
-            layout: Layout::default(),
-            file,
-            entry_cache: PartCache::default(),
-            small_cache: PartCache::default(),
-            hash_cache: PartCache::default(),
-        };
-        let mut tops = Vec::new();
-        for number in 0..catalogue.head.entries {
-            if catalogue.entry(number)?.parent.is_none() {
-                tops.push(number);
-            }
         }
-        catalogue.layout.tops = tops;
-        Ok(catalogue)
     }
 
     fn check(&self) -> Result<Layout> {
