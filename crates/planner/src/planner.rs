@@ -89,16 +89,6 @@ impl Planner {
         Ok(Self { state })
     }
 
-    /// Adds a node that was not in the list. Returns its number. The node takes part once it joins.
-    pub fn add_node(&mut self, name: &str) -> Result<NodeId, PlanSetupError> {
-        if self.find(name).is_some() {
-            return Err(PlanSetupError::Twice(name.to_owned()));
-        }
-        let id = check_room(&self.state, name)?;
-        self.state.add_member(name);
-        Ok(id)
-    }
-
     /// Applies an event and returns the orders that follow. `now_ms` counts from any fixed moment; a
     /// time before that of an earlier event counts as that time. Events that name an unknown node or
     /// stream, or come from a node that is not connected, have no effect.

@@ -188,17 +188,6 @@ impl Error {
             _ => false,
         }
     }
-
-    /// Returns whether the source is the cause, so that no other node can help.
-    pub fn is_of_source(&self) -> bool {
-        matches!(
-            self,
-            Error::SourceChanged { .. }
-                | Error::SourceName { .. }
-                | Error::TooLarge { .. }
-                | Error::TooManyAttributes { .. }
-        )
-    }
 }
 
 /// The result of a call of the store.
