@@ -251,6 +251,8 @@ impl Live {
                 let done = member.hear(now, word);
                 let crossings = member.crossings();
                 self.problems.replace(now, &done, Vec::new());
+                self.problems
+                    .forget_changing_above(&done, |dir| self.dirty.has_failed_within(dir));
                 self.hands.leave_to_lead(crossings);
                 self.hands.heard_of_lead();
             }
