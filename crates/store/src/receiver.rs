@@ -23,6 +23,9 @@ use driftless_tree::{DirMutRef, DirRef, Hold, Lock, Reach};
 use std::ffi::CString;
 use std::sync::Arc;
 
+/// The smallest hole that a resumed copy looks for: the smallest block of a file system.
+const HOLE_BYTES_MIN: usize = 512;
+
 /// The result of a reception: the copy under its final names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacedCopy {
@@ -144,13 +147,20 @@ impl SetReceiver {
         }
     }
 
-    /// Hashes what an earlier process wrote.
+    /// Hashes what an earlier process wrote. Units with zeros are written again: the earlier process
+    /// may have left a hole in their place.
     fn resume(&mut self) -> Result<()> {
         take_up(&self.catalogue, &mut self.writer.cursor)?;
         let (mut reader, mut buffer) = (self.reader()?, Vec::new());
         for unit in 0..self.catalogue.units() {
             match reader.read(unit, &mut buffer) {
-                Ok(()) => self.present.add(unit),
+                Ok(()) => {
+                    if may_be_hole(&buffer) {
+                        let written = self.writer.write(unit, &buffer);
+                        written.map_err(|error| self.room_error(error))?;
+                    }
+                    self.present.add(unit);
+                }
                 Err(Error::CopyChanged { .. } | Error::Entry { .. }) => {}
                 Err(other) => return Err(other),
             }
@@ -329,6 +339,12 @@ impl SetReceiver {
             free: room.bytes,
         })
     }
+}
+
+/// Whether a block of a unit has zeros only.
+fn may_be_hole(unit: &[u8]) -> bool {
+    unit.chunks(HOLE_BYTES_MIN)
+        .any(|block| block.iter().all(|byte| *byte == 0))
 }
 
 fn free_bytes(dir: &DirMutRef) -> u64 {

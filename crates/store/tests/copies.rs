@@ -110,6 +110,26 @@ fn killed_receiver_goes_on() {
 }
 
 /// Makes a complete copy that another entry keeps from its final name.
+#[test]
+fn resumed_copy_has_no_added_holes() {
+    let bench = Bench::new();
+    let zeros = vec![0; 300_000];
+    let half = [zeros.clone(), bytes(1, 300_000)].concat();
+    write(&bench.path("src/zeros"), &zeros);
+    write(&bench.path("src/half"), &half);
+    let (set, node) = (bench.build(), bench.node());
+    let mut receiver = open(&node, &set, &bench.to());
+    let (mut reader, mut buffer) = (set.source.reader(), Vec::new());
+    // The last unit gives the files their length.
+    for unit in [0, set.catalogue.units() - 1] {
+        reader.read(unit, &mut buffer).expect("a unit");
+        receiver.put(unit, &buffer).expect("written");
+    }
+    drop(receiver);
+    cast(&node, &set, &bench.to()).expect("placed");
+    assert_same(&bench.path("src"), &bench.path("to/src"), "resumed");
+}
+
 fn blocked(bench: &Bench) -> driftless_store::BuiltSet {
     build_tree(&bench.path("src"), 8, &Profile::root());
     let (set, node) = (bench.build(), bench.node());
