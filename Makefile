@@ -2,7 +2,8 @@
 # make test: installs the Debian packages that the tests need (as root), then runs all tests.
 # make campaign: long campaigns, of which make test runs samples; CAMPAIGN_SEEDS trees for each pair of file systems, and as many
 # times 600 system calls that fail and 120 power cuts; MIRROR_SEEDS rounds of what mirrors are tested by; SHARE_SEEDS kills, trees and
-# so on of the suites that make test runs a third of; CHAOS_SEEDS accidents of each kind.
+# so on of the suites that make test runs a third of; CHAOS_SEEDS accidents of each kind; CAST_SEEDS casts with accidents, and as many
+# receivers that are killed.
 # make static: a statically linked binary, which --deploy copies to other hosts.
 # make shim: the preloaded library for systems with an old C library (glibc from 2.17); for newer ones make build makes it.
 # make install: builds, and copies the program, the shim, units, manual pages and completions below PREFIX, in DESTDIR.
@@ -133,6 +134,10 @@ MIRROR_SEEDS = 200
 OF_SHARES = kill property
 SHARE_SEEDS = 50
 
+# Suites of cast that make test runs, with more casts and kills.
+OF_CASTS = accidents kills
+CAST_SEEDS = 40
+
 # Accidents of each kind in movers_chaos, of which make test runs at most four.
 CHAOS_SEEDS = 10
 CHAOS = --test movers_chaos -- --ignored --test-threads=5
@@ -145,6 +150,7 @@ campaign: test-packages
 	DRIFTLESS_SEEDS=$(CAMPAIGN_SEEDS) $(TEST) --test $$name -- --ignored --nocapture || failed="$$failed $$name"; done; \
 	DRIFTLESS_SEEDS=$(MIRROR_SEEDS) $(TEST) --no-fail-fast $(call suites,$(OF_MIRRORS)) || failed="$$failed mirrors"; \
 	DRIFTLESS_SEEDS=$(SHARE_SEEDS) $(TEST) --no-fail-fast $(call suites,$(OF_SHARES)) || failed="$$failed shares"; \
+	DRIFTLESS_SEEDS=$(CAST_SEEDS) $(TEST) --no-fail-fast $(call suites,$(OF_CASTS)) || failed="$$failed casts"; \
 	DRIFTLESS_SEEDS=$(CHAOS_SEEDS) $(TEST) $(CHAOS) || failed="$$failed movers_chaos"; \
 	for way in push pull; do DRIFTLESS_TEST_OVER=$$way $(TEST) --no-fail-fast \
 	$(call suites,$(OVER_SSH_ALL_WAYS) $(OVER_SSH) $(OVER_SSH_LONG)) || failed="$$failed $$way"; done; \

@@ -15,6 +15,7 @@ use std::time::Duration;
 use std::{env, fs, thread};
 
 const CHILD: &str = "DRIFTLESS_TEST_CHILD";
+/// Kills without `DRIFTLESS_SEEDS`.
 const KILLS: u64 = 25;
 
 /// The process that is killed: places the set of `src` at `to`. Does nothing without the variable.
@@ -72,8 +73,10 @@ fn killed_process_leaves_a_whole_version() {
     };
     let differences = |a: &str| compare(&bench.path(a), &bench.path("to/src"), &options);
     let mut rng = fastrand::Rng::with_seed(52);
+    let seeds = env::var("DRIFTLESS_SEEDS").ok();
+    let kills = seeds.and_then(|text| text.parse().ok()).unwrap_or(KILLS);
     let mut old = 0;
-    for round in 0..KILLS {
+    for round in 0..kills {
         driftless_testkit::remove_deep(&bench.path("old")).expect("removed");
         let copied = Command::new("cp")
             .arg("-a")

@@ -209,6 +209,22 @@ impl Cluster {
         kill_process(self.pid(node), signal).expect("a process");
     }
 
+    /// Sends a signal to the process of a node, unless the process has ended.
+    pub fn try_signal(&self, node: &str, signal: Signal) {
+        let pid = self.pid(node);
+        let program = fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero()));
+        let is_own = program.ok() == std::env::current_exe().ok();
+        if is_own {
+            let _it_has_ended = kill_process(pid, signal);
+        }
+    }
+
+    /// Kills what is left of a node, and lets it start again.
+    pub fn revive(&self, node: &str) {
+        self.try_signal(node, Signal::KILL);
+        let _it_was_not_dead = fs::remove_file(self.path(node).join("dead"));
+    }
+
     /// Waits until no process of a node is there.
     pub fn wait_for_end(&self, node: &str) {
         let pid = self.pid(node).as_raw_nonzero();
