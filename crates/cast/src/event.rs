@@ -131,6 +131,11 @@ pub struct NodeReport {
     pub demotions: u32,
     /// Entries whose owner or group the node could not keep.
     pub owners_not_kept: u64,
+    /// Modes, ACLs, extended attributes and times that the node could not keep.
+    pub attributes_not_kept: u64,
+    /// The first of these attributes, with its entry and the cause. Absent if the node had placed
+    /// the copy for an earlier cast.
+    pub first_not_kept: Option<String>,
     /// Cause and remedy, if the data set is not complete.
     pub reason: Option<String>,
 }
@@ -150,6 +155,13 @@ pub struct CastReport {
     pub nodes: Vec<NodeReport>,
     /// Whether the caller stopped the cast.
     pub is_stopped: bool,
+}
+
+impl NodeReport {
+    /// Whether the node kept all metadata of the entries.
+    pub fn has_kept_all(&self) -> bool {
+        self.owners_not_kept == 0 && self.attributes_not_kept == 0
+    }
 }
 
 impl CastReport {

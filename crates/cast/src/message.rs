@@ -157,6 +157,8 @@ pub(crate) enum NodeMessage {
         root: SetHash,
         received_bytes: u64,
         owners_not_kept: u64,
+        attributes_not_kept: u64,
+        first_not_kept: Option<String>,
     },
     /// Answer to [`NodeOrder::Ping`].
     Pong,

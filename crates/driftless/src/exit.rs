@@ -171,13 +171,13 @@ impl Exit {
         }
     }
 
-    /// Returns the end of a cast. `is_strict`: an owner that a node did not keep is a problem.
+    /// Returns the end of a cast. `is_strict`: metadata that a node did not keep are a problem.
     pub fn of_cast(report: &CastReport, is_strict: bool, signal: u8) -> Exit {
-        let owners_lost = report.nodes.iter().any(|node| node.owners_not_kept > 0);
+        let has_lost = report.nodes.iter().any(|node| !node.has_kept_all());
         match report {
             report if report.is_stopped => Exit::Signal(signal),
             report if !report.is_complete() => Exit::Problems,
-            _ if is_strict && owners_lost => Exit::Problems,
+            _ if is_strict && has_lost => Exit::Problems,
             _ => Exit::Equal,
         }
     }

@@ -23,6 +23,6 @@ pub use guard::{Guard, Refusal};
 pub use index::NameIndex;
 pub use mark::{EVER, Ending, Mark, SOMEBODY, Scope, Unsettled};
 pub use ranges::{Fingerprint, Ranges, Resume};
-pub use times::{Agreement, Grain, held_back, may_cut, mtimes, ripens_in, step_of};
+pub use times::{Agreement, Grain, held_back, is_kept, may_cut, mtimes, ripens_in, step_of};
 pub use upstream::{UPSTREAM_MAX, ring, upstream_by};
 pub use words::values;

@@ -134,6 +134,12 @@ pub fn step_of(wanted: Stamp, entry: &Meta) -> Option<u32> {
     }
 }
 
+/// Returns whether an entry has the modification time that it was given, as far as its file system
+/// keeps that.
+pub fn is_kept(wanted: Stamp, entry: &Meta) -> bool {
+    agree(wanted, entry.mtime, entry.ctime) != Agreement::Other
+}
+
 /// A time that no copy of what has the time `mtime` is taken to be equal with, where up to `window`
 /// seconds are no difference.
 pub fn held_back(mtime: Stamp, window: u32) -> Stamp {

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use rows::{CopyRow, CopyState, TopRow};
+pub use rows::{CopyRow, CopyState, TopRow, UnkeptCounts};
 
 /// The index of a node, for the processes that keep it.
 #[derive(Debug)]
@@ -119,11 +119,16 @@ impl Holdings {
     }
 
     /// Notes that the content of a copy is complete and durable, and that the entries `tops` are
-    /// about to get their final names.
+    /// about to get their final names. `unkept` counts the metadata that the node could not keep.
     ///
     /// # Errors
     /// The index cannot be written.
-    pub fn complete(&mut self, id: u64, tops: &[TopRow]) -> Result<(), StateError> {
+    pub fn complete(
+        &mut self,
+        id: u64,
+        tops: &[TopRow],
+        unkept: UnkeptCounts,
+    ) -> Result<(), StateError> {
         self.change(|transaction| {
             transaction.execute("DELETE FROM tops WHERE copy = ?", [capped(id)])?;
             const ADD: &str =
@@ -135,8 +140,11 @@ impl Holdings {
                 let values = params![capped(id), top.name, inode, seconds, nanoseconds];
                 transaction.execute(ADD, values)?;
             }
-            const SET: &str = "UPDATE copies SET state = 'publishing' WHERE id = ?";
-            transaction.execute(SET, [capped(id)]).map(drop)
+            const SET: &str = "UPDATE copies
+                SET state = 'publishing', owners_unkept = ?, attributes_unkept = ? WHERE id = ?";
+            let (owners, attributes) = (capped(unkept.owners), capped(unkept.attributes));
+            let values = params![owners, attributes, capped(id)];
+            transaction.execute(SET, values).map(drop)
         })
     }
 

@@ -3,10 +3,15 @@
 #![allow(clippy::disallowed_methods)]
 
 use driftless_model::Stamp;
-use driftless_state::holdings::{CopyRow, CopyState, Holdings, NewCopy, TopRow};
+use driftless_state::holdings::{CopyRow, CopyState, Holdings, NewCopy, TopRow, UnkeptCounts};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+const UNKEPT: UnkeptCounts = UnkeptCounts {
+    owners: 3,
+    attributes: 5,
+};
 
 fn folder() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
@@ -41,7 +46,7 @@ fn rows_survive_the_process() {
     assert_eq!(begin(&mut holdings, "aa", b"/d"), row, "it goes on");
     assert_ne!(begin(&mut holdings, "aa", b"/e").id, row.id);
     holdings
-        .complete(row.id, &[top(b"x"), top(b"y")])
+        .complete(row.id, &[top(b"x"), top(b"y")], UNKEPT)
         .expect("noted");
     holdings.set_state(row.id, CopyState::Held).expect("noted");
     holdings
@@ -59,6 +64,7 @@ fn rows_survive_the_process() {
         is_pinned: true,
         expires: Some(Duration::from_secs(99)),
         used: Duration::from_secs(9),
+        unkept: UNKEPT,
         jobs: vec!["job".into()],
         tops: vec![top(b"x"), top(b"y")],
         ..row.clone()
@@ -72,7 +78,7 @@ fn copy_without_names_has_no_row() {
     let mut holdings = Holdings::open(&path, 1).expect("new");
     let row = begin(&mut holdings, "aa", b"/d");
     holdings
-        .complete(row.id, &[top(b"x"), top(b"y")])
+        .complete(row.id, &[top(b"x"), top(b"y")], UNKEPT)
         .expect("noted");
     holdings
         .add_job(row.id, "job", Duration::ZERO)

@@ -6,6 +6,8 @@ use crate::format::{EntryBody, EntryFacts};
 use crate::placed::{LookOutcome, LookedAt, PlacedWalk};
 use crate::reader::UnitReader;
 use driftless_model::{Keep, Meta};
+use driftless_reconcile::is_kept;
+use driftless_state::holdings::UnkeptCounts;
 use driftless_tree::{Dir, Rights};
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -18,6 +20,8 @@ const NAMED_FINDINGS_MAX: usize = 256;
 pub struct CheckReport {
     /// Entries with other metadata or other content.
     pub changed: u64,
+    /// Entries with other metadata, in a copy whose node could not keep all. The copy is sound.
+    pub unkept: u64,
     /// Entries that are missing, or in whose place another entry stands.
     pub missing: u64,
     /// Entries that the catalogue lacks. They do no harm to the copy.
@@ -62,8 +66,13 @@ impl CheckReport {
     }
 }
 
-/// Checks the entries of a copy.
-pub(crate) fn check_entries(walk: &mut PlacedWalk<'_>, report: &mut CheckReport) -> Result<()> {
+/// Checks the entries of a copy. `unkept` counts the metadata that the node could not keep.
+pub(crate) fn check_entries(
+    walk: &mut PlacedWalk<'_>,
+    unkept: UnkeptCounts,
+    report: &mut CheckReport,
+) -> Result<()> {
+    let has_kept_all = unkept == UnkeptCounts::default();
     let (catalogue, keep) = (walk.catalogue, Keep::default());
     let rights = walk.holder.rights();
     // A missing directory is one finding, and so is each entry in it.
@@ -76,8 +85,12 @@ pub(crate) fn check_entries(walk: &mut PlacedWalk<'_>, report: &mut CheckReport)
         match at.outcome {
             LookOutcome::Left => {}
             LookOutcome::Placed(meta) => {
-                if !is_same(&at, meta, (&keep, &rights)) {
-                    report.note(path(), CopyFinding::Metadata);
+                if is_same(&at, meta, (&keep, &rights)) {
+                    return Ok(());
+                }
+                match has_kept_all || !has_body(at.entry, meta, &**at.holder, at.name) {
+                    true => report.note(path(), CopyFinding::Metadata),
+                    false => report.unkept = report.unkept.saturating_add(1),
                 }
             }
             LookOutcome::Missing | LookOutcome::Other => report.note(path(), CopyFinding::Missing),
@@ -105,7 +118,7 @@ fn is_same(at: &LookedAt<'_>, meta: &Meta, terms: (&Keep, &Rights)) -> bool {
     let is_mode = is_link || !rights.any_owner || meta.mode == mode;
     is_own
         && is_mode
-        && meta.mtime == facts.mtime
+        && is_kept(facts.mtime, meta)
         && has_body(at.entry, meta, &**at.holder, at.name)
         && has_xattrs(facts, &**at.holder, at.name, terms)
 }

@@ -13,23 +13,25 @@ use crate::place::{IdWriter, PlacedId};
 use crate::staging::StagedDir;
 use crate::writer::open_sized;
 use driftless_model::{Act, Fault, Keep, Kind, errno};
+use driftless_state::holdings::UnkeptCounts;
 use driftless_tree::{Attributes, Dir, DirMut, DirMutRef, Done, Known};
 use std::ffi::{CStr, CString};
 
-/// Faults that a report names.
-const NAMED_FAULTS_MAX: usize = 64;
-
 /// Metadata that could not be kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KeptMetadata {
-    /// Entries whose owner or group this user cannot set.
-    pub owners_not_kept: u64,
-    /// Entries that lack a capability or an attribute `trusted.*`, which this user cannot set.
-    pub privileged_not_kept: u64,
-    /// Further properties that could not be set.
-    pub faults: u64,
-    /// The first of them, each with its path below the place.
-    pub first: Vec<(Vec<u8>, Fault)>,
+pub struct UnkeptMetadata {
+    /// Numbers of entries and attributes.
+    pub counts: UnkeptCounts,
+    /// The first attribute, with the path of its entry below the place.
+    pub first: Option<(Vec<u8>, Fault)>,
+}
+
+impl UnkeptMetadata {
+    /// Returns the first attribute in words.
+    pub fn first_text(&self) -> Option<String> {
+        let (path, fault) = self.first.clone()?;
+        Some(Error::Entry { path, fault }.to_string())
+    }
 }
 
 /// The last steps in the private directory of a copy.
@@ -124,13 +126,13 @@ impl CopyCompletion<'_> {
 
     /// Gives all entries their metadata. Directories at the top keep the right of their owner to
     /// move them, until they have their final names.
-    pub(crate) fn set_metadata(&mut self) -> Result<KeptMetadata> {
+    pub(crate) fn set_metadata(&mut self) -> Result<UnkeptMetadata> {
         let birth = if self.is_resumed {
             None
         } else {
             self.root.birth()
         };
-        let mut kept = KeptMetadata::default();
+        let mut unkept = UnkeptMetadata::default();
         let mut open: Vec<(u32, StagedDir)> = Vec::new();
         for number in 0..self.catalogue.entries() {
             let entry = self.catalogue.entry(number)?;
@@ -138,7 +140,7 @@ impl CopyCompletion<'_> {
                 .last()
                 .is_some_and(|(above, _)| Some(*above) != entry.parent)
             {
-                self.end_last(&mut open, birth, &mut kept)?;
+                self.end_last(&mut open, birth, &mut unkept)?;
             }
             if entry.body.kind() == Some(Kind::Dir) {
                 open.push((number, self.cursor.dir(self.catalogue, number)?));
@@ -151,19 +153,19 @@ impl CopyCompletion<'_> {
             let attributes = facts.attributes(kind, &self.keep);
             let faults = dir.0.set(&name, &self.known(kind, birth), &attributes);
             let faults = faults.map_err(|fault| self.failed(number, fault))?;
-            self.note(number, faults, &mut kept)?;
+            self.note(number, faults, &mut unkept)?;
         }
         while !open.is_empty() {
-            self.end_last(&mut open, birth, &mut kept)?;
+            self.end_last(&mut open, birth, &mut unkept)?;
         }
-        Ok(kept)
+        Ok(unkept)
     }
 
     fn end_last(
         &self,
         open: &mut Vec<(u32, StagedDir)>,
         birth: Option<(u32, u32)>,
-        kept: &mut KeptMetadata,
+        unkept: &mut UnkeptMetadata,
     ) -> Result<()> {
         let Some((number, dir)) = open.pop() else {
             return Ok(());
@@ -175,7 +177,7 @@ impl CopyCompletion<'_> {
                 attributes.mode = attributes.mode.map(|mode| mode | OWNER_RIGHTS);
             }
             let faults = dir.0.set_own(&self.known(Kind::Dir, birth), &attributes);
-            self.note(number, faults, kept)?;
+            self.note(number, faults, unkept)?;
         }
         dir.0.leave();
         Ok(())
@@ -193,22 +195,19 @@ impl CopyCompletion<'_> {
         }
     }
 
-    fn note(&self, number: u32, faults: Vec<Fault>, kept: &mut KeptMetadata) -> Result<()> {
+    fn note(&self, number: u32, faults: Vec<Fault>, unkept: &mut UnkeptMetadata) -> Result<()> {
         for fault in faults {
             match fault.act {
                 Act::SetOwner | Act::SetGroup if fault.is_denied() && !self.may_give => {
-                    kept.owners_not_kept = kept.owners_not_kept.saturating_add(1);
-                }
-                Act::SetPrivileged => {
-                    kept.privileged_not_kept = kept.privileged_not_kept.saturating_add(1);
+                    unkept.counts.owners = unkept.counts.owners.saturating_add(1);
                 }
                 _ if fault.lacks_room() || fault.errno == errno::EIO => {
                     return Err(self.failed(number, fault));
                 }
                 _ => {
-                    kept.faults = kept.faults.saturating_add(1);
-                    if kept.first.len() < NAMED_FAULTS_MAX {
-                        kept.first.push((self.catalogue.path(number), fault));
+                    unkept.counts.attributes = unkept.counts.attributes.saturating_add(1);
+                    if unkept.first.is_none() {
+                        unkept.first = Some((self.catalogue.path(number), fault));
                     }
                 }
             }

@@ -30,7 +30,7 @@ mod writer;
 
 pub use catalogue::{Catalogue, EntryGuard};
 pub use check::{CheckReport, CopyFinding};
-pub use complete::KeptMetadata;
+pub use complete::UnkeptMetadata;
 pub use error::{Error, Result};
 pub use format::{
     CatalogueEntry, DataExtent, ENTRIES_MAX, EntryBody, EntryFacts, Hash, PART_BYTES_MAX, SetHash,
@@ -46,4 +46,4 @@ pub use reuse::ReusedContent;
 pub use store::{BuiltSet, NodeStore, Placing, PurgeWhat, Receiving, SetSource};
 pub use walk::BuildOptions;
 
-pub use driftless_state::holdings::{CopyRow, CopyState, TopRow};
+pub use driftless_state::holdings::{CopyRow, CopyState, TopRow, UnkeptCounts};

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::place::{IdFile, PlacedId};
 use crate::staging::enter_own;
 use driftless_model::{Fault, Kind, Meta};
+use driftless_reconcile::is_kept;
 use driftless_tree::{DirMutRef, Names};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
@@ -243,14 +244,14 @@ enum FoundEntry {
 }
 
 /// Returns whether an entry is the one that was placed: its inode, its time of birth, and its
-/// owner. Without a time of birth, its modification time counts.
+/// owner. Without a time of birth, its modification time counts, as far as the file system keeps it.
 fn is_placed(ids: (PlacedId, PlacedId), meta: &Meta, entry: &EntryGuard, own: u32) -> bool {
     let (placed, now) = ids;
     let facts = entry.body.facts();
     let is_owner = facts.is_none_or(|facts| meta.uid == facts.uid || meta.uid == own);
     let is_dir = entry.body.kind() == Some(Kind::Dir);
     let is_time =
-        placed.birth.is_some() || is_dir || facts.is_none_or(|facts| facts.mtime == meta.mtime);
+        placed.birth.is_some() || is_dir || facts.is_none_or(|facts| is_kept(facts.mtime, meta));
     placed == now && is_owner && is_time
 }
 

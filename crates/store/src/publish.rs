@@ -13,7 +13,7 @@ use crate::place::PlacedId;
 use crate::remove::{PurgeReport, remove_placed};
 use crate::staging::{failed_at, set_mode};
 use driftless_model::{EntryName, Fault, Kind, errno};
-use driftless_state::holdings::{CopyRow, CopyState, TopRow};
+use driftless_state::holdings::{CopyRow, CopyState, TopRow, UnkeptCounts};
 use driftless_tree::{DirMut, DirMutRef, Known, Names, Spared};
 use std::ffi::{CStr, CString};
 
@@ -27,8 +27,8 @@ pub(crate) struct Publication<'a> {
 }
 
 impl Publication<'_> {
-    /// Notes the identities of the entries at the top.
-    pub(crate) fn note(&self) -> Result<()> {
+    /// Notes the identities of the entries at the top, and the metadata that the node could not keep.
+    pub(crate) fn note(&self, unkept: UnkeptCounts) -> Result<()> {
         let mut tops = Vec::new();
         for name in self.catalogue.tops()? {
             let c_name = CString::from(&name);
@@ -40,7 +40,7 @@ impl Publication<'_> {
                 birth: id.birth,
             });
         }
-        Ok(self.files.index.lock().complete(self.copy, &tops)?)
+        Ok(self.files.index.lock().complete(self.copy, &tops, unkept)?)
     }
 
     /// Gives the copy its final names, and removes older versions.

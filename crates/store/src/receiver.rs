@@ -5,7 +5,7 @@
 //! be believed after a crash.
 
 use crate::catalogue::Catalogue;
-use crate::complete::{CopyCompletion, KeptMetadata};
+use crate::complete::{CopyCompletion, UnkeptMetadata};
 use crate::cursor::DirCursor;
 use crate::error::{Error, Result};
 use crate::format::SetHash;
@@ -38,7 +38,7 @@ pub struct PlacedCopy {
     /// Entries.
     pub entries: u32,
     /// Metadata that could not be kept.
-    pub metadata: KeptMetadata,
+    pub metadata: UnkeptMetadata,
     /// Older versions that were removed.
     pub replaced: PurgeReport,
 }
@@ -250,7 +250,7 @@ impl SetReceiver {
             place: self.place.clone(),
             staging: self.staging.clone(),
         };
-        publication.note()?;
+        publication.note(metadata.counts)?;
         let replaced = publication.go()?;
         Ok(PlacedCopy {
             copy: self.row.id,
@@ -262,7 +262,7 @@ impl SetReceiver {
         })
     }
 
-    fn complete(&mut self) -> Result<KeptMetadata> {
+    fn complete(&mut self) -> Result<UnkeptMetadata> {
         self.writer.close()?;
         let mut completion = CopyCompletion {
             catalogue: &self.catalogue,

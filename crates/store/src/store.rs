@@ -18,7 +18,7 @@ use crate::remove::PurgeReport;
 use crate::staging::failed_at;
 use crate::walk::BuildOptions;
 use driftless_model::{Side, is_reserved_name};
-use driftless_state::holdings::{CopyRow, CopyState};
+use driftless_state::holdings::{CopyRow, CopyState, UnkeptCounts};
 use driftless_tree::{Dir, DirRef, HandlePool, Names, Place, locate, plain_path};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -268,6 +268,14 @@ impl NodeStore {
         Ok(self.files.index.lock().copies()?)
     }
 
+    /// Returns the metadata that the node could not keep in a copy.
+    ///
+    /// # Errors
+    /// [`Error::UnknownCopy`]; the index cannot be read.
+    pub fn unkept(&self, copy: u64) -> Result<UnkeptCounts> {
+        Ok(self.files.row(copy)?.unkept)
+    }
+
     /// Notes that a copy cannot be served: a reader found that it was changed.
     ///
     /// # Errors
@@ -445,7 +453,7 @@ impl NodeStore {
             finds_extra: true,
             is_removing: false,
         };
-        check_entries(&mut walk, &mut report)?;
+        check_entries(&mut walk, row.unkept, &mut report)?;
         let dir: DirRef = place.dir.clone();
         let mut reader = UnitReader::of_copy(&catalogue, &dir, b"")?;
         check_content(&catalogue, &mut reader, pace, &mut report)?;

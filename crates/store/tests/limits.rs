@@ -65,7 +65,8 @@ fn foreign_owners_are_counted() {
     attrs::set_owner(&bench.path("src/b"), USER, USER).expect("given");
     let placed = as_user(USER, || cast(&bench.node(), &bench.build(), &bench.to()));
     let metadata = placed.expect("placed").metadata;
-    assert_eq!((metadata.owners_not_kept, metadata.faults), (1, 0));
+    let counts = metadata.counts;
+    assert_eq!((counts.owners, counts.attributes), (1, 0));
     assert_eq!(
         fs::metadata(bench.path("to/src/a")).expect("there").uid(),
         USER
@@ -233,4 +234,50 @@ fn trees_arrive_on_every_file_system() {
         receiver.finish().expect("placed");
         assert_same(&source, &scratch.path().join("to/src"), &context);
     }
+}
+
+/// Mounts a btrfs that keeps no ACLs.
+fn without_acls() -> Scratch {
+    Scratch::found("loop,noacl", |image| {
+        let file = fs::File::create(image).expect("an image");
+        file.set_len(128 << 20).expect("its length");
+        let made = std::process::Command::new("mkfs.btrfs")
+            .arg("-q")
+            .arg(image)
+            .status();
+        assert!(made.expect("mkfs.btrfs").success());
+    })
+}
+
+#[test]
+fn attributes_that_a_node_lacks_are_counted() {
+    let (bench, place) = (Bench::new(), without_acls());
+    write(&bench.path("src/a"), b"content");
+    let acl = std::process::Command::new("setfacl")
+        .args(["-m", "u:65533:rw"])
+        .arg(bench.path("src/a"))
+        .status();
+    assert!(acl.expect("setfacl").success());
+    let (node, to) = (bench.node(), Placing::Directory(place.path().into()));
+    let placed = cast(&node, &bench.build(), &to).expect("placed");
+    assert_eq!(placed.metadata.counts.attributes, 1);
+    let first = placed.metadata.first_text().expect("a fault");
+    assert!(first.contains("src/a"), "{first}");
+    let counts = node.unkept(placed.copy).expect("a copy");
+    assert_eq!(counts, placed.metadata.counts, "a later cast knows");
+    let report = node.verify(placed.copy, &mut |_| true).expect("checked");
+    assert!(report.is_sound() && report.unkept == 1, "{report:?}");
+}
+
+#[test]
+fn copy_with_coarse_times_is_sound() {
+    let (bench, place) = (Bench::new(), Scratch::new(FsKind::Ext4Old, 16));
+    write(&bench.path("src/a"), b"content");
+    let (node, to) = (bench.node(), Placing::Directory(place.path().into()));
+    let set = bench.build();
+    let placed = cast(&node, &set, &to).expect("placed");
+    let report = node.verify(placed.copy, &mut |_| true).expect("checked");
+    assert!(report.is_sound(), "{report:?}");
+    write(&bench.path("src/a"), b"changed");
+    cast(&node, &bench.build(), &to).expect("replaced");
 }

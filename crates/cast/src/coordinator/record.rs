@@ -6,6 +6,8 @@ pub(crate) struct NodeRecord {
     pub held_bytes: u64,
     pub received_bytes: u64,
     pub owners_not_kept: u64,
+    pub attributes_not_kept: u64,
+    pub first_not_kept: Option<String>,
     pub set: Option<String>,
     pub seconds: Option<f64>,
     pub demotions: u32,

@@ -93,6 +93,8 @@ impl CastRun<'_> {
                 .unwrap_or_else(|| self.began.elapsed().as_secs_f64()),
             demotions: record.map_or(0, |record| record.demotions),
             owners_not_kept: record.map_or(0, |record| record.owners_not_kept),
+            attributes_not_kept: record.map_or(0, |record| record.attributes_not_kept),
+            first_not_kept: record.and_then(|record| record.first_not_kept.clone()),
             reason,
         }
     }

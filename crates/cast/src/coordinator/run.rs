@@ -352,11 +352,15 @@ impl<'a> CastRun<'a> {
                 root,
                 received_bytes,
                 owners_not_kept,
+                attributes_not_kept,
+                first_not_kept,
             } => {
                 let record = self.record(node);
                 record.set = Some(root.to_string());
                 record.received_bytes = received_bytes;
                 record.owners_not_kept = owners_not_kept;
+                record.attributes_not_kept = attributes_not_kept;
+                record.first_not_kept = first_not_kept.as_deref().map(shown);
                 self.plan(PlanEvent::Finished { node, root: root.0 });
             }
             // Answers of measurements, which no cast orders.

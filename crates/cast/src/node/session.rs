@@ -292,25 +292,28 @@ impl<'a> CastSession<'a> {
             // The units ended before the set was complete.
             CastResult::Written(Ok(None)) => Ok(()),
             CastResult::Written(Ok(Some(placed))) => {
-                let owners_not_kept = placed.metadata.owners_not_kept;
-                self.complete(placed.copy, owners_not_kept)
+                self.complete(placed.copy, placed.metadata.first_text())
             }
         }
     }
 
-    fn complete(&mut self, copy: u64, owners_not_kept: u64) -> SessionStep {
+    fn complete(&mut self, copy: u64, first_not_kept: Option<String>) -> SessionStep {
         self.flush_all()?;
-        let kept = self.brief.content().map(|limits| {
-            keep_copy(&self.host.store, copy, &limits).map_err(|error| error.to_string())
+        let store = &self.host.store;
+        let kept = self.brief.content().and_then(|limits| {
+            let kept = keep_copy(store, copy, &limits).and_then(|()| store.unkept(copy));
+            kept.map_err(|error| error.to_string())
         });
-        if let Ok(Err(reason)) | Err(reason) = kept {
-            return self.fail(reason);
+        match kept {
+            Ok(unkept) => self.send(&NodeMessage::Finished {
+                root: self.brief.set,
+                received_bytes: self.received_bytes,
+                owners_not_kept: unkept.owners,
+                attributes_not_kept: unkept.attributes,
+                first_not_kept,
+            }),
+            Err(reason) => self.fail(reason),
         }
-        self.send(&NodeMessage::Finished {
-            root: self.brief.set,
-            received_bytes: self.received_bytes,
-            owners_not_kept,
-        })
     }
 
     fn opened(&mut self, opened: OpenedCopy) -> SessionStep {
@@ -351,7 +354,7 @@ impl<'a> CastSession<'a> {
         let holds = bounded_set(held);
         self.send(&NodeMessage::Ready { holds, held_bytes })?;
         match held_copy {
-            Some(copy) => self.complete(copy, 0),
+            Some(copy) => self.complete(copy, None),
             None => self.start_writer(units),
         }
     }

@@ -98,7 +98,7 @@ pub struct CastOutputArgs {
     /// Print one JSON object a line
     #[arg(long)]
     pub json: bool,
-    /// Exit with 3 also if a node did not keep all owners and groups
+    /// Exit with 3 also if a node did not keep all owners, modes, ACLs, attributes and times
     #[arg(long)]
     pub strict: bool,
     /// Print errors only

@@ -155,6 +155,9 @@ impl CastOutput {
             self.print(&outcomes(&report.nodes));
             self.print(&summary_line(report, complete));
         }
+        for node in report.nodes.iter().filter(|node| !node.has_kept_all()) {
+            eprintln!("driftless: {}: {}", node.node, unkept_line(node));
+        }
         for node in report.nodes.iter().filter(|node| !node.is_complete) {
             let reason = node.reason.as_deref().unwrap_or("no reason is known");
             eprintln!("driftless: {}: {reason}", node.node);
@@ -412,6 +415,21 @@ fn summary_line(report: &CastReport, complete: usize) -> String {
         show_bytes(report.bytes),
         report.seconds
     )
+}
+
+/// Returns the metadata that a node did not keep, in words.
+fn unkept_line(node: &NodeReport) -> String {
+    let owners = show_counted(node.owners_not_kept, "owner", "owners");
+    let attributes = show_counted(node.attributes_not_kept, "attribute", "attributes");
+    let what = match (node.owners_not_kept, node.attributes_not_kept) {
+        (_, 0) => owners,
+        (0, _) => attributes,
+        _ => format!("{owners} and {attributes}"),
+    };
+    match &node.first_not_kept {
+        Some(first) => format!("{what} not kept, first: {first}"),
+        None => format!("{what} not kept"),
+    }
 }
 
 /// Returns the nodes without the data set.

@@ -30,10 +30,21 @@ pub struct CopyRow {
     pub used: Duration,
     /// Time since 1970 at which it was begun.
     pub made: Duration,
+    /// Metadata that the node could not keep.
+    pub unkept: UnkeptCounts,
     /// Names of the jobs that use it.
     pub jobs: Vec<String>,
     /// Entries at its top.
     pub tops: Vec<TopRow>,
+}
+
+/// Metadata that a node could not keep.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UnkeptCounts {
+    /// Entries whose owner or group the user of the node cannot set.
+    pub owners: u64,
+    /// Modes, ACLs, extended attributes and times that the node could not set.
+    pub attributes: u64,
 }
 
 /// An entry at the top of a copy, and the inode that was placed there.
@@ -90,7 +101,8 @@ pub(super) fn copies(
     values: &[&dyn ToSql],
 ) -> Result<Vec<CopyRow>, StoreError> {
     const COLUMNS: &str =
-        "id, hash, place, is_cached, bytes, state, is_pinned, expires_ms, used_ms, made_ms";
+        "id, hash, place, is_cached, bytes, state, is_pinned, expires_ms, used_ms, made_ms,
+         owners_unkept, attributes_unkept";
     let mut find = file.prepare_cached(&format!("SELECT {COLUMNS} FROM copies {which}"))?;
     let mut copies: Vec<CopyRow> = find.query_map(values, copy)?.collect::<Result<_, _>>()?;
     for row in &mut copies {
@@ -121,6 +133,10 @@ fn copy(row: &Row<'_>) -> Result<CopyRow, StoreError> {
         expires: opt_time(row, 7)?,
         used: time(row, 8)?,
         made: time(row, 9)?,
+        unkept: UnkeptCounts {
+            owners: count(row, 10)?,
+            attributes: count(row, 11)?,
+        },
         jobs: Vec::new(),
         tops: Vec::new(),
     })

@@ -3,7 +3,7 @@
 //! `docs/internals/state.md` draws it, and a test compares the two. A change of the layout adds the
 //! way from the one before it to [`UPGRADES`]; ways that are there stay as they are.
 
-use crate::file::{Kind, Upgrade};
+use crate::file::{Kept, Kind, Upgrade};
 use crate::{StateError, StateFile};
 use rusqlite::Connection;
 use std::path::Path;
@@ -34,7 +34,9 @@ CREATE TABLE copies (
     is_pinned INTEGER NOT NULL DEFAULT 0,
     expires_ms INTEGER,
     used_ms INTEGER NOT NULL,
-    made_ms INTEGER NOT NULL
+    made_ms INTEGER NOT NULL,
+    owners_unkept INTEGER NOT NULL DEFAULT 0,
+    attributes_unkept INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE tops (
     copy INTEGER NOT NULL REFERENCES copies ON DELETE CASCADE,
@@ -53,7 +55,12 @@ CREATE TABLE jobs (
 ";
 
 /// The way from each layout to the next, from layout 1 on.
-const UPGRADES: [Upgrade; 0] = [];
+const UPGRADES: [Upgrade; 1] = [|transaction| {
+    let add = "ALTER TABLE copies ADD COLUMN owners_unkept INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE copies ADD COLUMN attributes_unkept INTEGER NOT NULL DEFAULT 0;";
+    transaction.execute_batch(add)?;
+    Ok(Kept::All)
+}];
 
 const KIND: Kind<'_> = Kind {
     file: StateFile::Holdings,
