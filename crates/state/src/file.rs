@@ -8,10 +8,12 @@
 use crate::{StateError, StateFile, StoreError};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long another process that uses the file is waited for.
 const BUSY: Duration = Duration::from_secs(10);
+/// Pause between two attempts to open a file that others make.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// Statements that are kept prepared: more than there are.
 const STATEMENTS: usize = 64;
 
@@ -59,25 +61,35 @@ impl Kind<'_> {
     /// Opens the file at `path` with the newest layout; one that is not there, or empty, is made.
     /// Says what was kept of an older layout.
     pub(crate) fn open(&self, path: &Path) -> Result<(Connection, Kept), StateError> {
+        let begin = Instant::now();
+        loop {
+            match self.open_once(path) {
+                // SQLite does not wait for others where it changes the journal mode.
+                Err(error) if error.is_busy() && begin.elapsed() < BUSY => {
+                    std::thread::sleep(BUSY_PAUSE);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    fn open_once(&self, path: &Path) -> Result<(Connection, Kept), StateError> {
         let failed = |cause| StateError::of(self.file, path, cause);
         let mut file = Connection::open(path).map_err(failed)?;
         let header = prepare(&mut file).map_err(failed)?;
-        let is_new = header.is_new();
-        let layout = if is_new {
-            self.newest()
-        } else {
-            self.layout(path, &header)?
-        };
-        if !is_new {
-            self.check(path, &file)?;
+        if header.is_new() {
+            file.execute_batch(self.settings).map_err(failed)?;
+            return match self.make(&mut file).map_err(failed)? {
+                Some(kept) => Ok((file, kept)),
+                // Another process made it meanwhile.
+                None => self.open_once(path),
+            };
         }
+        self.layout(path, &header)?;
+        self.check(path, &file)?;
         file.execute_batch(self.settings).map_err(failed)?;
-        let kept = if is_new {
-            self.make(&mut file)
-        } else {
-            self.upgrade(&mut file, layout)
-        };
-        Ok((file, kept.map_err(failed)?))
+        let kept = self.upgrade(&mut file).map_err(failed)?;
+        Ok((file, kept))
     }
 
     /// Opens the file at `path` to read it, while another process may write to it. It is not read
@@ -142,20 +154,26 @@ impl Kind<'_> {
         }
     }
 
-    fn make(&self, file: &mut Connection) -> Result<Kept, StoreError> {
+    /// Makes the tables. Returns `None` if another process has made some.
+    fn make(&self, file: &mut Connection) -> Result<Option<Kept>, StoreError> {
         change(file, |transaction| {
+            if !Header::of(transaction)?.is_new() {
+                return Ok(None);
+            }
             transaction.execute_batch(self.schema)?;
             transaction.pragma_update(None, "application_id", self.application)?;
             transaction.pragma_update(None, "user_version", self.newest())?;
-            Ok(Kept::Nothing { was_run: false })
+            Ok(Some(Kept::Nothing { was_run: false }))
         })
     }
 
-    /// Goes the way from `layout` to the newest, or stays where it was.
-    fn upgrade(&self, file: &mut Connection, layout: i32) -> Result<Kept, StoreError> {
+    /// Goes the way from the layout of the file to the newest, or stays where it was.
+    fn upgrade(&self, file: &mut Connection) -> Result<Kept, StoreError> {
         change(file, |transaction| {
+            // Another process may have gone it meanwhile.
+            let layout = Header::of(transaction)?.layout;
             let mut kept = Kept::All;
-            for step in &self.upgrades[(layout - self.first) as usize..] {
+            for step in self.upgrades.iter().skip((layout - self.first) as usize) {
                 match step(transaction)? {
                     Kept::All => {}
                     nothing => kept = nothing,
@@ -186,7 +204,9 @@ pub(crate) fn change<T>(
 fn prepare(file: &mut Connection) -> Result<Header, StoreError> {
     file.busy_timeout(BUSY)?;
     file.set_prepared_statement_cache_capacity(STATEMENTS);
-    Header::of(file)
+    // One state, while another process may make the tables.
+    let transaction = file.transaction()?;
+    Header::of(&transaction)
 }
 
 /// What a file says of itself.

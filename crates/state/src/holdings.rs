@@ -9,18 +9,18 @@ mod schema;
 
 use crate::columns::{capped, millis};
 use crate::{StateError, StateFile, StoreError, file};
+use rows::id_values;
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use rows::{CopyRow, CopyState, TopRow, UnkeptCounts};
+pub use rows::{CopyRow, CopyState, InodeId, TopRow, UnkeptCounts};
 
 /// The index of a node, for the processes that keep it.
 #[derive(Debug)]
 pub struct Holdings {
     path: PathBuf,
     file: Connection,
-    number: u64,
 }
 
 /// A copy that is about to be made.
@@ -30,6 +30,10 @@ pub struct NewCopy<'a> {
     pub hash: &'a str,
     /// The absolute path of the directory that holds it.
     pub place: &'a [u8],
+    /// The identity of that directory.
+    pub place_id: InodeId,
+    /// A random number for the name of its private directory.
+    pub token: u64,
     /// Whether it may be evicted.
     pub is_cached: bool,
     /// Bytes of its content.
@@ -39,32 +43,15 @@ pub struct NewCopy<'a> {
 }
 
 impl Holdings {
-    /// Opens the index at `path`, or makes it. A new index gets the number `number`, which is in
-    /// the names of its unfinished copies.
+    /// Opens the index at `path`, or makes it.
     ///
     /// # Errors
     /// The file cannot be opened or written, is damaged, of a newer version or of another program.
-    pub fn open(path: &Path, number: u64) -> Result<Holdings, StateError> {
-        let file = schema::open(path)?;
-        let mut holdings = Holdings {
+    pub fn open(path: &Path) -> Result<Holdings, StateError> {
+        Ok(Holdings {
             path: path.to_owned(),
-            file,
-            number,
-        };
-        holdings.number = holdings
-            .change(|transaction| {
-                const NEW: &str = "INSERT OR IGNORE INTO node (id, number) VALUES (0, ?)";
-                transaction.execute(NEW, [number.cast_signed()])?;
-                const READ: &str = "SELECT number FROM node";
-                transaction.query_row(READ, [], |row| row.get::<_, i64>(0))
-            })?
-            .cast_unsigned();
-        Ok(holdings)
-    }
-
-    /// Returns the number of this index.
-    pub fn number(&self) -> u64 {
-        self.number
+            file: schema::open(path)?,
+        })
     }
 
     /// Adds a copy that is unfinished; returns its row. Returns the row that is there if the same
@@ -74,17 +61,32 @@ impl Holdings {
     /// The index cannot be written.
     pub fn begin(&mut self, new: &NewCopy<'_>) -> Result<CopyRow, StateError> {
         let id = self.change(|transaction| {
-            const FIND: &str =
-                "SELECT id FROM copies WHERE hash = ? AND place = ? AND state = 'unfinished'";
+            const FIND: &str = "SELECT id FROM copies WHERE hash = ? AND place = ?
+                AND state = 'unfinished' AND place_inode IS ? AND place_birth_s IS ?
+                AND place_birth_ns IS ?";
             let mut find = transaction.prepare_cached(FIND)?;
-            let found = find.query_row(params![new.hash, new.place], |row| row.get::<_, i64>(0));
+            let (inode, sec, nsec) = id_values(new.place_id);
+            let values = params![new.hash, new.place, inode, sec, nsec];
+            let found = find.query_row(values, |row| row.get::<_, i64>(0));
             if let Some(id) = found.optional()? {
                 return Ok(id);
             }
-            const ADD: &str = "INSERT INTO copies (hash, place, is_cached, bytes, made_ms, used_ms)
-                VALUES (?, ?, ?, ?, ?, ?)";
-            let (bytes, now) = (capped(new.bytes), millis(new.now));
-            let values = params![new.hash, new.place, new.is_cached, bytes, now, now];
+            const ADD: &str = "INSERT INTO copies (hash, place, is_cached, bytes, made_ms, used_ms,
+                place_inode, place_birth_s, place_birth_ns, token)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+            let (bytes, now, token) = (capped(new.bytes), millis(new.now), new.token.cast_signed());
+            let values = params![
+                new.hash,
+                new.place,
+                new.is_cached,
+                bytes,
+                now,
+                now,
+                inode,
+                sec,
+                nsec,
+                token
+            ];
             transaction.execute(ADD, values)?;
             Ok(transaction.last_insert_rowid())
         })?;
@@ -107,6 +109,27 @@ impl Holdings {
     pub fn find(&self, id: u64) -> Result<Option<CopyRow>, StateError> {
         self.list("WHERE id = ?", params![capped(id)])
             .map(|mut rows| rows.pop())
+    }
+
+    /// Notes the identity of the private directory of a copy.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn note_private(&mut self, id: u64, private: InodeId) -> Result<(), StateError> {
+        const SET: &str = "UPDATE copies
+            SET private_inode = ?, private_birth_s = ?, private_birth_ns = ? WHERE id = ?";
+        let (inode, sec, nsec) = id_values(private);
+        self.execute(SET, params![inode, sec, nsec, capped(id)])
+    }
+
+    /// Gives the private directory of a copy another name, because another entry has the first one.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn renew_private(&mut self, id: u64, token: u64) -> Result<(), StateError> {
+        const SET: &str = "UPDATE copies SET token = ?, private_inode = NULL,
+            private_birth_s = NULL, private_birth_ns = NULL WHERE id = ?";
+        self.execute(SET, params![token.cast_signed(), capped(id)])
     }
 
     /// Sets the state of a copy.
@@ -134,10 +157,8 @@ impl Holdings {
             const ADD: &str =
                 "INSERT INTO tops (copy, name, inode, birth_s, birth_ns) VALUES (?, ?, ?, ?, ?)";
             for top in tops {
-                let (seconds, nanoseconds) =
-                    (top.birth.map(|at| at.sec), top.birth.map(|at| at.nsec));
-                let inode = top.inode.cast_signed();
-                let values = params![capped(id), top.name, inode, seconds, nanoseconds];
+                let (inode, sec, nsec) = id_values(top.id);
+                let values = params![capped(id), top.name, inode, sec, nsec];
                 transaction.execute(ADD, values)?;
             }
             const SET: &str = "UPDATE copies

@@ -3,11 +3,17 @@
 #![allow(clippy::disallowed_methods)]
 
 use driftless_model::Stamp;
-use driftless_state::holdings::{CopyRow, CopyState, Holdings, NewCopy, TopRow, UnkeptCounts};
+use driftless_state::holdings::{
+    CopyRow, CopyState, Holdings, InodeId, NewCopy, TopRow, UnkeptCounts,
+};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+const ID: InodeId = InodeId {
+    inode: u64::MAX,
+    birth: Some(Stamp { sec: -1, nsec: 9 }),
+};
 const UNKEPT: UnkeptCounts = UnkeptCounts {
     owners: 3,
     attributes: 5,
@@ -23,6 +29,8 @@ fn begin(holdings: &mut Holdings, hash: &str, place: &[u8]) -> CopyRow {
     let new = NewCopy {
         hash,
         place,
+        place_id: ID,
+        token: u64::MAX,
         is_cached: true,
         bytes: 7,
         now: Duration::from_secs(5),
@@ -33,15 +41,14 @@ fn begin(holdings: &mut Holdings, hash: &str, place: &[u8]) -> CopyRow {
 fn top(name: &[u8]) -> TopRow {
     TopRow {
         name: name.to_vec(),
-        inode: u64::MAX,
-        birth: Some(Stamp { sec: -1, nsec: 9 }),
+        id: ID,
     }
 }
 
 #[test]
 fn rows_survive_the_process() {
     let (_folder, path) = folder();
-    let mut holdings = Holdings::open(&path, 17).expect("new");
+    let mut holdings = Holdings::open(&path).expect("new");
     let row = begin(&mut holdings, "aa", b"/d");
     assert_eq!(begin(&mut holdings, "aa", b"/d"), row, "it goes on");
     assert_ne!(begin(&mut holdings, "aa", b"/e").id, row.id);
@@ -53,18 +60,20 @@ fn rows_survive_the_process() {
         .add_job(row.id, "job", Duration::from_secs(9))
         .expect("noted");
     holdings.pin(row.id, true).expect("noted");
+    assert_eq!(row.private_id, None);
+    holdings.note_private(row.id, ID).expect("noted");
     holdings
         .expire(row.id, Some(Duration::from_secs(99)))
         .expect("noted");
     drop(holdings);
-    let holdings = Holdings::open(&path, 18).expect("again");
-    assert_eq!(holdings.number(), 17);
+    let holdings = Holdings::open(&path).expect("again");
     let expected = CopyRow {
         state: CopyState::Held,
         is_pinned: true,
         expires: Some(Duration::from_secs(99)),
         used: Duration::from_secs(9),
         unkept: UNKEPT,
+        private_id: Some(ID),
         jobs: vec!["job".into()],
         tops: vec![top(b"x"), top(b"y")],
         ..row.clone()
@@ -75,7 +84,7 @@ fn rows_survive_the_process() {
 #[test]
 fn copy_without_names_has_no_row() {
     let (_folder, path) = folder();
-    let mut holdings = Holdings::open(&path, 1).expect("new");
+    let mut holdings = Holdings::open(&path).expect("new");
     let row = begin(&mut holdings, "aa", b"/d");
     holdings
         .complete(row.id, &[top(b"x"), top(b"y")], UNKEPT)
@@ -98,7 +107,7 @@ fn copy_without_names_has_no_row() {
 #[test]
 fn ended_job_uses_no_copy() {
     let (_folder, path) = folder();
-    let mut holdings = Holdings::open(&path, 1).expect("new");
+    let mut holdings = Holdings::open(&path).expect("new");
     let ids = [b"/a", b"/b"].map(|place| begin(&mut holdings, "aa", place).id);
     for id in ids {
         holdings.add_job(id, "one", Duration::ZERO).expect("noted");
@@ -140,7 +149,7 @@ fn layout_of(file: &Connection) -> Vec<String> {
 #[test]
 fn page_draws_the_tables_of_the_index() {
     let (_folder, path) = folder();
-    let mut holdings = Holdings::open(&path, 1).expect("new");
+    let mut holdings = Holdings::open(&path).expect("new");
     begin(&mut holdings, "aa", b"/d");
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/state.md");
     let page = std::fs::read_to_string(page).expect("the page");
@@ -165,5 +174,50 @@ fn page_draws_the_tables_of_the_index() {
                 .expect(question);
             assert!(rows > 0, "{question}");
         }
+    }
+}
+
+#[test]
+fn other_directory_has_other_copies() {
+    let (_folder, path) = folder();
+    let mut holdings = Holdings::open(&path).expect("new");
+    let row = begin(&mut holdings, "aa", b"/d");
+    holdings.note_private(row.id, ID).expect("noted");
+    let place_id = InodeId {
+        inode: 7,
+        birth: None,
+    };
+    let new = NewCopy {
+        hash: "aa",
+        place: b"/d",
+        place_id,
+        token: 1,
+        is_cached: true,
+        bytes: 7,
+        now: Duration::from_secs(5),
+    };
+    let other = holdings.begin(&new).expect("a row");
+    assert_ne!(other.id, row.id);
+    assert_eq!(holdings.begin(&new).expect("a row"), other);
+    holdings.renew_private(row.id, 5).expect("noted");
+    let renewed = holdings.find(row.id).expect("read").expect("a row");
+    assert_eq!((renewed.token, renewed.private_id), (5, None));
+}
+
+#[test]
+fn processes_that_open_at_once_share_the_index() {
+    for _ in 0..20 {
+        let (_folder, path) = folder();
+        std::thread::scope(|scope| {
+            for number in 0..4 {
+                let path = &path;
+                scope.spawn(move || {
+                    let mut holdings = Holdings::open(path).expect("open");
+                    begin(&mut holdings, &number.to_string(), b"/d");
+                });
+            }
+        });
+        let holdings = Holdings::open(&path).expect("open");
+        assert_eq!(holdings.copies().expect("read").len(), 4);
     }
 }

@@ -32,10 +32,25 @@ pub struct CopyRow {
     pub made: Duration,
     /// Metadata that the node could not keep.
     pub unkept: UnkeptCounts,
+    /// Identity of the directory at `place`. Absent in rows of older versions.
+    pub place_id: Option<InodeId>,
+    /// Random number in the name of its private directory.
+    pub token: u64,
+    /// Identity of its private directory. Absent before that is made.
+    pub private_id: Option<InodeId>,
     /// Names of the jobs that use it.
     pub jobs: Vec<String>,
     /// Entries at its top.
     pub tops: Vec<TopRow>,
+}
+
+/// Identity of an inode. A number alone can be used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InodeId {
+    /// Inode number.
+    pub inode: u64,
+    /// Time of birth, if the file system states one (statx(2), `STATX_BTIME`).
+    pub birth: Option<Stamp>,
 }
 
 /// Metadata that a node could not keep.
@@ -52,10 +67,8 @@ pub struct UnkeptCounts {
 pub struct TopRow {
     /// The name.
     pub name: Vec<u8>,
-    /// Inode number.
-    pub inode: u64,
-    /// Time of birth, if the file system states one (statx(2), `STATX_BTIME`).
-    pub birth: Option<Stamp>,
+    /// Identity of its inode.
+    pub id: InodeId,
 }
 
 /// State of a copy.
@@ -102,7 +115,8 @@ pub(super) fn copies(
 ) -> Result<Vec<CopyRow>, StoreError> {
     const COLUMNS: &str =
         "id, hash, place, is_cached, bytes, state, is_pinned, expires_ms, used_ms, made_ms,
-         owners_unkept, attributes_unkept";
+         owners_unkept, attributes_unkept, place_inode, place_birth_s, place_birth_ns,
+         token, private_inode, private_birth_s, private_birth_ns";
     let mut find = file.prepare_cached(&format!("SELECT {COLUMNS} FROM copies {which}"))?;
     let mut copies: Vec<CopyRow> = find.query_map(values, copy)?.collect::<Result<_, _>>()?;
     for row in &mut copies {
@@ -137,16 +151,38 @@ fn copy(row: &Row<'_>) -> Result<CopyRow, StoreError> {
             owners: count(row, 10)?,
             attributes: count(row, 11)?,
         },
+        place_id: opt_id(row, 12)?,
+        token: number(row, 15)?,
+        private_id: opt_id(row, 16)?,
         jobs: Vec::new(),
         tops: Vec::new(),
     })
 }
 
 fn top(row: &Row<'_>) -> Result<TopRow, StoreError> {
-    let (sec, nsec): (Option<i64>, Option<u32>) = (row.get(2)?, row.get(3)?);
+    let id = opt_id(row, 1)?;
     Ok(TopRow {
         name: row.get(0)?,
-        inode: number(row, 1)?,
-        birth: sec.zip(nsec).map(|(sec, nsec)| Stamp { sec, nsec }),
+        id: id.ok_or_else(|| bad(1, Type::Null, "no inode"))?,
     })
+}
+
+/// Reads an identity from three columns.
+fn opt_id(row: &Row<'_>, at: usize) -> Result<Option<InodeId>, StoreError> {
+    if row.get::<_, Option<i64>>(at)?.is_none() {
+        return Ok(None);
+    }
+    let [sec, nsec] = [at.saturating_add(1), at.saturating_add(2)];
+    let (sec, nsec): (Option<i64>, Option<u32>) = (row.get(sec)?, row.get(nsec)?);
+    Ok(Some(InodeId {
+        inode: number(row, at)?,
+        birth: sec.zip(nsec).map(|(sec, nsec)| Stamp { sec, nsec }),
+    }))
+}
+
+/// Returns the values of three columns.
+pub(super) fn id_values(id: InodeId) -> (i64, Option<i64>, Option<u32>) {
+    let birth = id.birth;
+    let (sec, nsec) = (birth.map(|at| at.sec), birth.map(|at| at.nsec));
+    (id.inode.cast_signed(), sec, nsec)
 }

@@ -19,10 +19,6 @@ const SETTINGS: &str = "
 
 /// The newest layout.
 const SCHEMA: &str = "
-CREATE TABLE node (
-    id INTEGER PRIMARY KEY CHECK (id = 0),
-    number INTEGER NOT NULL
-);
 CREATE TABLE copies (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     hash TEXT NOT NULL,
@@ -36,7 +32,14 @@ CREATE TABLE copies (
     used_ms INTEGER NOT NULL,
     made_ms INTEGER NOT NULL,
     owners_unkept INTEGER NOT NULL DEFAULT 0,
-    attributes_unkept INTEGER NOT NULL DEFAULT 0
+    attributes_unkept INTEGER NOT NULL DEFAULT 0,
+    place_inode INTEGER,
+    place_birth_s INTEGER,
+    place_birth_ns INTEGER,
+    token INTEGER NOT NULL DEFAULT 0,
+    private_inode INTEGER,
+    private_birth_s INTEGER,
+    private_birth_ns INTEGER
 );
 CREATE TABLE tops (
     copy INTEGER NOT NULL REFERENCES copies ON DELETE CASCADE,
@@ -57,7 +60,15 @@ CREATE TABLE jobs (
 /// The way from each layout to the next, from layout 1 on.
 const UPGRADES: [Upgrade; 1] = [|transaction| {
     let add = "ALTER TABLE copies ADD COLUMN owners_unkept INTEGER NOT NULL DEFAULT 0;
-        ALTER TABLE copies ADD COLUMN attributes_unkept INTEGER NOT NULL DEFAULT 0;";
+        ALTER TABLE copies ADD COLUMN attributes_unkept INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE copies ADD COLUMN place_inode INTEGER;
+        ALTER TABLE copies ADD COLUMN place_birth_s INTEGER;
+        ALTER TABLE copies ADD COLUMN place_birth_ns INTEGER;
+        ALTER TABLE copies ADD COLUMN token INTEGER NOT NULL DEFAULT 0;
+        ALTER TABLE copies ADD COLUMN private_inode INTEGER;
+        ALTER TABLE copies ADD COLUMN private_birth_s INTEGER;
+        ALTER TABLE copies ADD COLUMN private_birth_ns INTEGER;
+        DROP TABLE node;";
     transaction.execute_batch(add)?;
     Ok(Kept::All)
 }];
