@@ -130,6 +130,8 @@ pub struct CheckSummary {
     pub bytes: u64,
     /// Whether the copy has each entry as it was placed. Extra entries do not count.
     pub is_sound: bool,
+    /// Why the copy could not be checked.
+    pub fault: Option<String>,
     /// The first entries with other content or metadata.
     pub changed: Vec<String>,
     /// The first entries that are missing.
@@ -350,8 +352,16 @@ pub(crate) fn verify_in(
     };
     let mut found = Vec::new();
     for row in rows.iter().filter(is_wanted) {
-        let report = store.verify(row.id, pace)?;
-        found.push(summary_of(row, &report));
+        match store.verify(row.id, pace) {
+            Ok(report) => found.push(summary_of(row, &report)),
+            Err(error @ driftless_store::Error::OtherPlace { .. }) => found.push(CheckSummary {
+                copy: row.id,
+                set: row.hash.clone(),
+                fault: Some(error.to_string()),
+                ..CheckSummary::default()
+            }),
+            Err(error) => return Err(error),
+        }
     }
     Ok(found)
 }
@@ -369,6 +379,7 @@ fn summary_of(row: &CopyRow, report: &CheckReport) -> CheckSummary {
         set: row.hash.clone(),
         bytes: report.bytes,
         is_sound: report.is_sound(),
+        fault: None,
         changed: paths(&[CopyFinding::Content, CopyFinding::Metadata]),
         missing: paths(&[CopyFinding::Missing]),
         extra: paths(&[CopyFinding::Extra]),

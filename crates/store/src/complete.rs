@@ -9,7 +9,7 @@ use crate::catalogue::{Catalogue, EntryGuard};
 use crate::cursor::DirCursor;
 use crate::error::{Error, Result};
 use crate::format::EntryBody;
-use crate::place::{IdWriter, PlacedId};
+use crate::place::{IdWriter, id_of, look_at};
 use crate::staging::StagedDir;
 use crate::writer::open_sized;
 use driftless_model::{Act, Fault, Keep, Kind, errno};
@@ -57,13 +57,12 @@ impl CopyCompletion<'_> {
             let entry = self.catalogue.entry(number)?;
             if entry.body.kind() == Some(Kind::Dir) {
                 let dir = self.cursor.dir(self.catalogue, number)?;
-                ids.add(PlacedId::of(&*dir.0))?;
+                ids.add(id_of(&*dir.0))?;
                 continue;
             }
             let (dir, name) = self.cursor.holder(self.catalogue, number)?;
             self.make(number, &entry, (&*dir.0, &name))?;
-            let (_, id) =
-                PlacedId::look(&*dir.0, &name).map_err(|fault| self.failed(number, fault))?;
+            let (_, id) = look_at(&*dir.0, &name).map_err(|fault| self.failed(number, fault))?;
             ids.add(id)?;
         }
         Ok(())

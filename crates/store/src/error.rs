@@ -174,6 +174,17 @@ pub enum Error {
         /// The number.
         copy: u64,
     },
+    /// Another directory stands at the path of the one in which a copy was placed.
+    #[error(
+        "copy {copy}: \"{}\" is another directory than the one in which the copy was placed; mount its file system, or forget the copy with \"driftless node purge {copy}\"",
+        escape(path)
+    )]
+    OtherPlace {
+        /// The path.
+        path: Vec<u8>,
+        /// The number of the copy.
+        copy: u64,
+    },
     /// The caller asked to stop.
     #[error("stopped")]
     Stopped,

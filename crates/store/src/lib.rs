@@ -18,6 +18,7 @@ mod parts;
 mod place;
 mod placed;
 mod present;
+mod private;
 mod publish;
 mod reader;
 mod receiver;

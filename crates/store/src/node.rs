@@ -4,14 +4,14 @@ use crate::catalogue::Catalogue;
 use crate::error::{Error, Result, own_file};
 use crate::format::SetHash;
 use crate::parts::file_name;
-use crate::place::{IdFile, PlacedId, ids_name, private_name};
+use crate::place::{IdFile, id_of, ids_name, look_at};
 use crate::placed::PlacedWalk;
 use crate::staging::{close_to_others, enter_or_make};
 use driftless_lock::Mutex;
 use driftless_model::Side;
-use driftless_state::holdings::{CopyRow, CopyState, Holdings};
+use driftless_state::holdings::{CopyRow, CopyState, Holdings, InodeId};
 use driftless_tree::{
-    Dir, DirMutRef, DirRef, HandlePool, Place, RootError, locate, locate_mut, plain_path, random_id,
+    Dir, DirMutRef, DirRef, HandlePool, Place, RootError, locate, locate_mut, plain_path,
 };
 use std::collections::HashSet;
 use std::ffi::{CString, OsStr};
@@ -53,6 +53,18 @@ pub(crate) struct CopyPlace {
     pub(crate) path: Vec<u8>,
 }
 
+impl CopyPlace {
+    /// Returns the identity of the directory.
+    pub(crate) fn id(&self) -> InodeId {
+        id_of(&*self.dir)
+    }
+
+    /// Whether the directory is the one in which a copy was placed.
+    fn is_of(&self, row: &CopyRow) -> bool {
+        row.place_id.is_none_or(|id| id == self.id())
+    }
+}
+
 /// The entry at a name of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameStanding {
@@ -84,7 +96,7 @@ impl NodeFiles {
             opened.map_err(own_file(name.to_bytes()))
         };
         let (catalogues, ids, sets) = (below(CATALOGUES)?, below(IDENTITIES)?, below(SETS)?);
-        let index = Holdings::open(&path.join(INDEX), random_id() as u64)?;
+        let index = Holdings::open(&path.join(INDEX))?;
         Ok(NodeFiles {
             path,
             dir,
@@ -137,9 +149,10 @@ impl NodeFiles {
     }
 
     /// Returns the copies at a place.
-    pub(crate) fn rows_at(&self, place: &[u8]) -> Result<Vec<CopyRow>> {
+    pub(crate) fn rows_at(&self, place: &CopyPlace) -> Result<Vec<CopyRow>> {
         let rows = self.index.lock().copies()?;
-        Ok(rows.into_iter().filter(|row| row.place == place).collect())
+        let is_here = |row: &CopyRow| row.place == place.path && place.is_of(row);
+        Ok(rows.into_iter().filter(is_here).collect())
     }
 
     /// Returns the place of cached copies of a set, which is made if it is missing.
@@ -162,10 +175,15 @@ impl NodeFiles {
         Ok(CopyPlace { dir, path })
     }
 
-    /// Opens the place of a copy; `None` if it is gone.
+    /// Opens the place of a copy; `None` if it is gone. [`Error::OtherPlace`] if another directory
+    /// has its path, as when its file system is not mounted.
     pub(crate) fn place_of(&self, row: &CopyRow) -> Result<Option<CopyPlace>> {
         match self.open_place(&path_of(&row.place)) {
-            Ok(place) => Ok(Some(place)),
+            Ok(place) if place.is_of(row) => Ok(Some(place)),
+            Ok(place) => Err(Error::OtherPlace {
+                path: place.path,
+                copy: row.id,
+            }),
             Err(Error::Root(error)) if error.is_missing() => Ok(None),
             Err(other) => Err(other),
         }
@@ -179,7 +197,7 @@ impl NodeFiles {
         name: &[u8],
     ) -> Result<NameStanding> {
         let c_name = CString::new(name).unwrap_or_default();
-        let (_, id) = match PlacedId::look(dir, &c_name) {
+        let (_, id) = match look_at(dir, &c_name) {
             Ok(found) => found,
             Err(fault) if fault.is_missing() => return Ok(NameStanding::Free),
             Err(fault) => {
@@ -190,17 +208,11 @@ impl NodeFiles {
             }
         };
         let has = |row: &&CopyRow| {
-            let tops = row.tops.iter();
-            let mut same = tops.filter(|top| top.name == name && top.inode == id.inode);
-            same.any(|top| top.birth == id.birth)
+            let mut tops = row.tops.iter();
+            tops.any(|top| top.name == name && top.id == id)
         };
         let found = rows.iter().find(has);
         Ok(found.map_or(NameStanding::Foreign, |row| NameStanding::Placed(row.id)))
-    }
-
-    /// Returns the name of the private directory of a copy.
-    pub(crate) fn private_name(&self, copy: u64) -> CString {
-        private_name(self.index.lock().number(), copy)
     }
 
     /// Returns a pass over the tree of a copy, whose entries at the top are in `holder`.

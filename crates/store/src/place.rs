@@ -1,11 +1,12 @@
 //! Names and identities of what the store puts into directories of users.
 //!
-//! An unfinished copy stands in the directory that will hold it, under a name that has the number of
-//! the store and of the copy, so each store knows its own. An inode number can be used again, so an
-//! entry is known by its number and its time of birth.
+//! An unfinished copy stands in the directory that will hold it, under a name of a random number and
+//! the number of the copy. An inode number can be used again, so an entry is known by its number and
+//! its time of birth.
 
 use crate::error::{Result, own_file};
 use driftless_model::{Meta, Stamp, has_unfinished_form};
+use driftless_state::holdings::InodeId;
 use driftless_tree::{Dir, DirMutRef, Done, ReadFile, WriteFile};
 use std::ffi::{CStr, CString};
 
@@ -23,72 +24,55 @@ pub(crate) fn is_private_name(name: &CStr) -> bool {
     has_unfinished_form(name.to_bytes(), PRIVATE)
 }
 
-/// Returns the name of an unfinished copy.
-pub(crate) fn private_name(store: u64, copy: u64) -> CString {
+/// Returns the name of the private directory of a copy. Nobody can guess the token, so nobody makes
+/// the name before.
+pub(crate) fn private_name(token: u64, copy: u64) -> CString {
     let name = format!(
-        "{}{store:016x}{copy:016x}",
+        "{}{token:016x}{copy:016x}",
         String::from_utf8_lossy(PRIVATE)
     );
     CString::new(name).unwrap_or_default()
 }
 
-/// Returns the copy whose unfinished form has this name, if it is one of a store.
-pub(crate) fn private_copy(name: &CStr, store: u64) -> Option<u64> {
-    let digits = name.to_bytes().strip_prefix(PRIVATE)?;
-    let digits = std::str::from_utf8(digits).ok()?;
-    let number = u128::from_str_radix(digits, 16).ok()?;
-    let (found, copy) = ((number >> 64) as u64, number as u64);
-    (is_private_name(name) && found == store).then_some(copy)
+/// Looks at an entry, and returns its identity, too.
+pub(crate) fn look_at(dir: &dyn Dir, name: &CStr) -> Done<(Meta, InodeId)> {
+    let meta = dir.look(name)?;
+    let birth = dir.made_at_of(name);
+    let inode = meta.ino;
+    Ok((meta, InodeId { inode, birth }))
 }
 
-/// The identity of an entry that the store placed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PlacedId {
-    pub(crate) inode: u64,
-    pub(crate) birth: Option<Stamp>,
+/// Returns the identity of an open directory.
+pub(crate) fn id_of(dir: &dyn Dir) -> InodeId {
+    InodeId {
+        inode: dir.first_meta().ino,
+        birth: dir.made_at(),
+    }
 }
 
-impl PlacedId {
-    /// Looks at an entry.
-    pub(crate) fn look(dir: &dyn Dir, name: &CStr) -> Done<(Meta, PlacedId)> {
-        let meta = dir.look(name)?;
-        let birth = dir.made_at_of(name);
-        let inode = meta.ino;
-        Ok((meta, PlacedId { inode, birth }))
-    }
+fn encode(id: InodeId) -> [u8; ID_BYTES] {
+    let birth = id.birth.unwrap_or(Stamp {
+        sec: 0,
+        nsec: NO_BIRTH,
+    });
+    let mut bytes = [0; ID_BYTES];
+    let (inode, rest) = bytes.split_at_mut(8);
+    let (sec, nsec) = rest.split_at_mut(8);
+    inode.copy_from_slice(&id.inode.to_le_bytes());
+    sec.copy_from_slice(&birth.sec.to_le_bytes());
+    nsec.copy_from_slice(&birth.nsec.to_le_bytes());
+    bytes
+}
 
-    /// Returns the identity of an open directory.
-    pub(crate) fn of(dir: &dyn Dir) -> PlacedId {
-        PlacedId {
-            inode: dir.first_meta().ino,
-            birth: dir.made_at(),
-        }
-    }
-
-    fn encode(self) -> [u8; ID_BYTES] {
-        let birth = self.birth.unwrap_or(Stamp {
-            sec: 0,
-            nsec: NO_BIRTH,
-        });
-        let mut bytes = [0; ID_BYTES];
-        let (inode, rest) = bytes.split_at_mut(8);
-        let (sec, nsec) = rest.split_at_mut(8);
-        inode.copy_from_slice(&self.inode.to_le_bytes());
-        sec.copy_from_slice(&birth.sec.to_le_bytes());
-        nsec.copy_from_slice(&birth.nsec.to_le_bytes());
-        bytes
-    }
-
-    fn decode(bytes: &[u8; ID_BYTES]) -> Option<PlacedId> {
-        let (inode, rest) = bytes.split_first_chunk()?;
-        let (sec, rest) = rest.split_first_chunk()?;
-        let (nsec, _) = rest.split_first_chunk()?;
-        let (sec, nsec) = (i64::from_le_bytes(*sec), u32::from_le_bytes(*nsec));
-        Some(PlacedId {
-            inode: u64::from_le_bytes(*inode),
-            birth: (nsec != NO_BIRTH).then_some(Stamp { sec, nsec }),
-        })
-    }
+fn decode(bytes: &[u8; ID_BYTES]) -> Option<InodeId> {
+    let (inode, rest) = bytes.split_first_chunk()?;
+    let (sec, rest) = rest.split_first_chunk()?;
+    let (nsec, _) = rest.split_first_chunk()?;
+    let (sec, nsec) = (i64::from_le_bytes(*sec), u32::from_le_bytes(*nsec));
+    Some(InodeId {
+        inode: u64::from_le_bytes(*inode),
+        birth: (nsec != NO_BIRTH).then_some(Stamp { sec, nsec }),
+    })
 }
 
 /// Returns the name of the file with the identities of a copy.
@@ -119,8 +103,8 @@ impl IdWriter {
     }
 
     /// Adds the identity of the next entry.
-    pub(crate) fn add(&mut self, id: PlacedId) -> Result<()> {
-        self.buffer.extend(id.encode());
+    pub(crate) fn add(&mut self, id: InodeId) -> Result<()> {
+        self.buffer.extend(encode(id));
         match self.buffer.len() >= ID_BYTES * IDS_AT_ONCE {
             true => self.flush(),
             false => Ok(()),
@@ -166,7 +150,7 @@ impl IdFile {
     }
 
     /// Returns the identity of an entry; `None` if the file ends before.
-    pub(crate) fn get(&mut self, entry: u32) -> Result<Option<PlacedId>> {
+    pub(crate) fn get(&mut self, entry: u32) -> Result<Option<InodeId>> {
         let entry = entry as usize;
         let held = self.buffer.len() / ID_BYTES;
         if !(self.first..self.first.saturating_add(held)).contains(&entry) {
@@ -179,7 +163,7 @@ impl IdFile {
         }
         let (ids, _) = self.buffer.as_chunks::<ID_BYTES>();
         let found = entry.checked_sub(self.first).and_then(|at| ids.get(at));
-        Ok(found.and_then(PlacedId::decode))
+        Ok(found.and_then(decode))
     }
 }
 
@@ -188,23 +172,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn private_names_tell_store_and_copy() {
-        let name = private_name(7, 9);
-        assert!(is_private_name(&name));
-        assert_eq!(private_copy(&name, 7), Some(9));
-        assert_eq!(private_copy(&name, 8), None);
-        assert_eq!(private_copy(c".driftless-cast-7", 7), None);
+    fn private_names_have_their_form() {
+        assert!(is_private_name(&private_name(7, 9)));
+        assert!(!is_private_name(c".driftless-cast-7"));
     }
 
     #[test]
     fn identities_are_read_as_written() {
         let birth = Some(Stamp { sec: -5, nsec: 7 });
         for birth in [birth, None] {
-            let id = PlacedId {
+            let id = InodeId {
                 inode: u64::MAX,
                 birth,
             };
-            assert_eq!(PlacedId::decode(&id.encode()), Some(id));
+            assert_eq!(decode(&encode(id)), Some(id));
         }
     }
 }

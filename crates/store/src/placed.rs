@@ -7,10 +7,11 @@
 
 use crate::catalogue::{Catalogue, EntryGuard};
 use crate::error::Result;
-use crate::place::{IdFile, PlacedId};
+use crate::place::{IdFile, id_of, look_at};
 use crate::staging::enter_own;
 use driftless_model::{Fault, Kind, Meta};
 use driftless_reconcile::is_kept;
+use driftless_state::holdings::InodeId;
 use driftless_tree::{DirMutRef, Names};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
@@ -148,7 +149,7 @@ impl PlacedWalk<'_> {
         holder: &DirMutRef,
         name: &CStr,
     ) -> Result<(FoundEntry, Option<OpenPlaced>)> {
-        let (meta, id) = match PlacedId::look(&**holder, name) {
+        let (meta, id) = match look_at(&**holder, name) {
             Ok(found) => found,
             Err(fault) if fault.is_missing() => return Ok((FoundEntry::Missing, None)),
             Err(fault) => return Ok((FoundEntry::Failed(fault), None)),
@@ -177,14 +178,14 @@ impl PlacedWalk<'_> {
         &self,
         holder: &DirMutRef,
         name: &CStr,
-        id: PlacedId,
+        id: InodeId,
     ) -> driftless_tree::Done<Option<OpenPlaced>> {
         let dir = match self.is_removing {
             true => enter_own(&**holder, name)?,
             false => holder.enter_mut(name)?,
         };
         // Something is mounted there, or another directory took the place.
-        if PlacedId::of(&*dir) != id {
+        if id_of(&*dir) != id {
             return Ok(None);
         }
         if self.is_removing {
@@ -245,7 +246,7 @@ enum FoundEntry {
 
 /// Returns whether an entry is the one that was placed: its inode, its time of birth, and its
 /// owner. Without a time of birth, its modification time counts, as far as the file system keeps it.
-fn is_placed(ids: (PlacedId, PlacedId), meta: &Meta, entry: &EntryGuard, own: u32) -> bool {
+fn is_placed(ids: (InodeId, InodeId), meta: &Meta, entry: &EntryGuard, own: u32) -> bool {
     let (placed, now) = ids;
     let facts = entry.body.facts();
     let is_owner = facts.is_none_or(|facts| meta.uid == facts.uid || meta.uid == own);

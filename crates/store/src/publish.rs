@@ -9,12 +9,12 @@ use crate::catalogue::Catalogue;
 use crate::complete::{OWNER_RIGHTS, settle_top};
 use crate::error::{Error, Result};
 use crate::node::{CopyPlace, NameStanding, NodeFiles, range_named, range_of_top};
-use crate::place::PlacedId;
+use crate::place::look_at;
 use crate::remove::{PurgeReport, remove_placed};
 use crate::staging::{failed_at, set_mode};
 use driftless_model::{EntryName, Fault, Kind, errno};
 use driftless_state::holdings::{CopyRow, CopyState, TopRow, UnkeptCounts};
-use driftless_tree::{DirMut, DirMutRef, Known, Names, Spared};
+use driftless_tree::{DirMut, DirMutRef, Known, Names};
 use std::ffi::{CStr, CString};
 
 /// A complete copy in its private directory.
@@ -24,6 +24,8 @@ pub(crate) struct Publication<'a> {
     pub(crate) copy: u64,
     pub(crate) place: CopyPlace,
     pub(crate) staging: DirMutRef,
+    /// The name of that directory.
+    pub(crate) private_name: CString,
 }
 
 impl Publication<'_> {
@@ -32,12 +34,11 @@ impl Publication<'_> {
         let mut tops = Vec::new();
         for name in self.catalogue.tops()? {
             let c_name = CString::from(&name);
-            let looked = PlacedId::look(&*self.staging, &c_name);
+            let looked = look_at(&*self.staging, &c_name);
             let (_, id) = looked.map_err(failed_at(&self.place.path, &c_name))?;
             tops.push(TopRow {
                 name: name.as_bytes().to_vec(),
-                inode: id.inode,
-                birth: id.birth,
+                id,
             });
         }
         Ok(self.files.index.lock().complete(self.copy, &tops, unkept)?)
@@ -45,7 +46,7 @@ impl Publication<'_> {
 
     /// Gives the copy its final names, and removes older versions.
     pub(crate) fn go(&self) -> Result<PurgeReport> {
-        let rows = self.files.rows_at(&self.place.path)?;
+        let rows = self.files.rows_at(&self.place)?;
         for (at, name) in self.catalogue.tops()?.iter().enumerate() {
             self.publish(&rows, at, name)?;
         }
@@ -120,8 +121,7 @@ impl Publication<'_> {
             report.add(self.clear_name(rows, names.get(at).0)?);
         }
         self.drop_stale(rows)?;
-        let name = self.files.private_name(self.copy);
-        let _it_holds_what_a_user_added = self.place.dir.remove_dir(&name);
+        let _it_holds_what_a_user_added = self.place.dir.remove_dir(&self.private_name);
         Ok(report)
     }
 
@@ -143,11 +143,10 @@ impl Publication<'_> {
     /// Removes an older version, under whichever name it stands in the private directory.
     fn clear_name(&self, rows: &[CopyRow], name: &CStr) -> Result<PurgeReport> {
         let failed = failed_at(&self.place.path, name);
-        let (_, id) = PlacedId::look(&*self.staging, name).map_err(&failed)?;
+        let (_, id) = look_at(&*self.staging, name).map_err(&failed)?;
         let others = rows.iter().filter(|row| row.id != self.copy);
         let mut tops = others.flat_map(|row| row.tops.iter().map(move |top| (row, top)));
-        let Some((row, top)) = tops.find(|(_, top)| (top.inode, top.birth) == (id.inode, id.birth))
-        else {
+        let Some((row, top)) = tops.find(|(_, top)| top.id == id) else {
             return Ok(PurgeReport::default());
         };
         let own = CString::new(top.name.clone()).unwrap_or_default();
@@ -199,21 +198,5 @@ impl NodeFiles {
             report.bytes = row.bytes;
         }
         Ok(report)
-    }
-
-    /// Removes an unfinished copy: all in its private directory, which no other user can reach.
-    pub(crate) fn remove_private(&self, place: &dyn DirMut, name: &CStr) -> Result<u64> {
-        let meta = match place.look(name) {
-            Ok(meta) => meta,
-            Err(fault) if fault.is_missing() => return Ok(0),
-            Err(fault) => return Err(failed_at(b"", name)(fault)),
-        };
-        if meta.uid != place.user().0 {
-            return Ok(0);
-        }
-        let removed = place.remove_tree(name, Spared::NOTHING);
-        let entries = removed.entries;
-        removed.done().map_err(failed_at(b"", name))?;
-        Ok(entries)
     }
 }

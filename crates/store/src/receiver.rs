@@ -15,11 +15,11 @@ use crate::present::PresentUnits;
 use crate::publish::Publication;
 use crate::reader::UnitReader;
 use crate::remove::PurgeReport;
-use crate::staging::{StagedDir, failed_at, open_private, take_up};
+use crate::staging::{StagedDir, failed_at, take_up};
 use crate::writer::UnitWriter;
 use driftless_model::Keep;
 use driftless_state::holdings::{CopyRow, NewCopy};
-use driftless_tree::{DirMutRef, DirRef, Hold, Lock, Reach};
+use driftless_tree::{DirMutRef, DirRef, Hold, Lock, Reach, random_id};
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -108,13 +108,15 @@ impl SetReceiver {
         let row = files.index.lock().begin(&NewCopy {
             hash: &catalogue.hash().to_string(),
             place: &place.path,
+            place_id: place.id(),
+            token: random_id() as u64,
             is_cached,
             bytes: catalogue.bytes(),
             now: files.now(),
         })?;
-        let staging_name = files.private_name(row.id);
-        let failed = failed_at(&place.path, &staging_name);
-        let (staging, is_new) = open_private(&*place.dir, &staging_name).map_err(failed)?;
+        let private = files.open_private(&row, &place)?;
+        let (staging, is_new) = (private.dir, private.is_new);
+        let row = files.row(row.id)?;
         let busy = || Error::Busy {
             hash: catalogue.hash(),
             place: path_of(&place.path),
@@ -131,7 +133,7 @@ impl SetReceiver {
             row,
             place,
             staging,
-            staging_name,
+            staging_name: private.name,
             _claim: claim,
         };
         if receiver.is_resumed {
@@ -249,6 +251,7 @@ impl SetReceiver {
             copy: self.row.id,
             place: self.place.clone(),
             staging: self.staging.clone(),
+            private_name: self.staging_name.clone(),
         };
         publication.note(metadata.counts)?;
         let replaced = publication.go()?;
@@ -294,8 +297,7 @@ impl SetReceiver {
     /// # Errors
     /// An entry cannot be removed.
     pub fn abandon(self) -> Result<()> {
-        self.files
-            .remove_private(&*self.place.dir, &self.staging_name)?;
+        self.files.remove_private(&self.row, &self.place)?;
         self.files.index.lock().remove(self.row.id)?;
         self.files.forget_files(&self.row)
     }
@@ -366,10 +368,8 @@ pub(crate) fn recover(files: &Arc<NodeFiles>, row: &CopyRow) -> Result<bool> {
     let (Some(catalogue), Some(place)) = (files.catalogue_of(row)?, files.place_of(row)?) else {
         return Ok(true);
     };
-    let name = files.private_name(row.id);
-    let failed = failed_at(&place.path, &name);
-    let (staging, _) = open_private(&*place.dir, &name).map_err(failed)?;
-    let Some(_claim) = claim(files, row, Some(&staging))? else {
+    let private = files.open_private(row, &place)?;
+    let Some(_claim) = claim(files, row, Some(&private.dir))? else {
         return Ok(false);
     };
     let publication = Publication {
@@ -377,7 +377,8 @@ pub(crate) fn recover(files: &Arc<NodeFiles>, row: &CopyRow) -> Result<bool> {
         catalogue: &catalogue,
         copy: row.id,
         place,
-        staging,
+        staging: private.dir,
+        private_name: private.name,
     };
     publication.go().map(|_| true)
 }

@@ -40,7 +40,8 @@ impl PurgeReport {
             .extend(other.first_kept.into_iter().take(room));
     }
 
-    fn keep(&mut self, path: impl FnOnce() -> Vec<u8>) {
+    /// Counts an entry that stays.
+    pub(crate) fn keep(&mut self, path: impl FnOnce() -> Vec<u8>) {
         self.kept = self.kept.saturating_add(1);
         if self.first_kept.len() < NAMED_PATHS_MAX {
             self.first_kept.push(path());

@@ -7,7 +7,7 @@
 use crate::catalogue::Catalogue;
 use crate::cursor::{DirCursor, DirHandle};
 use crate::error::{Error, Result};
-use driftless_model::{Act, Fault, Keep, Kind, Side, Xattrs, errno};
+use driftless_model::{Fault, Keep, Kind, Xattrs, errno};
 use driftless_tree::{Attributes, DirMut, DirMutRef, Done, Known};
 use std::ffi::CStr;
 
@@ -60,24 +60,6 @@ pub(crate) fn set_mode(dir: &dyn DirMut, name: &CStr, known: &Known, mode: u32) 
     };
     let faults = dir.set(name, known, &attributes)?;
     faults.into_iter().next().map_or(Ok(()), Err)
-}
-
-/// Makes or opens a private directory of this user. Returns whether it is new.
-pub(crate) fn open_private(dir: &dyn DirMut, name: &CStr) -> Done<(DirMutRef, bool)> {
-    let (private, is_new) = match dir.make_dir(name) {
-        Ok(made) => (made, true),
-        Err(fault) if fault.errno == errno::EEXIST => (enter_own(dir, name)?, false),
-        Err(fault) => return Err(fault),
-    };
-    if private.first_meta().uid != dir.user().0 && !is_new {
-        return Err(Fault {
-            side: Side::Replica,
-            act: Act::HoldUnfinished,
-            errno: errno::EPERM,
-        });
-    }
-    close_to_others(&*private)?;
-    Ok((private, is_new))
 }
 
 /// Takes all rights to a directory from other users, its ACLs included.

@@ -10,7 +10,7 @@ use crate::node::{
     CopyPlace, NameStanding, NodeClock, NodeFiles, locate_sources, path_of, range_named,
 };
 use crate::parts::CatalogueReceiver;
-use crate::place::{is_private_name, private_copy};
+use crate::place::is_private_name;
 use crate::placed::{LookOutcome, LookedAt, PlacedWalk};
 use crate::reader::UnitReader;
 use crate::receiver::{SetReceiver, claim, recover};
@@ -158,7 +158,7 @@ impl NodeStore {
             Placing::Cached => self.files.cached_place(catalogue.hash())?,
         };
         self.finish_interrupted(catalogue, &place)?;
-        let rows = self.files.rows_at(&place.path)?;
+        let rows = self.files.rows_at(&place)?;
         if let Some(row) = self.held(catalogue, &place, &rows)? {
             self.touch(row)?;
             return Ok(Receiving::Held(row));
@@ -174,7 +174,7 @@ impl NodeStore {
     /// Gives complete copies of a set their final names, if an earlier attempt could not.
     fn finish_interrupted(&self, catalogue: &Catalogue, place: &CopyPlace) -> Result<()> {
         let hash = catalogue.hash().to_string();
-        let rows = self.files.rows_at(&place.path)?;
+        let rows = self.files.rows_at(place)?;
         let is_complete = |row: &&CopyRow| row.hash == hash && row.state == CopyState::Publishing;
         for row in rows.iter().filter(is_complete) {
             recover(&self.files, row)?;
@@ -376,7 +376,8 @@ impl NodeStore {
         }
     }
 
-    /// Removes copies: the entries that the store placed, and nothing else.
+    /// Removes copies: the entries that the store placed, and nothing else. A copy that is named by
+    /// its number and whose place is another directory now is forgotten, and its entries stay.
     ///
     /// # Errors
     /// A copy cannot be removed, or a process receives it ([`Error::Busy`]); the other copies are
@@ -386,6 +387,11 @@ impl NodeStore {
         for row in self.copies()?.iter().filter(|row| is_meant(what, row)) {
             match self.purge_copy(row) {
                 Ok(one) => report.add(one),
+                Err(Error::OtherPlace { path, copy }) if *what == PurgeWhat::Copy(copy) => {
+                    self.files.index.lock().remove(copy)?;
+                    self.files.forget_files(row)?;
+                    report.keep(|| path);
+                }
                 Err(error) => first = first.or(Some(error)),
             }
         }
@@ -395,11 +401,11 @@ impl NodeStore {
     fn purge_copy(&self, row: &CopyRow) -> Result<PurgeReport> {
         let mut report = PurgeReport::default();
         let place = self.files.place_of(row)?;
-        let name = self.files.private_name(row.id);
         let private = match &place {
-            Some(place) => place.dir.enter_mut(&name).ok(),
+            Some(place) => self.files.find_private(row, place)?,
             None => None,
         };
+        let private = private.map(|private| private.dir);
         let Some(_claim) = claim(&self.files, row, private.as_ref())? else {
             return Err(Error::Busy {
                 hash: NodeFiles::hash_of(row).unwrap_or(SetHash([0; 32])),
@@ -416,7 +422,7 @@ impl NodeStore {
                     report.add(self.files.remove_top(row, top, &place.dir, &place.path)?);
                 }
             }
-            let entries = self.files.remove_private(&*place.dir, &name)?;
+            let entries = self.files.remove_private(row, &place)?;
             report.entries = report.entries.saturating_add(entries);
         }
         self.files.index.lock().remove(row.id)?;
@@ -486,59 +492,40 @@ impl NodeStore {
         Ok(is_in(first(&own), &source) || is_dir && is_in(first(&source), &own))
     }
 
-    /// Finishes what crashes interrupted: complete copies get their final names, removals go on, and
-    /// what has no row in the index is removed. Returns the number of entries that were removed.
+    /// Finishes what crashes interrupted: complete copies get their final names, and removals go on.
+    /// Returns the number of entries that were removed.
     ///
     /// # Errors
     /// The index cannot be read; a place cannot be read.
     pub fn sweep(&self) -> Result<u64> {
         let mut removed = 0u64;
-        let rows = self.copies()?;
-        for row in &rows {
-            match row.state {
-                CopyState::Publishing => match recover(&self.files, row) {
-                    // The next reception of this set tells the user.
-                    Ok(_) | Err(Error::Occupied { .. }) => {}
-                    Err(error) => return Err(error),
-                },
-                CopyState::Leaving => {
-                    removed = removed.saturating_add(self.purge_copy(row)?.entries);
-                }
-                _ => {}
-            }
-        }
-        let mut places: Vec<&[u8]> = rows.iter().map(|row| row.place.as_slice()).collect();
-        places.sort_unstable();
-        places.dedup();
-        for path in places {
-            if let Ok(place) = self.files.open_place(&path_of(path)) {
-                removed = removed.saturating_add(self.sweep_place(&place)?);
+        for row in &self.copies()? {
+            let done = match row.state {
+                CopyState::Publishing => recover(&self.files, row).map(|_| 0),
+                CopyState::Leaving => self.purge_copy(row).map(|report| report.entries),
+                CopyState::Held => self.finish_replacement(row).map(|()| 0),
+                CopyState::Unfinished | CopyState::Damaged => Ok(0),
+            };
+            match done {
+                Ok(entries) => removed = removed.saturating_add(entries),
+                // The next reception of this set tells the user.
+                Err(Error::Occupied { .. } | Error::OtherPlace { .. } | Error::Busy { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         self.sweep_catalogues()?;
         Ok(removed)
     }
 
-    /// Removes private directories of this store that have no row.
-    fn sweep_place(&self, place: &CopyPlace) -> Result<u64> {
-        let number = self.files.index.lock().number();
-        let mut removed = 0u64;
-        for name in names_of(&*place.dir, &place.path)? {
-            let Some(copy) = private_copy(&name, number) else {
-                continue;
-            };
-            let row = self.files.index.lock().find(copy)?;
-            match row {
-                None => {
-                    let entries = self.files.remove_private(&*place.dir, &name)?;
-                    removed = removed.saturating_add(entries);
-                }
-                // The removal of an older version was interrupted.
-                Some(row) if row.state == CopyState::Held => _ = recover(&self.files, &row)?,
-                Some(_) => {}
-            }
+    /// Goes on with the removal of the older version that a copy replaced.
+    fn finish_replacement(&self, row: &CopyRow) -> Result<()> {
+        let Ok(Some(place)) = self.files.place_of(row) else {
+            return Ok(());
+        };
+        match self.files.find_private(row, &place)? {
+            Some(_) => recover(&self.files, row).map(drop),
+            None => Ok(()),
         }
-        Ok(removed)
     }
 
     /// Removes files of catalogues that no copy needs, and unfinished ones, once they are older than a

@@ -161,7 +161,7 @@ fn second_attempt_sets_the_same_metadata() {
     let bench = Bench::new();
     let set = blocked(&bench);
     // As if the first attempt had been killed while it set metadata.
-    let mut index = Holdings::open(&bench.path("node/index.db"), 0).expect("open");
+    let mut index = Holdings::open(&bench.path("node/index.db")).expect("open");
     let copy = index.copies().expect("read")[0].id;
     index.set_state(copy, CopyState::Unfinished).expect("set");
     let receiver = open(&bench.node(), &set, &bench.to());

@@ -5,7 +5,8 @@
 mod common;
 
 use common::{Bench, assert_same, build, names, open, put_all};
-use driftless_model::Keep;
+use driftless_model::{Keep, Stamp};
+use driftless_state::holdings::{CopyState, Holdings, InodeId};
 use driftless_store::{BuildOptions, NodeStore, Placing, PurgeWhat, Receiving};
 use driftless_testkit::{Options, Profile, build_tree, compare, mutate};
 use std::path::Path;
@@ -115,7 +116,6 @@ fn killed_process_leaves_a_whole_version() {
 
 #[test]
 fn interrupted_publication_is_finished() {
-    use driftless_state::holdings::{CopyState, Holdings};
     let bench = Bench::new();
     for name in ["one", "two"] {
         build_tree(&made(&bench, name), 61, &Profile::small());
@@ -130,7 +130,8 @@ fn interrupted_publication_is_finished() {
     // The state between the two renames.
     fs::create_dir(&private).expect("made");
     fs::rename(bench.path("to/two"), private.join("two")).expect("moved");
-    let mut index = Holdings::open(&bench.path("node/index.db"), 0).expect("open");
+    let mut index = Holdings::open(&bench.path("node/index.db")).expect("open");
+    index.note_private(copy, id_of(&private)).expect("noted");
     index.set_state(copy, CopyState::Publishing).expect("set");
     drop(index);
     bench.node().sweep().expect("swept");
@@ -146,6 +147,19 @@ fn interrupted_publication_is_finished() {
         bench.node().copies().expect("read")[0].state,
         CopyState::Held
     );
+}
+
+fn id_of(path: &Path) -> InodeId {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+    let flags = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, flags).expect("there");
+    let has_birth = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+    let birth = has_birth.then_some(Stamp {
+        sec: found.stx_btime.tv_sec,
+        nsec: found.stx_btime.tv_nsec,
+    });
+    let inode = found.stx_ino;
+    InodeId { inode, birth }
 }
 
 fn made(bench: &Bench, name: &str) -> std::path::PathBuf {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bench, assert_same, build, bytes, cast, names, open, put_all, write};
-use driftless_store::{CopyFinding, Error, NodeStore, Placing, PurgeWhat};
+use driftless_store::{CopyFinding, Error, NodeStore, Placing, PurgeWhat, Receiving};
 use driftless_testkit::{FsKind, Fuse, Mood, Profile, Rule, Scratch, attrs, build_tree};
 use rustix::io::Errno;
 use std::fs;
@@ -126,8 +126,7 @@ fn other_users_see_nothing_unfinished() {
     as_user(OTHER, || fs::create_dir(&private).expect("made"));
     attrs::set_mode(&private, 0o777).expect("set");
     as_user(USER, || {
-        let set = bench.build();
-        assert!(bench.node().receive(&set.catalogue, &bench.to()).is_err());
+        cast(&bench.node(), &bench.build(), &bench.to()).expect("placed under another name");
     });
     assert!(names(&private).is_empty());
 }
@@ -280,4 +279,73 @@ fn copy_with_coarse_times_is_sound() {
     assert!(report.is_sound(), "{report:?}");
     write(&bench.path("src/a"), b"changed");
     cast(&node, &bench.build(), &to).expect("replaced");
+}
+
+/// Makes a directory whose name is that of the private one of an unfinished copy.
+fn plant(bench: &Bench) -> std::path::PathBuf {
+    let (set, node) = (bench.build(), bench.node());
+    drop(open(&node, &set, &bench.to()));
+    let private = bench.path("to").join(&names(&bench.path("to"))[0]);
+    fs::rename(&private, bench.path("moved")).expect("moved");
+    fs::create_dir_all(private.join("src")).expect("made");
+    write(&private.join("src/a"), b"planted");
+    private
+}
+
+#[test]
+fn planted_directory_is_not_used() {
+    let bench = Bench::new();
+    write(&bench.path("src/a"), b"content");
+    let private = plant(&bench);
+    let inode = |path: &Path| fs::metadata(path).expect("there").ino();
+    let planted = inode(&private.join("src"));
+    cast(&bench.node(), &bench.build(), &bench.to()).expect("placed");
+    assert_same(&bench.path("src"), &bench.path("to/src"), "placed");
+    assert_ne!(inode(&bench.path("to/src")), planted);
+    assert_eq!(fs::read(private.join("src/a")).expect("there"), b"planted");
+}
+
+#[test]
+fn planted_directory_is_not_removed() {
+    let bench = Bench::new();
+    write(&bench.path("src/a"), b"content");
+    let private = plant(&bench);
+    bench.node().sweep().expect("swept");
+    bench.node().purge(&PurgeWhat::All).expect("purged");
+    assert_eq!(fs::read(private.join("src/a")).expect("there"), b"planted");
+    assert!(bench.node().copies().expect("read").is_empty());
+}
+
+#[test]
+fn copy_survives_an_unmounted_place() {
+    let (bench, place) = (Bench::new(), Scratch::new(FsKind::Ext4, 16));
+    write(&bench.path("src/a"), b"content");
+    let (set, to) = (bench.build(), Placing::Directory(place.path().into()));
+    let copy = cast(&bench.node(), &set, &to).expect("placed").copy;
+    let sound = || {
+        let report = bench.node().verify(copy, &mut |_| true).expect("checked");
+        assert!(report.is_sound(), "{report:?}");
+    };
+    place.unmount();
+    let error = bench.node().verify(copy, &mut |_| true);
+    let error = error.expect_err("its place is not there");
+    assert!(matches!(error, Error::OtherPlace { .. }), "{error}");
+    assert!(bench.node().purge(&PurgeWhat::All).is_err());
+    place.mount_again();
+    sound();
+    place.unmount();
+    cast(&bench.node(), &set, &to).expect("placed below the mount point");
+    place.mount_again();
+    sound();
+    let held = bench.node().receive(&set.catalogue, &to).expect("there");
+    assert!(matches!(held, Receiving::Held(found) if found == copy));
+    drop(held);
+    place.unmount();
+    let report = bench.node().purge(&PurgeWhat::Copy(copy));
+    let report = report.expect("forgotten");
+    assert_eq!((report.copies, report.kept), (0, 1));
+    bench.node().purge(&PurgeWhat::All).expect("purged");
+    assert!(names(place.path()).is_empty());
+    place.mount_again();
+    assert!(place.path().join("src/a").exists(), "its entries stay");
 }

@@ -128,9 +128,21 @@ impl Scratch {
         })
     }
 
-    /// Unmounts an image and mounts it again, so that what shows comes from the image alone.
-    pub fn mount_again(&self) {
+    /// Unmounts an image. [`mount_again`](Scratch::mount_again) mounts it.
+    pub fn unmount(&self) {
         assert!(unmount(&self.mount), "{} is busy", self.mount.display());
+    }
+
+    /// Unmounts an image that is mounted, and mounts it, so that what shows comes from the image
+    /// alone.
+    pub fn mount_again(&self) {
+        let is_mounted = Command::new("mountpoint")
+            .arg("-q")
+            .arg(&self.mount)
+            .status();
+        if is_mounted.is_ok_and(|status| status.success()) {
+            self.unmount();
+        }
         let _turn = MOUNTING
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);

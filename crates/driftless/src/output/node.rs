@@ -107,6 +107,9 @@ pub fn check(check: &CheckSummary, is_json: bool) {
             line(&format!("copy {}: {kind}: {more} more", check.copy));
         }
     }
+    if let Some(fault) = &check.fault {
+        return line(&format!("not checked: {fault}"));
+    }
     let state = if check.is_sound { "sound" } else { "damaged" };
     let bytes = show_bytes(check.bytes);
     line(&format!("copy {}: {state}, {bytes} hashed", check.copy));
