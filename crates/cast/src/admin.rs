@@ -130,7 +130,7 @@ pub struct CheckSummary {
     pub bytes: u64,
     /// Whether the copy has each entry as it was placed. Extra entries do not count.
     pub is_sound: bool,
-    /// Why the copy could not be checked.
+    /// Cause and remedy, if the copy could not be checked.
     pub fault: Option<String>,
     /// The first entries with other content or metadata.
     pub changed: Vec<String>,

@@ -96,7 +96,11 @@ const EDGES: [(&str, &[&str], &[&str]); 29] = [
         ],
         &["testkit"],
     ),
-    ("store", &["lock", "model", "tree", "state"], &["testkit"]),
+    (
+        "store",
+        &["lock", "model", "tree", "reconcile", "state"],
+        &["testkit"],
+    ),
     (
         "cast",
         &[

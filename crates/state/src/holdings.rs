@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use rows::{CopyRow, CopyState, InodeId, TopRow, UnkeptCounts};
+pub use rows::{CopyRow, CopyState, InodeIdentity, TopRow, UnkeptCounts};
 
 /// The index of a node, for the processes that keep it.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct NewCopy<'a> {
     /// The absolute path of the directory that holds it.
     pub place: &'a [u8],
     /// The identity of that directory.
-    pub place_id: InodeId,
+    pub place_id: InodeIdentity,
     /// A random number for the name of its private directory.
     pub token: u64,
     /// Whether it may be evicted.
@@ -115,7 +115,7 @@ impl Holdings {
     ///
     /// # Errors
     /// The index cannot be written.
-    pub fn note_private(&mut self, id: u64, private: InodeId) -> Result<(), StateError> {
+    pub fn note_private(&mut self, id: u64, private: InodeIdentity) -> Result<(), StateError> {
         const SET: &str = "UPDATE copies
             SET private_inode = ?, private_birth_s = ?, private_birth_ns = ? WHERE id = ?";
         let (inode, sec, nsec) = id_values(private);

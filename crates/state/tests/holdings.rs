@@ -4,13 +4,13 @@
 
 use driftless_model::Stamp;
 use driftless_state::holdings::{
-    CopyRow, CopyState, Holdings, InodeId, NewCopy, TopRow, UnkeptCounts,
+    CopyRow, CopyState, Holdings, InodeIdentity, NewCopy, TopRow, UnkeptCounts,
 };
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const ID: InodeId = InodeId {
+const ID: InodeIdentity = InodeIdentity {
     inode: u64::MAX,
     birth: Some(Stamp { sec: -1, nsec: 9 }),
 };
@@ -183,7 +183,7 @@ fn other_directory_has_other_copies() {
     let mut holdings = Holdings::open(&path).expect("new");
     let row = begin(&mut holdings, "aa", b"/d");
     holdings.note_private(row.id, ID).expect("noted");
-    let place_id = InodeId {
+    let place_id = InodeIdentity {
         inode: 7,
         birth: None,
     };

@@ -9,7 +9,7 @@ use crate::placed::PlacedWalk;
 use crate::staging::{close_to_others, enter_or_make};
 use driftless_lock::Mutex;
 use driftless_model::Side;
-use driftless_state::holdings::{CopyRow, CopyState, Holdings, InodeId};
+use driftless_state::holdings::{CopyRow, CopyState, Holdings, InodeIdentity};
 use driftless_tree::{
     Dir, DirMutRef, DirRef, HandlePool, Place, RootError, locate, locate_mut, plain_path,
 };
@@ -55,7 +55,7 @@ pub(crate) struct CopyPlace {
 
 impl CopyPlace {
     /// Returns the identity of the directory.
-    pub(crate) fn id(&self) -> InodeId {
+    pub(crate) fn id(&self) -> InodeIdentity {
         id_of(&*self.dir)
     }
 

@@ -6,7 +6,7 @@
 
 use crate::error::{Result, own_file};
 use driftless_model::{Meta, Stamp, has_unfinished_form};
-use driftless_state::holdings::InodeId;
+use driftless_state::holdings::InodeIdentity;
 use driftless_tree::{Dir, DirMutRef, Done, ReadFile, WriteFile};
 use std::ffi::{CStr, CString};
 
@@ -24,8 +24,8 @@ pub(crate) fn is_private_name(name: &CStr) -> bool {
     has_unfinished_form(name.to_bytes(), PRIVATE)
 }
 
-/// Returns the name of the private directory of a copy. Nobody can guess the token, so nobody makes
-/// the name before.
+/// Returns the name of the private directory of a copy. Other users cannot guess the token, so they
+/// cannot make the name before.
 pub(crate) fn private_name(token: u64, copy: u64) -> CString {
     let name = format!(
         "{}{token:016x}{copy:016x}",
@@ -35,22 +35,22 @@ pub(crate) fn private_name(token: u64, copy: u64) -> CString {
 }
 
 /// Looks at an entry, and returns its identity, too.
-pub(crate) fn look_at(dir: &dyn Dir, name: &CStr) -> Done<(Meta, InodeId)> {
+pub(crate) fn look_at(dir: &dyn Dir, name: &CStr) -> Done<(Meta, InodeIdentity)> {
     let meta = dir.look(name)?;
     let birth = dir.made_at_of(name);
     let inode = meta.ino;
-    Ok((meta, InodeId { inode, birth }))
+    Ok((meta, InodeIdentity { inode, birth }))
 }
 
 /// Returns the identity of an open directory.
-pub(crate) fn id_of(dir: &dyn Dir) -> InodeId {
-    InodeId {
+pub(crate) fn id_of(dir: &dyn Dir) -> InodeIdentity {
+    InodeIdentity {
         inode: dir.first_meta().ino,
         birth: dir.made_at(),
     }
 }
 
-fn encode(id: InodeId) -> [u8; ID_BYTES] {
+fn encode(id: InodeIdentity) -> [u8; ID_BYTES] {
     let birth = id.birth.unwrap_or(Stamp {
         sec: 0,
         nsec: NO_BIRTH,
@@ -64,12 +64,12 @@ fn encode(id: InodeId) -> [u8; ID_BYTES] {
     bytes
 }
 
-fn decode(bytes: &[u8; ID_BYTES]) -> Option<InodeId> {
+fn decode(bytes: &[u8; ID_BYTES]) -> Option<InodeIdentity> {
     let (inode, rest) = bytes.split_first_chunk()?;
     let (sec, rest) = rest.split_first_chunk()?;
     let (nsec, _) = rest.split_first_chunk()?;
     let (sec, nsec) = (i64::from_le_bytes(*sec), u32::from_le_bytes(*nsec));
-    Some(InodeId {
+    Some(InodeIdentity {
         inode: u64::from_le_bytes(*inode),
         birth: (nsec != NO_BIRTH).then_some(Stamp { sec, nsec }),
     })
@@ -103,7 +103,7 @@ impl IdWriter {
     }
 
     /// Adds the identity of the next entry.
-    pub(crate) fn add(&mut self, id: InodeId) -> Result<()> {
+    pub(crate) fn add(&mut self, id: InodeIdentity) -> Result<()> {
         self.buffer.extend(encode(id));
         match self.buffer.len() >= ID_BYTES * IDS_AT_ONCE {
             true => self.flush(),
@@ -150,7 +150,7 @@ impl IdFile {
     }
 
     /// Returns the identity of an entry; `None` if the file ends before.
-    pub(crate) fn get(&mut self, entry: u32) -> Result<Option<InodeId>> {
+    pub(crate) fn get(&mut self, entry: u32) -> Result<Option<InodeIdentity>> {
         let entry = entry as usize;
         let held = self.buffer.len() / ID_BYTES;
         if !(self.first..self.first.saturating_add(held)).contains(&entry) {
@@ -181,7 +181,7 @@ mod tests {
     fn identities_are_read_as_written() {
         let birth = Some(Stamp { sec: -5, nsec: 7 });
         for birth in [birth, None] {
-            let id = InodeId {
+            let id = InodeIdentity {
                 inode: u64::MAX,
                 birth,
             };

@@ -11,7 +11,7 @@ use crate::place::{IdFile, id_of, look_at};
 use crate::staging::enter_own;
 use driftless_model::{Fault, Kind, Meta};
 use driftless_reconcile::is_kept;
-use driftless_state::holdings::InodeId;
+use driftless_state::holdings::InodeIdentity;
 use driftless_tree::{DirMutRef, Names};
 use std::ffi::{CStr, CString};
 use std::ops::Range;
@@ -178,7 +178,7 @@ impl PlacedWalk<'_> {
         &self,
         holder: &DirMutRef,
         name: &CStr,
-        id: InodeId,
+        id: InodeIdentity,
     ) -> driftless_tree::Done<Option<OpenPlaced>> {
         let dir = match self.is_removing {
             true => enter_own(&**holder, name)?,
@@ -246,7 +246,12 @@ enum FoundEntry {
 
 /// Returns whether an entry is the one that was placed: its inode, its time of birth, and its
 /// owner. Without a time of birth, its modification time counts, as far as the file system keeps it.
-fn is_placed(ids: (InodeId, InodeId), meta: &Meta, entry: &EntryGuard, own: u32) -> bool {
+fn is_placed(
+    ids: (InodeIdentity, InodeIdentity),
+    meta: &Meta,
+    entry: &EntryGuard,
+    own: u32,
+) -> bool {
     let (placed, now) = ids;
     let facts = entry.body.facts();
     let is_owner = facts.is_none_or(|facts| meta.uid == facts.uid || meta.uid == own);

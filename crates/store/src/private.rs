@@ -1,4 +1,4 @@
-//! The private directory of a copy: made under a name that nobody can guess, and known by its inode.
+//! The private directory of a copy: made under a random name, and known by its inode.
 //!
 //! Another user may own the directory of `--to`. That user can rename entries there, and put a
 //! directory with entries of his own under the name of the private one. So the index notes the

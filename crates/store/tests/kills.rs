@@ -6,7 +6,7 @@ mod common;
 
 use common::{Bench, assert_same, build, names, open, put_all};
 use driftless_model::{Keep, Stamp};
-use driftless_state::holdings::{CopyState, Holdings, InodeId};
+use driftless_state::holdings::{CopyState, Holdings, InodeIdentity};
 use driftless_store::{BuildOptions, NodeStore, Placing, PurgeWhat, Receiving};
 use driftless_testkit::{Options, Profile, build_tree, compare, mutate};
 use std::path::Path;
@@ -149,7 +149,7 @@ fn interrupted_publication_is_finished() {
     );
 }
 
-fn id_of(path: &Path) -> InodeId {
+fn id_of(path: &Path) -> InodeIdentity {
     use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
     let flags = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, flags).expect("there");
@@ -159,7 +159,7 @@ fn id_of(path: &Path) -> InodeId {
         nsec: found.stx_btime.tv_nsec,
     });
     let inode = found.stx_ino;
-    InodeId { inode, birth }
+    InodeIdentity { inode, birth }
 }
 
 fn made(bench: &Bench, name: &str) -> std::path::PathBuf {

@@ -33,11 +33,11 @@ pub struct CopyRow {
     /// Metadata that the node could not keep.
     pub unkept: UnkeptCounts,
     /// Identity of the directory at `place`. Absent in rows of older versions.
-    pub place_id: Option<InodeId>,
+    pub place_id: Option<InodeIdentity>,
     /// Random number in the name of its private directory.
     pub token: u64,
     /// Identity of its private directory. Absent before that is made.
-    pub private_id: Option<InodeId>,
+    pub private_id: Option<InodeIdentity>,
     /// Names of the jobs that use it.
     pub jobs: Vec<String>,
     /// Entries at its top.
@@ -46,7 +46,7 @@ pub struct CopyRow {
 
 /// Identity of an inode. A number alone can be used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InodeId {
+pub struct InodeIdentity {
     /// Inode number.
     pub inode: u64,
     /// Time of birth, if the file system states one (statx(2), `STATX_BTIME`).
@@ -68,7 +68,7 @@ pub struct TopRow {
     /// The name.
     pub name: Vec<u8>,
     /// Identity of its inode.
-    pub id: InodeId,
+    pub id: InodeIdentity,
 }
 
 /// State of a copy.
@@ -168,20 +168,20 @@ fn top(row: &Row<'_>) -> Result<TopRow, StoreError> {
 }
 
 /// Reads an identity from three columns.
-fn opt_id(row: &Row<'_>, at: usize) -> Result<Option<InodeId>, StoreError> {
+fn opt_id(row: &Row<'_>, at: usize) -> Result<Option<InodeIdentity>, StoreError> {
     if row.get::<_, Option<i64>>(at)?.is_none() {
         return Ok(None);
     }
     let [sec, nsec] = [at.saturating_add(1), at.saturating_add(2)];
     let (sec, nsec): (Option<i64>, Option<u32>) = (row.get(sec)?, row.get(nsec)?);
-    Ok(Some(InodeId {
+    Ok(Some(InodeIdentity {
         inode: number(row, at)?,
         birth: sec.zip(nsec).map(|(sec, nsec)| Stamp { sec, nsec }),
     }))
 }
 
 /// Returns the values of three columns.
-pub(super) fn id_values(id: InodeId) -> (i64, Option<i64>, Option<u32>) {
+pub(super) fn id_values(id: InodeIdentity) -> (i64, Option<i64>, Option<u32>) {
     let birth = id.birth;
     let (sec, nsec) = (birth.map(|at| at.sec), birth.map(|at| at.nsec));
     (id.inode.cast_signed(), sec, nsec)
