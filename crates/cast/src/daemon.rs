@@ -264,7 +264,7 @@ fn keep_up(host: &NodeHost, stop: &AtomicBool) {
     while !stop.load(Relaxed) {
         if evicted.is_none_or(|at| at.elapsed() >= EVICT_INTERVAL) {
             evicted = Some(Instant::now());
-            if let Err(error) = host.store.evict(0, host.settings.cache_bytes_max) {
+            if let Err(error) = host.store.evict(None, host.settings.cache_bytes_max) {
                 tracing::warn!("{error}");
             }
         }

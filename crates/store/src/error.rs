@@ -124,6 +124,21 @@ pub enum Error {
         /// Bytes that are free.
         free: u64,
     },
+    /// The cache has no room for the set: copies in it are pinned or in use.
+    #[error(
+        "the cache in \"{}\" has no room for {needed} bytes: copies that are pinned or in use have {used} of its {quota} bytes; purge copies, or raise --cache-max",
+        escape(path.as_os_str().as_encoded_bytes())
+    )]
+    CacheFull {
+        /// The directory of the node.
+        path: PathBuf,
+        /// Bytes of the set.
+        needed: u64,
+        /// Bytes that the cache may have.
+        quota: u64,
+        /// Bytes of the copies that stay.
+        used: u64,
+    },
     /// Something stands at a final name that this store did not place.
     #[error(
         "\"{}\": driftless cast did not place it, so it stays; move it away or choose another directory",
@@ -194,7 +209,7 @@ impl Error {
     /// Returns whether the file system or the quota of a user is full.
     pub fn is_of_room(&self) -> bool {
         match self {
-            Error::NoRoom { .. } => true,
+            Error::NoRoom { .. } | Error::CacheFull { .. } => true,
             Error::Entry { fault, .. } | Error::OwnFile { fault, .. } => fault.lacks_room(),
             _ => false,
         }

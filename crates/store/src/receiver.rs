@@ -16,15 +16,17 @@ use crate::publish::Publication;
 use crate::reader::UnitReader;
 use crate::remove::PurgeReport;
 use crate::staging::{StagedDir, failed_at, take_up};
+use crate::store::NodeStore;
 use crate::writer::UnitWriter;
 use driftless_model::Keep;
 use driftless_state::holdings::{CopyRow, NewCopy};
 use driftless_tree::{DirMutRef, DirRef, Hold, Lock, Reach, random_id};
 use std::ffi::CString;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// The smallest hole that a resumed copy looks for: the smallest block of a file system.
-const HOLE_BYTES_MIN: usize = 512;
+/// The time after which a receiver notes again that it is at work.
+const USE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The result of a reception: the copy under its final names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +58,7 @@ pub struct SetReceiver {
     present: Arc<PresentUnits>,
     is_resumed: bool,
     keep: Keep,
+    used: Duration,
     _claim: CopyClaim,
 }
 
@@ -114,7 +117,15 @@ impl SetReceiver {
             bytes: catalogue.bytes(),
             now: files.now(),
         })?;
-        let private = files.open_private(&row, &place)?;
+        let private = match files.open_private(&row, &place) {
+            Ok(private) => private,
+            Err(error) => {
+                if row.private_id.is_none() {
+                    files.index.lock().remove(row.id)?;
+                }
+                return Err(error);
+            }
+        };
         let (staging, is_new) = (private.dir, private.is_new);
         let row = files.row(row.id)?;
         let busy = || Error::Busy {
@@ -130,6 +141,7 @@ impl SetReceiver {
             present: Arc::new(PresentUnits::new(catalogue.units())),
             is_resumed: !is_new,
             keep: Keep::default(),
+            used: row.used,
             row,
             place,
             staging,
@@ -149,19 +161,19 @@ impl SetReceiver {
         }
     }
 
-    /// Hashes what an earlier process wrote. Units with zeros are written again: the earlier process
-    /// may have left a hole in their place.
+    /// Hashes what an earlier process wrote, and writes it again. The pages may never have reached
+    /// the disk: the kernel reports a failed write once, and keeps the pages as if they were written
+    /// (fsync(2), "EIO"). The earlier process may also have left holes in place of zeros.
     fn resume(&mut self) -> Result<()> {
         take_up(&self.catalogue, &mut self.writer.cursor)?;
         let (mut reader, mut buffer) = (self.reader()?, Vec::new());
         for unit in 0..self.catalogue.units() {
             match reader.read(unit, &mut buffer) {
                 Ok(()) => {
-                    if may_be_hole(&buffer) {
-                        let written = self.writer.write(unit, &buffer);
-                        written.map_err(|error| self.room_error(error))?;
-                    }
+                    let written = self.writer.write(unit, &buffer);
+                    written.map_err(|error| self.room_error(error))?;
                     self.present.add(unit);
+                    self.note_use()?;
                 }
                 Err(Error::CopyChanged { .. } | Error::Entry { .. }) => {}
                 Err(other) => return Err(other),
@@ -211,7 +223,18 @@ impl SetReceiver {
         let written = self.writer.write(unit, bytes);
         written.map_err(|error| self.room_error(error))?;
         self.present.add(unit);
+        self.note_use()?;
         Ok(true)
+    }
+
+    /// Notes in the index that this process is at work, for others that wait for the copy.
+    fn note_use(&mut self) -> Result<()> {
+        let now = self.files.now();
+        if now.saturating_sub(self.used) < USE_INTERVAL {
+            return Ok(());
+        }
+        self.used = now;
+        Ok(self.files.index.lock().touch(self.row.id, now)?)
     }
 
     /// Gives the unit writer to the reuse of local content.
@@ -254,7 +277,9 @@ impl SetReceiver {
             private_name: self.staging_name.clone(),
         };
         publication.note(metadata.counts)?;
-        let replaced = publication.go()?;
+        let mut replaced = publication.go()?;
+        let store = NodeStore::of(self.files.clone());
+        replaced.add(store.purge_superseded(&self.catalogue, &self.place, self.row.id)?);
         Ok(PlacedCopy {
             copy: self.row.id,
             hash: self.catalogue.hash(),
@@ -341,12 +366,6 @@ impl SetReceiver {
             free: room.bytes,
         })
     }
-}
-
-/// Whether a block of a unit has zeros only.
-fn may_be_hole(unit: &[u8]) -> bool {
-    unit.chunks(HOLE_BYTES_MIN)
-        .any(|block| block.iter().all(|byte| *byte == 0))
 }
 
 fn free_bytes(dir: &DirMutRef) -> u64 {

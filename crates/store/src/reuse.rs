@@ -158,7 +158,11 @@ impl ContentReuse<'_> {
     fn find(&mut self, files: &NodeFiles, copy: u64, wanted: &WantedContent) -> Result<()> {
         let rows = files.index.lock().copies()?;
         let is_other = |row: &&CopyRow| {
-            row.id != copy && matches!(row.state, CopyState::Held | CopyState::Damaged)
+            let has_content = matches!(
+                row.state,
+                CopyState::Held | CopyState::Damaged | CopyState::Unfinished
+            );
+            row.id != copy && has_content
         };
         for row in rows.iter().rev().filter(is_other) {
             if self.known.is_full() {
@@ -169,7 +173,14 @@ impl ContentReuse<'_> {
             else {
                 continue;
             };
-            let dir: DirRef = place.dir.clone();
+            let dir = match row.state {
+                CopyState::Unfinished => match files.find_private(row, &place) {
+                    Ok(Some(private)) => private.dir,
+                    _ => continue,
+                },
+                _ => place.dir.clone(),
+            };
+            let dir: DirRef = dir;
             let number = u32::try_from(self.others.len()).unwrap_or(u32::MAX);
             self.known.add(number, &catalogue, wanted)?;
             let reader = UnitReader::of_copy(&catalogue, &dir, &place.path)?;

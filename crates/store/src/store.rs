@@ -29,6 +29,8 @@ use std::time::Duration;
 const OPEN_DIRS_MAX: usize = 512;
 /// Age of an unfinished file of a catalogue that no process writes any more.
 const LEFTOVER_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+/// Time without use after which an unfinished copy is removed.
+const UNFINISHED_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The store of a node of a distribution. Shared by all threads; several processes of one user may
 /// open the same store.
@@ -99,6 +101,10 @@ impl NodeStore {
     pub fn open(path: &Path, clock: NodeClock) -> Result<NodeStore> {
         let files = Arc::new(NodeFiles::open(path, clock)?);
         Ok(NodeStore { files })
+    }
+
+    pub(crate) fn of(files: Arc<NodeFiles>) -> NodeStore {
+        NodeStore { files }
     }
 
     /// Makes the catalogue of sources: each appears under its last name in the place of a copy.
@@ -327,53 +333,58 @@ impl NodeStore {
         Ok(self.files.index.lock().touch(copy, now)?)
     }
 
-    /// Removes copies whose time is over, and then cached copies, the one that was used longest ago
-    /// first, until `needed` further bytes fit into `quota`. Copies that a job uses, and pinned
-    /// ones, stay.
+    /// Removes cached copies whose time is over, and then further ones, the one that was used longest
+    /// ago first, until the set `wanted` fits into `quota`. Copies of that set, copies that a job
+    /// uses, and pinned ones, stay.
     ///
     /// # Errors
-    /// [`Error::NoRoom`] if too little can go; a copy cannot be removed.
-    pub fn evict(&self, needed: u64, quota: Option<u64>) -> Result<PurgeReport> {
+    /// [`Error::CacheFull`] if too little can go; a copy cannot be removed.
+    pub fn evict(&self, wanted: Option<&Catalogue>, quota: Option<u64>) -> Result<PurgeReport> {
         let (now, mut report) = (self.files.now(), PurgeReport::default());
-        let rows = self.copies()?;
-        let may_go = |row: &&CopyRow| {
-            row.jobs.is_empty() && !row.is_pinned && row.state != CopyState::Unfinished
-        };
+        let rows = self.cached()?;
+        let hash = wanted.map(|catalogue| catalogue.hash());
+        let is_wanted = |row: &CopyRow| hash.is_some() && NodeFiles::hash_of(row) == hash;
+        let may_go = |row: &&CopyRow| row.jobs.is_empty() && !row.is_pinned && !is_wanted(row);
         let is_over = |row: &&CopyRow| row.expires.is_some_and(|expires| expires <= now);
         for row in rows.iter().filter(may_go).filter(is_over) {
-            report.add(self.purge_copy(row)?);
+            if let Some(one) = self.purge_unused(row)? {
+                report.add(one);
+            }
         }
         let Some(quota) = quota else {
             return Ok(report);
         };
-        let rows: Vec<CopyRow> = self
-            .copies()?
-            .into_iter()
-            .filter(|row| row.is_cached)
-            .collect();
+        let rows = self.cached()?;
+        let needed = match rows.iter().any(is_wanted) {
+            true => 0,
+            false => wanted.map_or(0, |catalogue| catalogue.bytes()),
+        };
         let sum = |sum: u64, row: &CopyRow| sum.saturating_add(row.bytes);
         let mut used = rows.iter().fold(0, sum);
         for row in rows.iter().filter(may_go) {
             if used.saturating_add(needed) <= quota {
                 break;
             }
-            report.add(self.purge_copy(row)?);
-            used = used.saturating_sub(row.bytes);
+            if let Some(one) = self.purge_unused(row)? {
+                report.add(one);
+                used = used.saturating_sub(row.bytes);
+            }
         }
         match used.saturating_add(needed) <= quota {
             true => Ok(report),
-            false => Err(Error::NoRoom {
-                path: self
-                    .files
-                    .path
-                    .clone()
-                    .into_os_string()
-                    .into_encoded_bytes(),
+            false => Err(Error::CacheFull {
+                path: self.path(),
                 needed,
-                inodes: 0,
-                free: quota.saturating_sub(used),
+                quota,
+                used,
             }),
         }
+    }
+
+    fn cached(&self) -> Result<Vec<CopyRow>> {
+        let mut rows = self.copies()?;
+        rows.retain(|row| row.is_cached);
+        Ok(rows)
     }
 
     /// Removes copies: the entries that the store placed, and nothing else. A copy that is named by
@@ -396,6 +407,48 @@ impl NodeStore {
             }
         }
         first.map_or(Ok(report), Err)
+    }
+
+    /// Returns the last time at which a process was at work on an unfinished copy of a set.
+    ///
+    /// # Errors
+    /// The index cannot be read.
+    pub fn last_use(&self, hash: SetHash) -> Result<Option<Duration>> {
+        let rows = self.copies()?;
+        let is_unfinished = |row: &&CopyRow| {
+            row.state == CopyState::Unfinished && NodeFiles::hash_of(row) == Some(hash)
+        };
+        Ok(rows.iter().filter(is_unfinished).map(|row| row.used).max())
+    }
+
+    /// Removes unfinished copies with the names of a copy that has just been placed.
+    pub(crate) fn purge_superseded(
+        &self,
+        catalogue: &Catalogue,
+        place: &CopyPlace,
+        copy: u64,
+    ) -> Result<PurgeReport> {
+        let (tops, mut report) = (catalogue.tops()?, PurgeReport::default());
+        for row in self.files.rows_at(place)? {
+            if row.state != CopyState::Unfinished || row.id == copy {
+                continue;
+            }
+            let older = self.files.catalogue_of(&row)?;
+            let names = older.map_or(Ok(Vec::new()), |older| older.tops())?;
+            let is_superseded = names.iter().all(|name| tops.contains(name));
+            if is_superseded && let Some(one) = self.purge_unused(&row)? {
+                report.add(one);
+            }
+        }
+        Ok(report)
+    }
+
+    /// Removes a copy. Returns `None` if it is used.
+    fn purge_unused(&self, row: &CopyRow) -> Result<Option<PurgeReport>> {
+        match self.purge_copy(row) {
+            Err(Error::Busy { .. }) => Ok(None),
+            done => done.map(Some),
+        }
     }
 
     fn purge_copy(&self, row: &CopyRow) -> Result<PurgeReport> {
@@ -493,6 +546,7 @@ impl NodeStore {
     }
 
     /// Finishes what crashes interrupted: complete copies get their final names, and removals go on.
+    /// Unfinished copies that were not used for a week are removed.
     /// Returns the number of entries that were removed.
     ///
     /// # Errors
@@ -504,6 +558,9 @@ impl NodeStore {
                 CopyState::Publishing => recover(&self.files, row).map(|_| 0),
                 CopyState::Leaving => self.purge_copy(row).map(|report| report.entries),
                 CopyState::Held => self.finish_replacement(row).map(|()| 0),
+                CopyState::Unfinished if self.is_abandoned(row) => {
+                    self.purge_copy(row).map(|report| report.entries)
+                }
                 CopyState::Unfinished | CopyState::Damaged => Ok(0),
             };
             match done {
@@ -515,6 +572,11 @@ impl NodeStore {
         }
         self.sweep_catalogues()?;
         Ok(removed)
+    }
+
+    /// Whether no process was at work on an unfinished copy for long.
+    fn is_abandoned(&self, row: &CopyRow) -> bool {
+        self.files.now().saturating_sub(row.used) > UNFINISHED_AGE
     }
 
     /// Goes on with the removal of the older version that a copy replaced.

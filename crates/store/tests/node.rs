@@ -264,6 +264,13 @@ fn three_cached(bench: &Bench, node: &NodeStore) -> Vec<u64> {
     copies
 }
 
+/// Makes a set that is in no store of a node.
+fn other_set(bench: &Bench, size: usize) -> driftless_store::BuiltSet {
+    let path = bench.path("other");
+    write(&path.join("a"), &bytes(99, size));
+    build(&bench.origin(), &[path]).expect("a set")
+}
+
 fn held(node: &NodeStore) -> Vec<u64> {
     let mut held: Vec<u64> = node
         .copies()
@@ -280,9 +287,13 @@ fn least_recently_used_copy_is_evicted() {
     let bench = Bench::new();
     let node = bench.node();
     let copies = three_cached(&bench, &node);
-    let report = node.evict(50_000, Some(350_000)).expect("room");
+    let evict = |size| {
+        let set = other_set(&bench, size);
+        node.evict(Some(&set.catalogue), Some(350_000))
+    };
+    let report = evict(50_000).expect("room");
     assert_eq!(report.copies, 0, "it fits");
-    let report = node.evict(100_000, Some(350_000)).expect("room");
+    let report = evict(100_000).expect("room");
     assert_eq!((report.copies, report.bytes), (1, 100_000));
     assert_eq!(held(&node), [copies[0], copies[2]]);
     assert_eq!(names(&bench.path("node/sets")).len(), 2);
@@ -295,14 +306,16 @@ fn used_and_pinned_copies_stay() {
     let copies = three_cached(&bench, &node);
     node.add_job(copies[1], "job").expect("added");
     node.pin(copies[2], true).expect("pinned");
-    let full = node.evict(100_000, Some(250_000));
+    let set = other_set(&bench, 100_000);
+    let full = node.evict(Some(&set.catalogue), Some(250_000));
     assert!(
         matches!(&full, Err(error) if error.is_of_room()),
         "{full:?}"
     );
     assert_eq!(held(&node), copies[1..]);
     assert_eq!(node.end_job("job").expect("ended"), [copies[1]]);
-    node.evict(100_000, Some(250_000)).expect("room");
+    node.evict(Some(&set.catalogue), Some(250_000))
+        .expect("room");
     assert_eq!(held(&node), copies[2..]);
 }
 
@@ -313,10 +326,10 @@ fn copy_whose_time_is_over_goes() {
     let copies = three_cached(&bench, &node);
     node.expire(copies[2], Some(Duration::from_secs(60)))
         .expect("set");
-    node.evict(0, None).expect("done");
+    node.evict(None, None).expect("done");
     assert_eq!(held(&node), copies);
     bench.seconds.fetch_add(60, Ordering::Relaxed);
-    node.evict(0, None).expect("done");
+    node.evict(None, None).expect("done");
     assert_eq!(held(&node), copies[..2]);
 }
 
@@ -416,19 +429,16 @@ fn unfinished_copy_is_purged() {
 }
 
 #[test]
-fn sweep_knows_its_own_names() {
+fn sweep_removes_no_unknown_directory() {
     let bench = Bench::new();
     write(&bench.path("src/a"), b"content");
     let (set, node) = (bench.build(), bench.node());
     let receiver = open(&node, &set, &bench.to());
     let own = names(&bench.path("to"))[0].clone();
-    let orphan = format!("{}{:016x}", &own[..own.len() - 16], 4711);
-    let foreign = format!(".driftless-cast-{:032x}", 4711);
-    for name in [&orphan, &foreign] {
-        write(&bench.path("to").join(name).join("src/x"), b"x");
-    }
+    let alike = format!("{}{:016x}", &own[..own.len() - 16], 4711);
+    write(&bench.path("to").join(&alike).join("src/x"), b"x");
     node.sweep().expect("swept");
-    let mut expected = vec![own, foreign];
+    let mut expected = vec![own, alike];
     expected.sort();
     assert_eq!(names(&bench.path("to")), expected);
     drop(receiver);
@@ -461,4 +471,99 @@ fn wrong_parts_of_a_catalogue_are_refused() {
             .expect("asked")
             .is_none()
     );
+}
+
+#[test]
+fn wanted_set_needs_no_second_room() {
+    let (bench, quota) = (Bench::new(), Some(150_000));
+    let (set, node) = (other_set(&bench, 100_000), bench.node());
+    let evict = || node.evict(Some(&set.catalogue), quota).expect("room");
+    evict();
+    drop(open(&node, &set, &Placing::Cached));
+    evict();
+    let copy = cast(&node, &set, &Placing::Cached).expect("placed").copy;
+    assert_eq!(evict().copies, 0, "it is there");
+    node.add_job(copy, "job").expect("added");
+    evict();
+    let other = build(&bench.origin(), &[bench.path("src")]).expect("a set");
+    assert_eq!(other.catalogue.bytes(), 0);
+    write(&bench.path("src/a"), &bytes(5, 100_000));
+    let full = node.evict(Some(&bench.build().catalogue), quota);
+    assert!(matches!(full, Err(Error::CacheFull { .. })), "{full:?}");
+}
+
+#[test]
+fn unfinished_cached_copy_makes_room() {
+    let bench = Bench::new();
+    let node = bench.node();
+    drop(open(&node, &other_set(&bench, 100_000), &Placing::Cached));
+    write(&bench.path("src/a"), &bytes(5, 100_000));
+    let set = bench.build();
+    let report = node.evict(Some(&set.catalogue), Some(150_000));
+    assert_eq!(report.expect("room").copies, 1);
+    assert!(names(&bench.path("node/sets")).is_empty());
+}
+
+#[test]
+fn placed_copy_does_not_expire() {
+    let bench = Bench::new();
+    write(&bench.path("src/a"), b"content");
+    let node = bench.node();
+    let copy = cast(&node, &bench.build(), &bench.to())
+        .expect("placed")
+        .copy;
+    node.expire(copy, Some(Duration::from_secs(1)))
+        .expect("set");
+    bench.seconds.fetch_add(60, Ordering::Relaxed);
+    node.evict(None, None).expect("done");
+    assert!(bench.path("to/src/a").exists());
+}
+
+#[test]
+fn unfinished_copy_gives_its_content() {
+    let bench = Bench::new();
+    write(&bench.path("src/a"), &bytes(5, 300_000));
+    let (set, node) = (bench.build(), bench.node());
+    let mut receiver = open(&node, &set, &bench.to());
+    put_all(&mut receiver, &mut set.source.reader(), 1);
+    drop(receiver);
+    write(&bench.path("src/b"), b"it has grown");
+    let set = bench.build();
+    let mut receiver = open(&node, &set, &bench.to());
+    let reused = receiver.reuse(&mut |_| true).expect("reused");
+    assert_eq!(reused.bytes, 300_000, "{reused:?}");
+    put_all(&mut receiver, &mut set.source.reader(), 1);
+    receiver.finish().expect("placed");
+    assert_eq!(names(&bench.path("to")), ["src"], "the older one is gone");
+    assert_eq!(node.copies().expect("read").len(), 1);
+}
+
+#[test]
+fn abandoned_copy_is_removed() {
+    let bench = Bench::new();
+    write(&bench.path("src/a"), &bytes(5, 300_000));
+    let (set, node) = (bench.build(), bench.node());
+    drop(open(&node, &set, &bench.to()));
+    node.sweep().expect("swept");
+    assert_eq!(names(&bench.path("to")).len(), 1, "it may be used again");
+    bench.seconds.fetch_add(8 * 24 * 3600, Ordering::Relaxed);
+    node.sweep().expect("swept");
+    assert!(names(&bench.path("to")).is_empty());
+    assert!(node.copies().expect("read").is_empty());
+}
+
+#[test]
+fn receiver_notes_that_it_is_at_work() {
+    let bench = Bench::new();
+    write(&bench.path("src/a"), &bytes(5, 300_000));
+    let (set, node) = (bench.build(), bench.node());
+    let mut receiver = open(&node, &set, &bench.to());
+    let hash = set.catalogue.hash();
+    let begun = node.last_use(hash).expect("read");
+    bench.seconds.fetch_add(60, Ordering::Relaxed);
+    let (mut reader, mut buffer) = (set.source.reader(), Vec::new());
+    reader.read(0, &mut buffer).expect("read");
+    receiver.put(0, &buffer).expect("written");
+    let now = node.last_use(hash).expect("read");
+    assert_eq!(now, begun.map(|at| at + Duration::from_secs(60)));
 }

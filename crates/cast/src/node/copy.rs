@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Time to wait for another process that receives the same set. The process of an earlier cast ends
-/// within seconds of the death of its coordinator.
-const BUSY_MAX: Duration = Duration::from_secs(30);
+/// Time to wait for another process that receives the same set, after it was at work last. The
+/// process of an earlier cast ends within seconds of the death of its coordinator.
+const BUSY_MAX: Duration = Duration::from_secs(120);
 /// Pause between two attempts.
 const BUSY_PAUSE: Duration = Duration::from_millis(200);
 
@@ -59,9 +59,12 @@ impl CopyRequest {
     /// The place is unusable or full, or `stop` is set.
     pub fn open(&self, stop: &AtomicBool) -> Result<OpenedCopy, Error> {
         let mut pace = |_| !stop.load(Relaxed);
+        if let Err(error) = self.store.sweep() {
+            tracing::warn!("an earlier cast is not finished: {error}");
+        }
         if self.placing == Placing::Cached {
             self.store
-                .evict(self.catalogue.bytes(), self.cache_bytes_max)?;
+                .evict(Some(&self.catalogue), self.cache_bytes_max)?;
         }
         let copy = match self.receive(stop)? {
             Receiving::Open(receiver) => return reuse(receiver, &mut pace),
@@ -78,11 +81,15 @@ impl CopyRequest {
 
     /// Waits for a process of an earlier cast that still has the copy.
     fn receive(&self, stop: &AtomicBool) -> Result<Receiving, Error> {
-        let begin = Instant::now();
+        let (mut last_use, mut since) = (None, Instant::now());
         loop {
             match self.store.receive(&self.catalogue, &self.placing) {
-                Err(Error::Busy { .. }) if begin.elapsed() < BUSY_MAX => {}
+                Err(Error::Busy { .. }) if since.elapsed() < BUSY_MAX => {}
                 other => return other,
+            }
+            let used = self.store.last_use(self.catalogue.hash())?;
+            if used != last_use {
+                (last_use, since) = (used, Instant::now());
             }
             if stop.load(Relaxed) {
                 return Err(Error::Stopped);
@@ -181,10 +188,8 @@ pub(crate) fn keep_copy(store: &NodeStore, copy: u64, limits: &ContentLimits) ->
     if limits.is_pinned {
         store.pin(copy, true)?;
     }
-    if let Some(seconds) = limits.seconds_max {
-        store.expire(copy, Some(Duration::from_secs(seconds)))?;
-    }
-    Ok(())
+    // The last cast decides.
+    store.expire(copy, limits.seconds_max.map(Duration::from_secs))
 }
 
 impl UnitContent for NodeCopy {
