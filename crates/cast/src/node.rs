@@ -1,5 +1,6 @@
 //! The node: a process that receives, verifies, stores and forwards the units of casts.
 
+mod catalogue;
 mod copy;
 pub(crate) mod greeting;
 mod held;

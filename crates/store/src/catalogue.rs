@@ -270,6 +270,13 @@ impl Catalogue {
             .saturating_add(1)
     }
 
+    /// Returns the bytes of all parts.
+    pub fn file_bytes(&self) -> u64 {
+        let parts = self.head.parts.iter().map(|part| u64::from(part.bytes));
+        let head = u64::try_from(self.head_bytes.len()).unwrap_or(u64::MAX);
+        parts.fold(head, u64::saturating_add)
+    }
+
     /// Returns a part for a transfer.
     ///
     /// # Errors
