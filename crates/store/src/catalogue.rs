@@ -249,6 +249,14 @@ impl Catalogue {
         hashes.get(place).copied().ok_or_else(missing)
     }
 
+    /// Checks the hash of a unit.
+    pub(crate) fn check_unit(&self, unit: u64, bytes: &[u8]) -> Result<()> {
+        match *blake3::hash(bytes).as_bytes() == self.unit_hash(unit)? {
+            true => Ok(()),
+            false => Err(Error::WrongUnit { unit }),
+        }
+    }
+
     /// Returns an entry.
     ///
     /// # Errors

@@ -25,6 +25,7 @@ mod remove;
 mod reuse;
 mod staging;
 mod store;
+mod verified;
 mod walk;
 mod writer;
 
@@ -44,6 +45,7 @@ pub use receiver::{PlacedCopy, SetReceiver};
 pub use remove::PurgeReport;
 pub use reuse::ReusedContent;
 pub use store::{BuiltSet, NodeStore, Placing, PurgeWhat, Receiving, SetSource};
+pub use verified::VerifiedUnit;
 pub use walk::BuildOptions;
 
 pub use driftless_state::holdings::{CopyRow, CopyState, TopRow};

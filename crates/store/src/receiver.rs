@@ -16,6 +16,7 @@ use crate::publish::Publication;
 use crate::reader::UnitReader;
 use crate::remove::PurgeReport;
 use crate::staging::{StagedDir, failed_at, open_private, take_up};
+use crate::verified::VerifiedUnit;
 use crate::writer::UnitWriter;
 use driftless_model::Keep;
 use driftless_state::holdings::{CopyRow, NewCopy};
@@ -189,12 +190,25 @@ impl SetReceiver {
     /// [`Error::WrongUnit`] if the bytes have another hash: nothing was written.
     /// [`Error::NoRoom`] if the disk is full: what is there stays.
     pub fn put(&mut self, unit: u64, bytes: &[u8]) -> Result<bool> {
-        let expected = self.catalogue.unit_hash(unit)?;
+        self.catalogue.check_unit(unit, bytes)?;
+        self.write(unit, bytes)
+    }
+
+    /// Takes a unit that was verified before. Returns `false` if it is there already.
+    ///
+    /// # Errors
+    /// [`Error::WrongUnit`] if the unit is of another set; [`Error::NoRoom`].
+    pub fn put_verified(&mut self, unit: &VerifiedUnit) -> Result<bool> {
+        if unit.set() != self.catalogue.hash() {
+            let unit = unit.number();
+            return Err(Error::WrongUnit { unit });
+        }
+        self.write(unit.number(), unit.bytes())
+    }
+
+    fn write(&mut self, unit: u64, bytes: &[u8]) -> Result<bool> {
         if self.present.has(unit) {
             return Ok(false);
-        }
-        if *blake3::hash(bytes).as_bytes() != expected {
-            return Err(Error::WrongUnit { unit });
         }
         let written = self.writer.write(unit, bytes);
         written.map_err(|error| self.room_error(error))?;

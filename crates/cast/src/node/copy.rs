@@ -1,12 +1,12 @@
 //! The copy of a set at a node while a cast runs: opening, writing, commit, and reading for feeders.
 
 use crate::feed::UnitContent;
-use crate::intake::UnitToWrite;
 use crate::settings::ContentLimits;
 use crossbeam_channel::Receiver;
 use driftless_lock::{Condvar, Mutex};
 use driftless_store::{
     Catalogue, Error, NodeStore, PlacedCopy, Placing, Receiving, SetReceiver, UnitReader,
+    VerifiedUnit,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -118,7 +118,7 @@ impl NodeCopy {
     ///
     /// # Errors
     /// The copy cannot be written. What was written stays for the next cast.
-    pub fn write_all(&self, units: &Receiver<UnitToWrite>) -> Result<Option<PlacedCopy>, Error> {
+    pub fn write_all(&self, units: &Receiver<VerifiedUnit>) -> Result<Option<PlacedCopy>, Error> {
         let result = self.write_units(units);
         if let Ok(true) = result {
             return self.commit().map(Some);
@@ -127,7 +127,7 @@ impl NodeCopy {
         result.map(|_| None)
     }
 
-    fn write_units(&self, units: &Receiver<UnitToWrite>) -> Result<bool, Error> {
+    fn write_units(&self, units: &Receiver<VerifiedUnit>) -> Result<bool, Error> {
         loop {
             let present = match &*self.state.lock() {
                 CopyStage::Receiving(receiver) => receiver.present(),
@@ -136,11 +136,11 @@ impl NodeCopy {
             if present.is_complete() {
                 return Ok(true);
             }
-            let Ok((unit, bytes)) = units.recv() else {
+            let Ok(unit) = units.recv() else {
                 return Ok(false);
             };
             if let CopyStage::Receiving(receiver) = &mut *self.state.lock() {
-                receiver.put(unit, &bytes)?;
+                receiver.put_verified(&unit)?;
             }
         }
     }

@@ -7,7 +7,7 @@
 use crate::bits::UnitBitmap;
 use crate::board::UnitBoard;
 use crate::feed::{FeedContext, FeedGate, FeedOrder, feed};
-use crate::intake::{ExpectedStream, IntakeContext, UnitToWrite, receive};
+use crate::intake::{ExpectedStream, IntakeContext, receive};
 use crate::message::{
     CastBrief, CastPeer, NodeMessage, NodeOrder, RANGES_PER_MESSAGE, encode, kind,
 };
@@ -24,7 +24,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
 use driftless_dataplane::{BundleSender, PeerKey};
 use driftless_planner::{NodeId, OrderAction, SOURCE, StreamCause, StreamId, UnitSet};
 use driftless_pool::Pace;
-use driftless_store::{Catalogue, CatalogueReceiver, Error as StoreError, PlacedCopy, Placing};
+use driftless_store::{Catalogue, CatalogueReceiver, Error as StoreError, PlacedCopy, Placing, VerifiedUnit};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -446,7 +446,7 @@ impl<'a> CastSession<'a> {
         }
     }
 
-    fn start_writer(&mut self, units: Receiver<UnitToWrite>) -> SessionStep {
+    fn start_writer(&mut self, units: Receiver<VerifiedUnit>) -> SessionStep {
         let Some(open) = &mut self.open else {
             return Ok(());
         };
