@@ -127,6 +127,18 @@ pub enum StateError {
 }
 
 impl StateError {
+    /// Returns whether another process holds the file. A later attempt may succeed.
+    pub fn is_busy(&self) -> bool {
+        let StateError::Failed { cause, .. } = self else {
+            return false;
+        };
+        let code = cause.sqlite_error_code();
+        matches!(
+            code,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+        )
+    }
+
     /// What SQLite says of the file at `path`.
     pub(crate) fn of(file: StateFile, path: &Path, cause: StoreError) -> StateError {
         let path = path.to_owned();
