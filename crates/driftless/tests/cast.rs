@@ -284,6 +284,19 @@ fn copy_that_arrives_is_not_purged() {
 }
 
 #[test]
+fn copy_that_feeds_is_not_purged() {
+    let cluster = Cluster::new(2);
+    put(&cluster.src.join("large"), random(12 * MIB));
+    let _ = cluster.cast("n1").run().expect(0);
+    let running = cluster.cast("n[1-2]").args(["--bwlimit", "2M"]).spawn();
+    wait_for_content(&running, &cluster.path("n2"));
+    let _ = cluster.node("n1", &["purge", "--all"]).expect(11);
+    assert!(cluster.copy("n1").join("large").exists());
+    running.signal(Signal::INT);
+    let _ = running.wait().expect(130);
+}
+
+#[test]
 fn unreachable_node_is_named() {
     let cluster = Cluster::new(1);
     fill(&cluster.src);

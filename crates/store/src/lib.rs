@@ -11,6 +11,7 @@ mod complete;
 mod cursor;
 mod error;
 mod format;
+mod in_use;
 mod layout;
 mod node;
 mod part_writer;
@@ -37,6 +38,7 @@ pub use format::{
     CatalogueEntry, DataExtent, ENTRIES_MAX, EntryBody, EntryFacts, Hash, PART_BYTES_MAX, SetHash,
     UNIT_BYTES,
 };
+pub use in_use::CopyUse;
 pub use node::NodeClock;
 pub use parts::CatalogueReceiver;
 pub use present::PresentUnits;

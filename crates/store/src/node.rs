@@ -3,6 +3,7 @@
 use crate::catalogue::Catalogue;
 use crate::error::{Error, Result, own_file};
 use crate::format::SetHash;
+use crate::in_use::UsedCopy;
 use crate::parts::file_name;
 use crate::place::{IdFile, PlacedId, ids_name, private_name};
 use crate::placed::PlacedWalk;
@@ -13,7 +14,7 @@ use driftless_state::holdings::{CopyRow, CopyState, Holdings};
 use driftless_tree::{
     Dir, DirMutRef, DirRef, HandlePool, Place, RootError, locate, locate_mut, plain_path, random_id,
 };
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CString, OsStr};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -44,6 +45,8 @@ pub(crate) struct NodeFiles {
     pub(crate) clock: NodeClock,
     /// Copies that this process receives.
     pub(crate) receiving: Mutex<HashSet<u64>>,
+    /// Copies that this process uses.
+    pub(crate) used: Mutex<HashMap<u64, UsedCopy>>,
 }
 
 /// A directory that holds copies.
@@ -95,6 +98,7 @@ impl NodeFiles {
             index: Mutex::new(index),
             clock,
             receiving: Mutex::new(HashSet::new()),
+            used: Mutex::new(HashMap::new()),
         })
     }
 

@@ -8,6 +8,7 @@
 use crate::catalogue::Catalogue;
 use crate::error::Result;
 use crate::format::{Hash, UNIT_BYTES};
+use crate::in_use::{CopyUse, use_copy};
 use crate::layout::UnitPiece;
 use crate::node::NodeFiles;
 use crate::present::PresentUnits;
@@ -105,6 +106,7 @@ fn key_of(hash: &Hash) -> u64 {
 /// Another copy that content is taken from.
 struct OtherCopy {
     reader: UnitReader,
+    _use: CopyUse,
 }
 
 /// Copies content from other copies.
@@ -155,7 +157,7 @@ impl SetReceiver {
 
 impl ContentReuse<'_> {
     /// Opens the other copies, the one that was used last first.
-    fn find(&mut self, files: &NodeFiles, copy: u64, wanted: &WantedContent) -> Result<()> {
+    fn find(&mut self, files: &Arc<NodeFiles>, copy: u64, wanted: &WantedContent) -> Result<()> {
         let rows = files.index.lock().copies()?;
         let is_other = |row: &&CopyRow| {
             row.id != copy && matches!(row.state, CopyState::Held | CopyState::Damaged)
@@ -164,6 +166,10 @@ impl ContentReuse<'_> {
             if self.known.is_full() {
                 break;
             }
+            // A copy that is being removed is not worth a wait.
+            let Ok(in_use) = use_copy(files, row.id) else {
+                continue;
+            };
             let (Ok(Some(catalogue)), Ok(Some(place))) =
                 (files.catalogue_of(row), files.place_of(row))
             else {
@@ -173,7 +179,10 @@ impl ContentReuse<'_> {
             let number = u32::try_from(self.others.len()).unwrap_or(u32::MAX);
             self.known.add(number, &catalogue, wanted)?;
             let reader = UnitReader::of_copy(&catalogue, &dir, &place.path)?;
-            self.others.push(OtherCopy { reader });
+            self.others.push(OtherCopy {
+                reader,
+                _use: in_use,
+            });
         }
         Ok(())
     }

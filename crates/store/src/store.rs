@@ -6,6 +6,7 @@ use crate::check::{CheckReport, check_content, check_entries};
 use crate::cursor::TopPlace;
 use crate::error::{Error, Result, own_file};
 use crate::format::SetHash;
+use crate::in_use::{CopyUse, busy, use_copy, while_unused};
 use crate::node::{
     CopyPlace, NameStanding, NodeClock, NodeFiles, locate_sources, path_of, range_named,
 };
@@ -260,6 +261,14 @@ impl NodeStore {
         UnitReader::of_copy(&catalogue, &dir, &place.path)
     }
 
+    /// Marks a copy as used, so that nothing removes it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownCopy`]; [`Error::Unusable`] if the copy is unfinished or is being removed.
+    pub fn use_copy(&self, copy: u64) -> Result<CopyUse> {
+        use_copy(&self.files, copy)
+    }
+
     /// Returns all copies, the one that was used longest ago first.
     ///
     /// # Errors
@@ -320,8 +329,8 @@ impl NodeStore {
     }
 
     /// Removes copies whose time is over, and then cached copies, the one that was used longest ago
-    /// first, until `needed` further bytes fit into `quota`. Copies that a job uses, and pinned
-    /// ones, stay.
+    /// first, until `needed` further bytes fit into `quota`. Copies that a job or a running cast
+    /// uses, and pinned ones, stay.
     ///
     /// # Errors
     /// [`Error::NoRoom`] if too little can go; a copy cannot be removed.
@@ -333,7 +342,9 @@ impl NodeStore {
         };
         let is_over = |row: &&CopyRow| row.expires.is_some_and(|expires| expires <= now);
         for row in rows.iter().filter(may_go).filter(is_over) {
-            report.add(self.purge_copy(row)?);
+            if let Some(one) = self.purge_unused(row)? {
+                report.add(one);
+            }
         }
         let Some(quota) = quota else {
             return Ok(report);
@@ -349,8 +360,10 @@ impl NodeStore {
             if used.saturating_add(needed) <= quota {
                 break;
             }
-            report.add(self.purge_copy(row)?);
-            used = used.saturating_sub(row.bytes);
+            if let Some(one) = self.purge_unused(row)? {
+                report.add(one);
+                used = used.saturating_sub(row.bytes);
+            }
         }
         match used.saturating_add(needed) <= quota {
             true => Ok(report),
@@ -371,8 +384,8 @@ impl NodeStore {
     /// Removes copies: the entries that the store placed, and nothing else.
     ///
     /// # Errors
-    /// A copy cannot be removed, or a process receives it ([`Error::Busy`]); the other copies are
-    /// removed.
+    /// A copy cannot be removed, or a process receives or uses it ([`Error::Busy`]); the other
+    /// copies are removed.
     pub fn purge(&self, what: &PurgeWhat) -> Result<PurgeReport> {
         let (mut report, mut first) = (PurgeReport::default(), None);
         for row in self.copies()?.iter().filter(|row| is_meant(what, row)) {
@@ -384,6 +397,14 @@ impl NodeStore {
         first.map_or(Ok(report), Err)
     }
 
+    /// Removes a copy. Returns `None` if it is used.
+    fn purge_unused(&self, row: &CopyRow) -> Result<Option<PurgeReport>> {
+        match self.purge_copy(row) {
+            Err(Error::Busy { .. }) => Ok(None),
+            done => done.map(Some),
+        }
+    }
+
     fn purge_copy(&self, row: &CopyRow) -> Result<PurgeReport> {
         let mut report = PurgeReport::default();
         let place = self.files.place_of(row)?;
@@ -393,12 +414,11 @@ impl NodeStore {
             None => None,
         };
         let Some(_claim) = claim(&self.files, row, private.as_ref())? else {
-            return Err(Error::Busy {
-                hash: NodeFiles::hash_of(row).unwrap_or(SetHash([0; 32])),
-                place: path_of(&row.place),
-            });
+            return Err(busy(row));
         };
-        self.files.set_state(row.id, CopyState::Leaving)?;
+        while_unused(&self.files, row, || {
+            self.files.set_state(row.id, CopyState::Leaving)
+        })?;
         if let Some(place) = place {
             let rows = [row.clone()];
             for top in &row.tops {

@@ -321,6 +321,28 @@ fn copy_whose_time_is_over_goes() {
 }
 
 #[test]
+fn copy_in_use_is_not_removed() {
+    let bench = Bench::new();
+    let node = bench.node();
+    let copies = three_cached(&bench, &node);
+    let (first, second) = (node.use_copy(copies[1]), node.use_copy(copies[1]));
+    let (first, second) = (first.expect("used"), second.expect("used"));
+    node.expire(copies[1], Some(Duration::ZERO)).expect("set");
+    let full = node.evict(0, Some(50_000));
+    assert!(full.is_err_and(|error| error.is_of_room()));
+    assert_eq!(held(&node), copies[1..2]);
+    drop(first);
+    let refused = node.purge(&PurgeWhat::All);
+    assert!(refused.is_err_and(|error| error.is_busy()));
+    assert_eq!(held(&node), copies[1..2]);
+    drop(second);
+    node.evict(0, None).expect("done");
+    assert!(held(&node).is_empty());
+    let gone = node.use_copy(copies[1]);
+    assert!(matches!(gone.err(), Some(Error::UnknownCopy { .. })));
+}
+
+#[test]
 fn purge_of_a_job_spares_shared_copies() {
     let bench = Bench::new();
     let node = bench.node();

@@ -5,7 +5,7 @@ use crate::settings::ContentLimits;
 use crossbeam_channel::Receiver;
 use driftless_lock::{Condvar, Mutex};
 use driftless_store::{
-    Catalogue, Error, NodeStore, PlacedCopy, Placing, Receiving, SetReceiver, UnitReader,
+    Catalogue, CopyUse, Error, NodeStore, PlacedCopy, Placing, Receiving, SetReceiver, UnitReader,
     VerifiedUnit,
 };
 use std::sync::Arc;
@@ -30,8 +30,8 @@ enum CopyStage {
     Receiving(Box<SetReceiver>),
     /// The copy gets its metadata and its final names.
     Committing,
-    /// The copy has its final names.
-    Placed(u64),
+    /// The copy has its final names. Nothing removes it meanwhile.
+    Placed(CopyUse),
     /// The copy failed.
     Gone,
 }
@@ -47,7 +47,7 @@ pub(crate) struct CopyRequest {
 /// A copy that was opened.
 pub(crate) enum OpenedCopy {
     /// The node held the complete set, and hashed it again.
-    Held(u64),
+    Held(CopyUse),
     /// Units are missing, or the copy needs its commit.
     Open(Box<SetReceiver>),
 }
@@ -67,9 +67,11 @@ impl CopyRequest {
             Receiving::Open(receiver) => return reuse(receiver, &mut pace),
             Receiving::Held(copy) => copy,
         };
+        let in_use = self.store.use_copy(copy)?;
         if self.store.verify(copy, &mut pace)?.is_sound() {
-            return Ok(OpenedCopy::Held(copy));
+            return Ok(OpenedCopy::Held(in_use));
         }
+        drop(in_use);
         match self.receive(stop)? {
             Receiving::Open(receiver) => reuse(receiver, &mut pace),
             Receiving::Held(copy) => Err(Error::Unusable { copy }),
@@ -104,7 +106,7 @@ impl NodeCopy {
     /// Returns the copy for the threads of a cast.
     pub fn new(store: NodeStore, opened: OpenedCopy) -> Self {
         let stage = match opened {
-            OpenedCopy::Held(copy) => CopyStage::Placed(copy),
+            OpenedCopy::Held(in_use) => CopyStage::Placed(in_use),
             OpenedCopy::Open(receiver) => CopyStage::Receiving(receiver),
         };
         NodeCopy {
@@ -151,10 +153,11 @@ impl NodeCopy {
             CopyStage::Receiving(receiver) => receiver.finish(),
             _ => Err(Error::Stopped),
         };
-        self.set_stage(match &result {
-            Ok(placed) => CopyStage::Placed(placed.copy),
-            Err(_) => CopyStage::Gone,
-        });
+        let in_use = result
+            .as_ref()
+            .ok()
+            .and_then(|placed| self.store.use_copy(placed.copy).ok());
+        self.set_stage(in_use.map_or(CopyStage::Gone, CopyStage::Placed));
         result
     }
 
@@ -165,8 +168,9 @@ impl NodeCopy {
 
     /// Notes that the placed copy cannot be read. Returns whether it is placed.
     pub fn mark_damaged(&self) -> bool {
-        let CopyStage::Placed(copy) = *self.state.lock() else {
-            return false;
+        let copy = match &*self.state.lock() {
+            CopyStage::Placed(in_use) => in_use.copy(),
+            _ => return false,
         };
         let _the_next_verification_finds_it = self.store.mark_damaged(copy);
         true
@@ -193,8 +197,8 @@ impl UnitContent for NodeCopy {
         loop {
             match &*state {
                 CopyStage::Receiving(receiver) => return receiver.reader(),
-                CopyStage::Placed(copy) => {
-                    let copy = *copy;
+                CopyStage::Placed(in_use) => {
+                    let copy = in_use.copy();
                     drop(state);
                     return self.store.reader(copy);
                 }

@@ -390,7 +390,7 @@ impl<'a> CastSession<'a> {
         };
         let catalogue = Arc::clone(catalogue);
         let (held, held_copy) = match &opened {
-            OpenedCopy::Held(copy) => (UnitSet::first(catalogue.units()), Some(*copy)),
+            OpenedCopy::Held(in_use) => (UnitSet::first(catalogue.units()), Some(in_use.copy())),
             OpenedCopy::Open(receiver) => (present_units(receiver), None),
         };
         let bits = UnitBitmap::of(&held, catalogue.units());
