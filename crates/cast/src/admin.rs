@@ -47,6 +47,20 @@ pub enum AdminError {
     /// The daemon answered with an error.
     #[error("{0}")]
     Refused(String),
+    /// A process is at work on the copy.
+    #[error("{0}")]
+    Busy(String),
+}
+
+impl AdminError {
+    /// Returns whether another process holds the store or a copy. A later attempt may succeed.
+    pub fn is_busy(&self) -> bool {
+        match self {
+            AdminError::Node(error) => error.is_busy(),
+            AdminError::Busy(_) => true,
+            _ => false,
+        }
+    }
 }
 
 /// State of a node.
@@ -155,6 +169,8 @@ pub(crate) enum AdminReply {
     Purged(PurgeSummary),
     Verified(Vec<CheckSummary>),
     Refused(String),
+    /// A process is at work on the copy.
+    Busy(String),
 }
 
 /// Returns the state of the node with this directory.
@@ -177,7 +193,7 @@ pub fn purge_node(dir: &Path, what: &PurgeSelection) -> Result<PurgeSummary, Adm
     match ask(dir, &AdminRequest::Purge(what.clone()))? {
         AdminAnswer::Daemon(AdminReply::Purged(summary)) => Ok(summary),
         AdminAnswer::Daemon(other) => Err(refused(other)),
-        AdminAnswer::NoDaemon(store) => purge_in(&store, what).map_err(AdminError::Refused),
+        AdminAnswer::NoDaemon(store) => purge_in(&store, what).map_err(refused),
     }
 }
 
@@ -204,10 +220,21 @@ enum AdminAnswer {
 }
 
 fn refused(reply: AdminReply) -> AdminError {
-    AdminError::Refused(match reply {
-        AdminReply::Refused(cause) => cause,
-        _ => "the daemon answered another question; run the same version".into(),
-    })
+    match reply {
+        AdminReply::Refused(cause) => AdminError::Refused(cause),
+        AdminReply::Busy(cause) => AdminError::Busy(cause),
+        _ => {
+            AdminError::Refused("the daemon answered another question; run the same version".into())
+        }
+    }
+}
+
+/// Returns the refusal of a question for which the store failed.
+pub(crate) fn refusal_of(error: driftless_store::Error) -> AdminReply {
+    match error.is_busy() {
+        true => AdminReply::Busy(error.to_string()),
+        false => AdminReply::Refused(error.to_string()),
+    }
 }
 
 /// Asks the daemon of a directory. Opens the store if no daemon listens.
@@ -316,18 +343,22 @@ fn info_of_copy(row: CopyRow) -> HeldCopyInfo {
 /// Removes copies of a store.
 ///
 /// # Errors
-/// Returns the cause as text.
-pub(crate) fn purge_in(store: &NodeStore, what: &PurgeSelection) -> Result<PurgeSummary, String> {
+/// Returns the refusal with its cause.
+pub(crate) fn purge_in(
+    store: &NodeStore,
+    what: &PurgeSelection,
+) -> Result<PurgeSummary, AdminReply> {
     let what = match what {
         PurgeSelection::Copy(copy) => PurgeWhat::Copy(*copy),
         PurgeSelection::Set(set) => PurgeWhat::Set(set.parse().map_err(|_| {
             let set = shown(set);
-            format!("{set}: no root hash: write its 64 hexadecimal digits")
+            let cause = format!("{set}: no root hash: write its 64 hexadecimal digits");
+            AdminReply::Refused(cause)
         })?),
         PurgeSelection::Job(job) => PurgeWhat::Job(job.clone()),
         PurgeSelection::All => PurgeWhat::All,
     };
-    let report = store.purge(&what).map_err(|error| error.to_string())?;
+    let report = store.purge(&what).map_err(refusal_of)?;
     let kept = report.first_kept.iter();
     Ok(PurgeSummary {
         copies: report.copies,

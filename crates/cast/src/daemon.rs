@@ -1,7 +1,8 @@
 //! The node daemon: serves the casts of several coordinators, and questions of local users.
 
 use crate::admin::{
-    AdminReply, AdminRequest, SOCKET, info_of, purge_in, read_message, verify_in, write_message,
+    AdminReply, AdminRequest, SOCKET, info_of, purge_in, read_message, refusal_of, verify_in,
+    write_message,
 };
 use crate::node::host::{CommandRule, NodeHost, PlaceRule, link_settings, open_store};
 use crate::node::serve::NodeServer;
@@ -174,11 +175,7 @@ pub fn stored_identity(path: &Path) -> Result<TlsIdentity, Error> {
 #[allow(clippy::disallowed_methods, reason = "the socket of the daemon itself")]
 fn bind(path: &Path) -> Result<UnixListener, Error> {
     if UnixStream::connect(path).is_ok() {
-        return Err(Error::OwnFile {
-            path: path.to_owned(),
-            act: "listen",
-            cause: io::Error::other("another daemon serves this directory"),
-        });
+        return Err(Error::Taken(path.to_owned()));
     }
     let _it_may_be_missing = fs::remove_file(path);
     let failed = own_file(path, "listen");
@@ -225,16 +222,16 @@ impl LocalUsers {
             return;
         };
         let reply = self.reply(request);
-        let reply = reply.unwrap_or_else(AdminReply::Refused);
+        let reply = reply.unwrap_or_else(|refusal| refusal);
         let _the_user_may_be_gone = write_message(&mut stream, &reply);
     }
 
-    fn reply(&self, request: AdminRequest) -> Result<AdminReply, String> {
+    /// Returns the answer, or the refusal as error.
+    fn reply(&self, request: AdminRequest) -> Result<AdminReply, AdminReply> {
         let (host, store) = (&self.host, &self.host.store);
-        let text = |error: driftless_store::Error| error.to_string();
         Ok(match request {
             AdminRequest::Info => {
-                let mut info = info_of(store).map_err(text)?;
+                let mut info = info_of(store).map_err(refusal_of)?;
                 info.has_daemon = true;
                 info.key = Some(host.endpoint.key().to_string());
                 info.address = Some(self.address.to_string());
@@ -245,7 +242,8 @@ impl LocalUsers {
             AdminRequest::Purge(what) => AdminReply::Purged(purge_in(store, &what)?),
             AdminRequest::Verify(copy) => {
                 let mut pace = |_| !host.is_stopped();
-                AdminReply::Verified(verify_in(store, copy, &mut pace).map_err(text)?)
+                let found = verify_in(store, copy, &mut pace).map_err(refusal_of)?;
+                AdminReply::Verified(found)
             }
         })
     }

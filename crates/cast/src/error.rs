@@ -45,6 +45,12 @@ pub enum Error {
         /// Cause.
         cause: io::Error,
     },
+    /// Another daemon serves the directory.
+    #[error(
+        "{}: another daemon serves this directory; stop it, or name another directory with --dir",
+        driftless_model::quote(.0)
+    )]
+    Taken(PathBuf),
     /// The pipe to the coordinator failed.
     #[error("pipe to the coordinator: {0}; check the connection of ssh")]
     Pipe(String),
@@ -62,4 +68,15 @@ pub enum Error {
     /// The caller stopped the call.
     #[error("stopped")]
     Stopped,
+}
+
+impl Error {
+    /// Returns whether another process holds the store. A later attempt may succeed.
+    pub fn is_busy(&self) -> bool {
+        match self {
+            Error::Store(error) => error.is_busy(),
+            Error::Taken(_) => true,
+            _ => false,
+        }
+    }
 }

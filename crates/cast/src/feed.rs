@@ -133,7 +133,7 @@ fn report(context: &FeedContext, order: &FeedOrder, fault: StreamFailure) {
 }
 
 fn run(context: &FeedContext, order: &FeedOrder, end: &StreamEnd) -> Result<(), StreamFailure> {
-    let bundle = connect(context, order, end)?;
+    let bundle = connect(&context.endpoint, &order.peer, context.connections, end)?;
     end.watch(bundle.handles());
     let (sender, receiver) = bundle.split()?;
     let opening = PeerOpening::Trunk {
@@ -171,19 +171,17 @@ fn run(context: &FeedContext, order: &FeedOrder, end: &StreamEnd) -> Result<(), 
     Ok(sender.finish()?)
 }
 
-/// Connects to the receiver. Its order, and with it our key, may arrive later than ours.
-fn connect(
-    context: &FeedContext,
-    order: &FeedOrder,
+/// Connects to a node. The message with our key may arrive there later than our order.
+pub(crate) fn connect(
+    endpoint: &DataEndpoint,
+    to: &CastPeer,
+    connections: u8,
     end: &StreamEnd,
 ) -> Result<LinkBundle, StreamFailure> {
     let begin = Instant::now();
-    let peer = ExpectedPeer::Key(order.peer.key());
-    let count = context.connections;
+    let peer = ExpectedPeer::Key(to.key());
     loop {
-        let made = context
-            .endpoint
-            .connect_bundle(&order.peer.addresses, &peer, count);
+        let made = endpoint.connect_bundle(&to.addresses, &peer, connections);
         match made {
             Ok(bundle) => return Ok(bundle),
             Err(error) if end.is_stopped() || begin.elapsed() >= CONNECT_MAX => {

@@ -10,21 +10,18 @@ use driftless_dataplane::{
     BundleEvent, BundleReceiver, BundleSender, LinkBundle, LinkHandle, LinkPeer, PeerKey,
 };
 use driftless_planner::{StreamCause, StreamId, UnitSet};
-use driftless_store::Catalogue;
+use driftless_store::{Catalogue, Error as StoreError, VerifiedUnit};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Longest wait for the disk before the end of the stream is looked at.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// A verified unit on its way to the disk.
-pub(crate) type UnitToWrite = (u64, Arc<Vec<u8>>);
-
 /// Everything that the receivers of a cast at one node share.
 pub(crate) struct IntakeContext {
     pub catalogue: Arc<Catalogue>,
     pub board: Arc<UnitBoard>,
-    pub writer: Sender<UnitToWrite>,
+    pub writer: Sender<VerifiedUnit>,
     pub reports: Sender<StreamReport>,
 }
 
@@ -158,19 +155,20 @@ impl StreamIntake<'_> {
             let cause = format!("the feeder sent unit {unit}, which this node did not ask for");
             return Err(StreamFailure::new(StreamCause::BadUnits, cause));
         }
-        let hash = self.context.catalogue.unit_hash(unit);
-        let hash =
-            hash.map_err(|error| StreamFailure::new(StreamCause::Closed, error.to_string()))?;
-        if *blake3::hash(&bytes).as_bytes() != hash {
-            let cause = format!("unit {unit} of the feeder has another hash than the catalogue");
-            return Err(StreamFailure::new(StreamCause::BadUnits, cause));
-        }
+        let verified = match self.context.catalogue.verify_unit(unit, bytes) {
+            Ok(verified) => verified,
+            Err(StoreError::WrongUnit { .. }) => {
+                let cause =
+                    format!("unit {unit} of the feeder has another hash than the catalogue");
+                return Err(StreamFailure::new(StreamCause::BadUnits, cause));
+            }
+            Err(error) => return Err(StreamFailure::new(StreamCause::Closed, error.to_string())),
+        };
         self.missing.remove(unit);
-        let bytes = Arc::new(bytes);
-        let count = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        let count = u64::try_from(verified.bytes().len()).unwrap_or(u64::MAX);
         // The successor gets it from memory while it is on its way to the disk.
-        if self.context.board.add(unit, &bytes) {
-            self.write(unit, bytes)?;
+        if self.context.board.add(unit, verified.bytes()) {
+            self.write(verified)?;
         }
         let stream = self.expected.stream;
         let _the_cast_is_over = self.context.reports.send(StreamReport::Verified {
@@ -182,8 +180,8 @@ impl StreamIntake<'_> {
     }
 
     /// Hands a unit to the thread that writes. Waits while its queue is full.
-    fn write(&self, unit: u64, bytes: Arc<Vec<u8>>) -> Result<(), StreamFailure> {
-        let mut task = (unit, bytes);
+    fn write(&self, unit: VerifiedUnit) -> Result<(), StreamFailure> {
+        let mut task = unit;
         loop {
             match self.context.writer.send_timeout(task, WAIT_MAX) {
                 Ok(()) => return Ok(()),

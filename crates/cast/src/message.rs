@@ -71,6 +71,15 @@ pub(crate) enum PeerOpening {
         /// [`PROTOCOL`] of the node.
         protocol: u32,
     },
+    /// A node asks another one for the catalogue. The number of the cast is known to its nodes alone.
+    Catalogue {
+        /// [`PROTOCOL`] of the node.
+        protocol: u32,
+        /// The cast.
+        cast: CastId,
+        /// The data set.
+        set: SetHash,
+    },
 }
 
 /// Place of a set, as it travels.
@@ -131,6 +140,14 @@ pub(crate) enum NodeOrder {
     Ping,
     /// Ends a row of [`kind::FILL`]. Answered with [`NodeMessage::Filled`].
     Fill,
+    /// Names the node that gives the catalogue. Without success, the node answers with
+    /// [`NodeMessage::CatalogueFailed`].
+    FetchCatalogue {
+        /// The giver.
+        from: NodeId,
+        /// Time for all parts.
+        milliseconds: u64,
+    },
 }
 
 /// Report of a node to the coordinator.
@@ -138,8 +155,8 @@ pub(crate) enum NodeOrder {
 pub(crate) enum NodeMessage {
     /// First message: the version of the node.
     Welcome { protocol: u32, version: String },
-    /// Parts of the catalogue that the node lacks, from the first up to but not including the last.
-    Lacks { parts: Vec<(u32, u32)> },
+    /// The node lacks the catalogue. The coordinator sends it, or names a node that gives it.
+    LacksCatalogue,
     /// The node waits for orders of the planner.
     Ready { holds: UnitSet, held_bytes: u64 },
     /// Units that arrived on a stream.
@@ -171,6 +188,13 @@ pub(crate) enum NodeMessage {
         bytes_per_second: u64,
         round_trip_microseconds: u64,
         fault: Option<String>,
+    },
+    /// The node has the catalogue, and can give it to other nodes.
+    HasCatalogue,
+    /// The giver of the catalogue failed. The coordinator sends the parts, each range without its end.
+    CatalogueFailed {
+        parts: Vec<(u32, u32)>,
+        detail: String,
     },
 }
 

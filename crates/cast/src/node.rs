@@ -1,5 +1,6 @@
 //! The node: a process that receives, verifies, stores and forwards the units of casts.
 
+mod catalogue;
 mod copy;
 pub(crate) mod greeting;
 mod held;
@@ -26,8 +27,8 @@ const COORDINATOR_MAX: Duration = Duration::from_secs(60);
 /// Serves the cast whose coordinator is at the other end of `input` and `output`, until the cast
 /// ends, the coordinator is gone, or `stop` is set.
 ///
-/// Writes the greeting with the key and addresses of this node to `output`, and reads the key of the
-/// coordinator from `input`. Everything else goes over connections of the data plane. A later end of
+/// Reads the key of the coordinator from `input`, and then writes the greeting with the key and
+/// addresses of this node to `output`. Everything else goes over connections of the data plane. A later end of
 /// `input` ends the node.
 ///
 /// # Errors
@@ -45,10 +46,15 @@ pub fn serve_one_cast(
     let transfer = link_settings(&settings.transfer);
     let endpoint = DataEndpoint::new(identity, trust.clone(), transfer)?;
     let listener = endpoint.listen(settings.listen, settings.ports)?;
+    // The coordinator connects as soon as it knows the port, so its key is trusted before. One of
+    // another version reads the version of this node.
+    let coordinator = read_coordinator(&mut input);
+    if let Ok(coordinator) = &coordinator {
+        trust.trust(*coordinator);
+    }
     let greeting = NodeGreeting::here(endpoint.key(), listener.address());
     write_greeting(&mut output, &greeting)?;
-    let coordinator = read_coordinator(&mut input)?;
-    trust.trust(coordinator);
+    let coordinator = coordinator?;
     let rules = (CommandRule::Keys(vec![coordinator]), PlaceRule::Any);
     let host = NodeHost::new(store, endpoint, settings.clone(), rules);
     let is_closed = watch(input)?;

@@ -77,7 +77,7 @@ impl Exit {
                 "a mirror is behind its rpo, its replica is active, or --timeout is over"
             }
             Exit::NoQueue => "the movers or the broker cannot be reached",
-            Exit::Locked => "another process has locked the replica or the job",
+            Exit::Locked => "another process has locked the replica, the job or the store",
             Exit::State => "the state of a run or mirror is damaged, or a newer version wrote it",
             Exit::Refused => "a guard refused to start, or to delete",
             Exit::Bug => "internal error: a bug in driftless",
@@ -189,7 +189,16 @@ impl Exit {
             _ if signal > 0 => Exit::Signal(signal),
             Error::Overlap { .. } => Exit::Refused,
             Error::Settings(_) | Error::Plan(_) => Exit::Usage,
+            busy if busy.is_busy() => Exit::Locked,
             _ => Exit::CouldNotRun,
+        }
+    }
+
+    /// A question to a node that failed.
+    pub fn of_admin_error(error: &driftless_cast::AdminError) -> Exit {
+        match error.is_busy() {
+            true => Exit::Locked,
+            false => Exit::CouldNotRun,
         }
     }
 

@@ -271,6 +271,32 @@ fn interrupted_cast_continues() {
 }
 
 #[test]
+fn copy_that_arrives_is_not_purged() {
+    let cluster = Cluster::new(1);
+    put(&cluster.src.join("large"), random(12 * MIB));
+    let running = cluster.cast("n1").args(["--bwlimit", "2M"]).spawn();
+    wait_for_content(&running, &cluster.path("n1"));
+    let refused = cluster.node("n1", &["purge", "--all"]).expect(11);
+    let text = refused.stderr_text();
+    assert!(text.contains("another process is at work there"), "{text}");
+    running.signal(Signal::INT);
+    let _ = running.wait().expect(130);
+}
+
+#[test]
+fn copy_that_feeds_is_not_purged() {
+    let cluster = Cluster::new(2);
+    put(&cluster.src.join("large"), random(12 * MIB));
+    let _ = cluster.cast("n1").run().expect(0);
+    let running = cluster.cast("n[1-2]").args(["--bwlimit", "2M"]).spawn();
+    wait_for_content(&running, &cluster.path("n2"));
+    let _ = cluster.node("n1", &["purge", "--all"]).expect(11);
+    assert!(cluster.copy("n1").join("large").exists());
+    running.signal(Signal::INT);
+    let _ = running.wait().expect(130);
+}
+
+#[test]
 fn unreachable_node_is_named() {
     let cluster = Cluster::new(1);
     fill(&cluster.src);
@@ -379,6 +405,10 @@ fn daemons_serve_a_known_host() {
     let other = other.arg("--daemons").arg(cluster.path("daemons"));
     let other = other.args(["--join-wait", "3", "--dir"]);
     let _ = other.arg(cluster.path("other-store")).run().expect(3);
+    let second = driftless().args(["node", "--trust", key.trim(), "--dir"]);
+    let refused = second.arg(cluster.path("n1").join("store")).run();
+    let text = refused.expect(11).stderr_text();
+    assert!(text.contains("another daemon"), "{text}");
     for daemon in daemons {
         daemon.signal(Signal::TERM);
         let _ = daemon.wait().expect(143);

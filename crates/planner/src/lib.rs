@@ -16,6 +16,7 @@ mod messages;
 mod meter;
 mod pace;
 mod planner;
+mod spread;
 mod state;
 mod stream;
 mod topology;
@@ -30,5 +31,6 @@ pub use messages::{
     SPARE_UNITS, StreamCause, StreamId,
 };
 pub use planner::{DataSet, NodeStatus, PlanSetupError, Planner};
+pub use spread::{CatalogueFeed, CatalogueSpread};
 pub use topology::{RackTopology, TopologyError};
 pub use units::{RANGES_MAX, UnitRange, UnitSet, UnitSetError};

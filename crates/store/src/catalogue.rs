@@ -249,6 +249,14 @@ impl Catalogue {
         hashes.get(place).copied().ok_or_else(missing)
     }
 
+    /// Checks the hash of a unit.
+    pub(crate) fn check_unit(&self, unit: u64, bytes: &[u8]) -> Result<()> {
+        match *blake3::hash(bytes).as_bytes() == self.unit_hash(unit)? {
+            true => Ok(()),
+            false => Err(Error::WrongUnit { unit }),
+        }
+    }
+
     /// Returns an entry.
     ///
     /// # Errors
@@ -268,6 +276,13 @@ impl Catalogue {
         u32::try_from(self.head.parts.len())
             .unwrap_or(u32::MAX)
             .saturating_add(1)
+    }
+
+    /// Returns the bytes of all parts.
+    pub fn file_bytes(&self) -> u64 {
+        let parts = self.head.parts.iter().map(|part| u64::from(part.bytes));
+        let head = u64::try_from(self.head_bytes.len()).unwrap_or(u64::MAX);
+        parts.fold(head, u64::saturating_add)
     }
 
     /// Returns a part for a transfer.

@@ -27,6 +27,13 @@ pub struct UnkeptMetadata {
 }
 
 impl UnkeptMetadata {
+    fn add(&mut self, path: impl FnOnce() -> Vec<u8>, fault: Fault) {
+        self.counts.attributes = self.counts.attributes.saturating_add(1);
+        if self.first.is_none() {
+            self.first = Some((path(), fault));
+        }
+    }
+
     /// Returns the first attribute in words.
     pub fn first_text(&self) -> Option<String> {
         let (path, fault) = self.first.clone()?;
@@ -197,18 +204,15 @@ impl CopyCompletion<'_> {
     fn note(&self, number: u32, faults: Vec<Fault>, unkept: &mut UnkeptMetadata) -> Result<()> {
         for fault in faults {
             match fault.act {
+                // A limit of the entry or of the file system (setxattr(2), "ENOSPC").
+                Act::SetXattr | Act::SetAcl => unkept.add(|| self.catalogue.path(number), fault),
                 Act::SetOwner | Act::SetGroup if fault.is_denied() && !self.may_give => {
                     unkept.counts.owners = unkept.counts.owners.saturating_add(1);
                 }
                 _ if fault.lacks_room() || fault.errno == errno::EIO => {
                     return Err(self.failed(number, fault));
                 }
-                _ => {
-                    unkept.counts.attributes = unkept.counts.attributes.saturating_add(1);
-                    if unkept.first.is_none() {
-                        unkept.first = Some((self.catalogue.path(number), fault));
-                    }
-                }
+                _ => unkept.add(|| self.catalogue.path(number), fault),
             }
         }
         Ok(())

@@ -206,6 +206,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns whether another process holds the store or the copy. A later attempt may succeed.
+    pub fn is_busy(&self) -> bool {
+        match self {
+            Error::Busy { .. } => true,
+            Error::Index(error) => error.is_busy(),
+            _ => false,
+        }
+    }
+
     /// Returns whether the file system or the quota of a user is full.
     pub fn is_of_room(&self) -> bool {
         match self {

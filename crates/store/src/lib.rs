@@ -11,6 +11,7 @@ mod complete;
 mod cursor;
 mod error;
 mod format;
+mod in_use;
 mod layout;
 mod node;
 mod part_writer;
@@ -26,6 +27,7 @@ mod remove;
 mod reuse;
 mod staging;
 mod store;
+mod verified;
 mod walk;
 mod writer;
 
@@ -37,6 +39,7 @@ pub use format::{
     CatalogueEntry, DataExtent, ENTRIES_MAX, EntryBody, EntryFacts, Hash, PART_BYTES_MAX, SetHash,
     UNIT_BYTES,
 };
+pub use in_use::CopyUse;
 pub use node::NodeClock;
 pub use parts::CatalogueReceiver;
 pub use present::PresentUnits;
@@ -45,6 +48,7 @@ pub use receiver::{PlacedCopy, SetReceiver};
 pub use remove::PurgeReport;
 pub use reuse::ReusedContent;
 pub use store::{BuiltSet, NodeStore, Placing, PurgeWhat, Receiving, SetSource};
+pub use verified::VerifiedUnit;
 pub use walk::BuildOptions;
 
 pub use driftless_state::holdings::{CopyRow, CopyState, TopRow, UnkeptCounts};

@@ -3,18 +3,20 @@
 use crate::catalogue::Catalogue;
 use crate::error::{Error, Result, own_file};
 use crate::format::SetHash;
+use crate::in_use::UsedCopy;
 use crate::parts::file_name;
 use crate::place::{IdFile, id_of, ids_name, look_at};
 use crate::placed::PlacedWalk;
-use crate::staging::{close_to_others, enter_or_make};
+use crate::staging::{PASSAGE_DIR, PRIVATE_FILE, close_to_others, enter_or_make, open_passage};
 use driftless_lock::Mutex;
-use driftless_model::Side;
+use driftless_model::{Side, errno};
 use driftless_state::holdings::{CopyRow, CopyState, Holdings, InodeIdentity};
 use driftless_tree::{
-    Dir, DirMutRef, DirRef, HandlePool, Place, RootError, locate, locate_mut, plain_path,
+    Attributes, Dir, DirMut, DirMutRef, DirRef, Done, HandlePool, Known, Place, RootError, locate,
+    locate_mut, plain_path,
 };
-use std::collections::HashSet;
-use std::ffi::{CString, OsStr};
+use std::collections::{HashMap, HashSet};
+use std::ffi::{CStr, CString, OsStr};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -44,6 +46,8 @@ pub(crate) struct NodeFiles {
     pub(crate) clock: NodeClock,
     /// Copies that this process receives.
     pub(crate) receiving: Mutex<HashSet<u64>>,
+    /// Copies that this process uses.
+    pub(crate) used: Mutex<HashMap<u64, UsedCopy>>,
 }
 
 /// A directory that holds copies.
@@ -90,13 +94,28 @@ impl NodeFiles {
         if dir.first_meta().uid != dir.user().0 {
             return Err(Error::Foreign { path });
         }
-        close_to_others(&*dir).map_err(&own)?;
-        let below = |name: &std::ffi::CStr| {
-            let opened = enter_or_make(&*dir, name);
-            opened.map_err(own_file(name.to_bytes()))
+        let closed = |name: &CStr| {
+            let below = enter_or_make(&*dir, name).and_then(|below| {
+                close_to_others(&*below)?;
+                Ok(below)
+            });
+            below.map_err(own_file(name.to_bytes()))
         };
-        let (catalogues, ids, sets) = (below(CATALOGUES)?, below(IDENTITIES)?, below(SETS)?);
+        let (catalogues, ids) = (closed(CATALOGUES)?, closed(IDENTITIES)?);
+        let sets = open_passage(&*dir, SETS).map_err(own_file(SETS.to_bytes()))?;
+        make_index(&*dir).map_err(own_file(INDEX.as_bytes()))?;
         let index = Holdings::open(&path.join(INDEX))?;
+        // After all entries are made: the handle makes entries in a detour from then on.
+        let passage = Attributes {
+            mode: Some(PASSAGE_DIR),
+            ..Attributes::default()
+        };
+        let faults = dir.set_own(&Known::default(), &passage);
+        faults
+            .into_iter()
+            .next()
+            .map_or(Ok(()), Err)
+            .map_err(&own)?;
         Ok(NodeFiles {
             path,
             dir,
@@ -107,6 +126,7 @@ impl NodeFiles {
             index: Mutex::new(index),
             clock,
             receiving: Mutex::new(HashSet::new()),
+            used: Mutex::new(HashMap::new()),
         })
     }
 
@@ -158,7 +178,8 @@ impl NodeFiles {
     /// Returns the place of cached copies of a set, which is made if it is missing.
     pub(crate) fn cached_place(&self, hash: SetHash) -> Result<CopyPlace> {
         let name = file_name(hash);
-        let dir = enter_or_make(&*self.sets, &name).map_err(own_file(name.to_bytes()))?;
+        let failed = own_file(name.to_bytes());
+        let dir = open_passage(&*self.sets, &name).map_err(&failed)?;
         let path = self.path.join("sets").join(hash.to_string());
         let path = path.into_os_string().into_encoded_bytes();
         Ok(CopyPlace { dir, path })
@@ -257,6 +278,17 @@ impl NodeFiles {
     }
 }
 
+/// Makes the file of the index, which SQLite fills. Other users cannot read it (sqlite.org/tempfiles.html:
+/// the files beside it get its mode).
+fn make_index(dir: &dyn DirMut) -> Done {
+    let name = CString::new(INDEX).unwrap_or_default();
+    match dir.create_file(&name, PRIVATE_FILE) {
+        Ok(file) => file.close(),
+        Err(fault) if fault.errno == errno::EEXIST => Ok(()),
+        Err(fault) => Err(fault),
+    }
+}
+
 /// Returns the entries of one entry at the top of a set: it and all below it.
 pub(crate) fn range_of_top(catalogue: &Catalogue, at: usize) -> Range<u32> {
     let tops = &catalogue.layout().tops;
@@ -273,7 +305,7 @@ pub(crate) fn range_named(catalogue: &Catalogue, name: &[u8]) -> Result<Option<R
 }
 
 fn not_there(path: &Path) -> Error {
-    let errno = driftless_model::errno::ENOTDIR;
+    let errno = errno::ENOTDIR;
     let act = driftless_model::Act::OpenDirectory;
     Error::Root(RootError::from_errno(path, act, errno))
 }

@@ -9,6 +9,7 @@ use crate::complete::{CopyCompletion, UnkeptMetadata};
 use crate::cursor::DirCursor;
 use crate::error::{Error, Result};
 use crate::format::SetHash;
+use crate::in_use::{CopyUse, hold_copy};
 use crate::node::{CopyPlace, NodeFiles, path_of};
 use crate::place::IdWriter;
 use crate::present::PresentUnits;
@@ -17,6 +18,7 @@ use crate::reader::UnitReader;
 use crate::remove::PurgeReport;
 use crate::staging::{StagedDir, failed_at, take_up};
 use crate::store::NodeStore;
+use crate::verified::VerifiedUnit;
 use crate::writer::UnitWriter;
 use driftless_model::Keep;
 use driftless_state::holdings::{CopyRow, NewCopy};
@@ -60,6 +62,8 @@ pub struct SetReceiver {
     keep: Keep,
     used: Duration,
     _claim: CopyClaim,
+    /// Tells a purge that does not see the place.
+    _use: CopyUse,
 }
 
 /// The claim of this process to an unfinished copy.
@@ -133,6 +137,7 @@ impl SetReceiver {
             place: path_of(&place.path),
         };
         let claim = claim(files, &row, Some(&staging))?.ok_or_else(busy)?;
+        let in_use = hold_copy(files, row.id)?;
         let cursor = staged_cursor(catalogue, &staging, &place.path)?;
         let mut receiver = SetReceiver {
             files: files.clone(),
@@ -147,6 +152,7 @@ impl SetReceiver {
             staging,
             staging_name: private.name,
             _claim: claim,
+            _use: in_use,
         };
         if receiver.is_resumed {
             receiver.resume()?;
@@ -213,12 +219,25 @@ impl SetReceiver {
     /// [`Error::WrongUnit`] if the bytes have another hash: nothing was written.
     /// [`Error::NoRoom`] if the disk is full: what is there stays.
     pub fn put(&mut self, unit: u64, bytes: &[u8]) -> Result<bool> {
-        let expected = self.catalogue.unit_hash(unit)?;
+        self.catalogue.check_unit(unit, bytes)?;
+        self.write(unit, bytes)
+    }
+
+    /// Takes a unit that was verified before. Returns `false` if it is there already.
+    ///
+    /// # Errors
+    /// [`Error::WrongUnit`] if the unit is of another set; [`Error::NoRoom`].
+    pub fn put_verified(&mut self, unit: &VerifiedUnit) -> Result<bool> {
+        if unit.set() != self.catalogue.hash() {
+            let unit = unit.number();
+            return Err(Error::WrongUnit { unit });
+        }
+        self.write(unit.number(), unit.bytes())
+    }
+
+    fn write(&mut self, unit: u64, bytes: &[u8]) -> Result<bool> {
         if self.present.has(unit) {
             return Ok(false);
-        }
-        if *blake3::hash(bytes).as_bytes() != expected {
-            return Err(Error::WrongUnit { unit });
         }
         let written = self.writer.write(unit, bytes);
         written.map_err(|error| self.room_error(error))?;

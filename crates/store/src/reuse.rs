@@ -8,6 +8,7 @@
 use crate::catalogue::Catalogue;
 use crate::error::Result;
 use crate::format::{Hash, UNIT_BYTES};
+use crate::in_use::{CopyUse, hold_copy, use_copy};
 use crate::layout::UnitPiece;
 use crate::node::NodeFiles;
 use crate::present::PresentUnits;
@@ -105,6 +106,7 @@ fn key_of(hash: &Hash) -> u64 {
 /// Another copy that content is taken from.
 struct OtherCopy {
     reader: UnitReader,
+    _use: CopyUse,
 }
 
 /// Copies content from other copies.
@@ -155,7 +157,7 @@ impl SetReceiver {
 
 impl ContentReuse<'_> {
     /// Opens the other copies, the one that was used last first.
-    fn find(&mut self, files: &NodeFiles, copy: u64, wanted: &WantedContent) -> Result<()> {
+    fn find(&mut self, files: &Arc<NodeFiles>, copy: u64, wanted: &WantedContent) -> Result<()> {
         let rows = files.index.lock().copies()?;
         let is_other = |row: &&CopyRow| {
             let has_content = matches!(
@@ -168,23 +170,33 @@ impl ContentReuse<'_> {
             if self.known.is_full() {
                 break;
             }
+            // A copy that is being removed is not worth a wait.
+            let in_use = match row.state {
+                CopyState::Unfinished => hold_copy(files, row.id),
+                _ => use_copy(files, row.id),
+            };
+            let Ok(in_use) = in_use else {
+                continue;
+            };
             let (Ok(Some(catalogue)), Ok(Some(place))) =
                 (files.catalogue_of(row), files.place_of(row))
             else {
                 continue;
             };
-            let dir = match row.state {
+            let dir: DirRef = match row.state {
                 CopyState::Unfinished => match files.find_private(row, &place) {
                     Ok(Some(private)) => private.dir,
                     _ => continue,
                 },
-                _ => place.dir.clone(),
+                _ => place.dir,
             };
-            let dir: DirRef = dir;
             let number = u32::try_from(self.others.len()).unwrap_or(u32::MAX);
             self.known.add(number, &catalogue, wanted)?;
             let reader = UnitReader::of_copy(&catalogue, &dir, &place.path)?;
-            self.others.push(OtherCopy { reader });
+            self.others.push(OtherCopy {
+                reader,
+                _use: in_use,
+            });
         }
         Ok(())
     }

@@ -13,7 +13,9 @@ use std::ffi::CStr;
 
 /// The mode of private directories.
 const PRIVATE_DIR: u32 = 0o700;
-/// The mode of files in them.
+/// The mode of directories that lead to copies in the cache.
+pub(crate) const PASSAGE_DIR: u32 = 0o711;
+/// The mode of files in private directories.
 pub(crate) const PRIVATE_FILE: u32 = 0o600;
 
 /// A directory of an unfinished copy: subdirectories that are missing are made when they are
@@ -60,6 +62,16 @@ pub(crate) fn set_mode(dir: &dyn DirMut, name: &CStr, known: &Known, mode: u32) 
     };
     let faults = dir.set(name, known, &attributes)?;
     faults.into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Opens or makes a directory that other users can pass through if they know the names in it.
+pub(crate) fn open_passage(dir: &dyn DirMut, name: &CStr) -> Done<DirMutRef> {
+    let passage = enter_or_make(dir, name)?;
+    let meta = dir.look(name)?;
+    if meta.mode != PASSAGE_DIR {
+        set_mode(dir, name, &Known::of(&meta), PASSAGE_DIR)?;
+    }
+    Ok(passage)
 }
 
 /// Takes all rights to a directory from other users, its ACLs included.

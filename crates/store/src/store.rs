@@ -6,9 +6,8 @@ use crate::check::{CheckReport, check_content, check_entries};
 use crate::cursor::TopPlace;
 use crate::error::{Error, Result, own_file};
 use crate::format::SetHash;
-use crate::node::{
-    CopyPlace, NameStanding, NodeClock, NodeFiles, locate_sources, path_of, range_named,
-};
+use crate::in_use::{CopyUse, busy, use_copy, while_unused};
+use crate::node::{CopyPlace, NameStanding, NodeClock, NodeFiles, locate_sources, range_named};
 use crate::parts::CatalogueReceiver;
 use crate::place::is_private_name;
 use crate::placed::{LookOutcome, LookedAt, PlacedWalk};
@@ -266,6 +265,14 @@ impl NodeStore {
         UnitReader::of_copy(&catalogue, &dir, &place.path)
     }
 
+    /// Marks a copy as used, so that nothing removes it.
+    ///
+    /// # Errors
+    /// [`Error::UnknownCopy`]; [`Error::Unusable`] if the copy is unfinished or is being removed.
+    pub fn use_copy(&self, copy: u64) -> Result<CopyUse> {
+        use_copy(&self.files, copy)
+    }
+
     /// Returns all copies, the one that was used longest ago first.
     ///
     /// # Errors
@@ -334,8 +341,8 @@ impl NodeStore {
     }
 
     /// Removes cached copies whose time is over, and then further ones, the one that was used longest
-    /// ago first, until the set `wanted` fits into `quota`. Copies of that set, copies that a job
-    /// uses, and pinned ones, stay.
+    /// ago first, until the set `wanted` fits into `quota`. Copies of that set, copies that a job or a
+    /// running cast uses, and pinned ones, stay.
     ///
     /// # Errors
     /// [`Error::CacheFull`] if too little can go; a copy cannot be removed.
@@ -391,8 +398,8 @@ impl NodeStore {
     /// its number and whose place is another directory now is forgotten, and its entries stay.
     ///
     /// # Errors
-    /// A copy cannot be removed, or a process receives it ([`Error::Busy`]); the other copies are
-    /// removed.
+    /// A copy cannot be removed, or a process receives or uses it ([`Error::Busy`]); the other
+    /// copies are removed.
     pub fn purge(&self, what: &PurgeWhat) -> Result<PurgeReport> {
         let (mut report, mut first) = (PurgeReport::default(), None);
         for row in self.copies()?.iter().filter(|row| is_meant(what, row)) {
@@ -460,12 +467,11 @@ impl NodeStore {
         };
         let private = private.map(|private| private.dir);
         let Some(_claim) = claim(&self.files, row, private.as_ref())? else {
-            return Err(Error::Busy {
-                hash: NodeFiles::hash_of(row).unwrap_or(SetHash([0; 32])),
-                place: path_of(&row.place),
-            });
+            return Err(busy(row));
         };
-        self.files.set_state(row.id, CopyState::Leaving)?;
+        while_unused(&self.files, row, || {
+            self.files.set_state(row.id, CopyState::Leaving)
+        })?;
         if let Some(place) = place {
             let rows = [row.clone()];
             for top in &row.tops {

@@ -334,6 +334,28 @@ fn copy_whose_time_is_over_goes() {
 }
 
 #[test]
+fn copy_in_use_is_not_removed() {
+    let bench = Bench::new();
+    let node = bench.node();
+    let copies = three_cached(&bench, &node);
+    let (first, second) = (node.use_copy(copies[1]), node.use_copy(copies[1]));
+    let (first, second) = (first.expect("used"), second.expect("used"));
+    node.expire(copies[1], Some(Duration::ZERO)).expect("set");
+    let full = node.evict(None, Some(50_000));
+    assert!(full.is_err_and(|error| error.is_of_room()));
+    assert_eq!(held(&node), copies[1..2]);
+    drop(first);
+    let refused = node.purge(&PurgeWhat::All);
+    assert!(refused.is_err_and(|error| error.is_busy()));
+    assert_eq!(held(&node), copies[1..2]);
+    drop(second);
+    node.evict(None, None).expect("done");
+    assert!(held(&node).is_empty());
+    let gone = node.use_copy(copies[1]);
+    assert!(matches!(gone.err(), Some(Error::UnknownCopy { .. })));
+}
+
+#[test]
 fn purge_of_a_job_spares_shared_copies() {
     let bench = Bench::new();
     let node = bench.node();
@@ -384,7 +406,7 @@ fn directory_of_the_node_is_closed() {
     attrs::set_mode(&bench.path("node"), 0o755).expect("set");
     drop(bench.node());
     let mode = fs::metadata(bench.path("node")).expect("there").mode() & 0o7777;
-    assert_eq!(mode, 0o700);
+    assert_eq!(mode, 0o711);
 }
 
 #[test]
@@ -566,4 +588,24 @@ fn receiver_notes_that_it_is_at_work() {
     receiver.put(0, &buffer).expect("written");
     let now = node.last_use(hash).expect("read");
     assert_eq!(now, begun.map(|at| at + Duration::from_secs(60)));
+}
+
+#[test]
+fn other_users_reach_cached_copies_by_name() {
+    let bench = Bench::new();
+    write(&bench.path("src/a"), b"content");
+    let set = bench.build();
+    cast(&bench.node(), &set, &Placing::Cached).expect("placed");
+    let mode = |name: &str| {
+        let meta = fs::metadata(bench.path("node").join(name)).expect("there");
+        meta.mode() & 0o7777
+    };
+    let sets = format!("sets/{}", set.catalogue.hash());
+    for passage in ["", "sets", &sets] {
+        assert_eq!(mode(passage), 0o711, "{passage}");
+    }
+    for closed in ["catalogues", "identities"] {
+        assert_eq!(mode(closed), 0o700, "{closed}");
+    }
+    assert_eq!(mode("index.db"), 0o600);
 }

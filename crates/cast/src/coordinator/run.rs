@@ -10,8 +10,8 @@ use crate::stream::StreamReport;
 use crate::{CastEvent, CastMonitor, CastSettings, Error};
 use crossbeam_channel::{Receiver, Sender, select};
 use driftless_planner::{
-    DataSet, LinkModel, NodeId, OrderAction, PlanEvent, PlanOrder, Planner, SOURCE, StreamCause,
-    StreamId,
+    CatalogueFeed, CatalogueSpread, DataSet, LinkModel, NodeId, OrderAction, PlanEvent, PlanOrder,
+    Planner, SOURCE, StreamCause, StreamId,
 };
 use driftless_store::Catalogue;
 use std::collections::{BTreeMap, HashMap};
@@ -41,6 +41,7 @@ pub(crate) struct CastRun<'a> {
     pub(crate) cast: CastId,
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) planner: Planner,
+    pub(crate) spread: CatalogueSpread,
     pub(crate) source: SourceFeeders,
     pub(crate) nodes: BTreeMap<NodeId, ConnectedNode>,
     pub(crate) records: BTreeMap<NodeId, NodeRecord>,
@@ -52,6 +53,21 @@ pub(crate) struct CastRun<'a> {
     pub(crate) first_ready: Option<Instant>,
     pub(crate) is_started: bool,
     pub(crate) has_failed_source: bool,
+}
+
+/// Returns the spread of a catalogue to nodes in rack order.
+fn spread_of(settings: &CastSettings, catalogue: &Catalogue, names: &[String]) -> CatalogueSpread {
+    let numbers: HashMap<&String, u32> = names.iter().zip(1..).collect();
+    let mut order = names.to_vec();
+    settings
+        .topology
+        .rack_order(&settings.source_name, &mut order);
+    let nodes = order.iter().filter_map(|name| numbers.get(name));
+    CatalogueSpread::new(
+        catalogue.file_bytes(),
+        nodes.copied().map(NodeId),
+        settings.transfer.bytes_per_second_max,
+    )
 }
 
 impl<'a> CastRun<'a> {
@@ -78,6 +94,7 @@ impl<'a> CastRun<'a> {
             units: catalogue.units(),
             root: catalogue.hash().0,
         };
+        let spread = spread_of(settings, &catalogue, &names);
         let topology = settings.topology.clone();
         let planner = Planner::new(data, &settings.source_name, &names, topology, limits)?;
         let records = (1..)
@@ -90,6 +107,7 @@ impl<'a> CastRun<'a> {
             cast,
             catalogue,
             planner,
+            spread,
             source,
             nodes: BTreeMap::new(),
             records: records.collect(),
@@ -156,6 +174,8 @@ impl<'a> CastRun<'a> {
                 ticked = Instant::now();
                 self.start_if_ready();
                 self.plan(PlanEvent::Tick);
+                let feeds = self.spread.tick(self.now_ms());
+                self.spread_catalogue(feeds);
                 self.show_progress();
             }
             self.note_outcomes();
@@ -299,6 +319,8 @@ impl<'a> CastRun<'a> {
 
     fn lose(&mut self, node: NodeId, cause: String) {
         self.nodes.remove(&node);
+        let feeds = self.spread.lose(self.now_ms(), node);
+        self.spread_catalogue(feeds);
         self.plan(PlanEvent::Lost { node });
         if self.planner.outcome(node).is_none() {
             self.record(node).last_fault = Some(cause.clone());
@@ -311,10 +333,23 @@ impl<'a> CastRun<'a> {
 
     fn hear(&mut self, node: NodeId, message: NodeMessage) {
         match message {
-            NodeMessage::Lacks { parts } => {
-                if let Some(connected) = self.nodes.get(&node) {
-                    let _its_end_is_reported = connected.orders.send(ToNode::Parts(parts));
-                }
+            NodeMessage::LacksCatalogue => {
+                let feeds = self.spread.lack(self.now_ms(), node);
+                self.spread_catalogue(feeds);
+            }
+            NodeMessage::HasCatalogue => {
+                let feeds = self.spread.hold(self.now_ms(), node);
+                self.spread_catalogue(feeds);
+            }
+            NodeMessage::CatalogueFailed { parts, detail } => {
+                let (giver, feeds) = self.spread.fail(self.now_ms(), node);
+                self.send_parts(node, parts);
+                self.spread_catalogue(feeds);
+                self.monitor.event(CastEvent::StreamFailed {
+                    node: self.name(node),
+                    peer: giver.map(|giver| self.name(giver)).unwrap_or_default(),
+                    cause: shown(&detail),
+                });
             }
             NodeMessage::Ready { holds, held_bytes } => {
                 if let Some(connected) = self.nodes.get_mut(&node) {
@@ -365,6 +400,28 @@ impl<'a> CastRun<'a> {
             }
             // Answers of measurements, which no cast orders.
             _ => {}
+        }
+    }
+
+    /// Sends catalogues, and names nodes that give them.
+    fn spread_catalogue(&self, feeds: Vec<CatalogueFeed>) {
+        for CatalogueFeed { to, from } in feeds {
+            match from {
+                SOURCE => self.send_parts(to, vec![(0, self.catalogue.parts())]),
+                giver => self.send(
+                    to,
+                    NodeOrder::FetchCatalogue {
+                        from: giver,
+                        milliseconds: self.spread.limit_ms(),
+                    },
+                ),
+            }
+        }
+    }
+
+    fn send_parts(&self, node: NodeId, parts: Vec<(u32, u32)>) {
+        if let Some(connected) = self.nodes.get(&node) {
+            let _its_end_is_reported = connected.orders.send(ToNode::Parts(parts));
         }
     }
 

@@ -1,12 +1,12 @@
 //! The copy of a set at a node while a cast runs: opening, writing, commit, and reading for feeders.
 
 use crate::feed::UnitContent;
-use crate::intake::UnitToWrite;
 use crate::settings::ContentLimits;
 use crossbeam_channel::Receiver;
 use driftless_lock::{Condvar, Mutex};
 use driftless_store::{
-    Catalogue, Error, NodeStore, PlacedCopy, Placing, Receiving, SetReceiver, UnitReader,
+    Catalogue, CopyUse, Error, NodeStore, PlacedCopy, Placing, Receiving, SetReceiver, UnitReader,
+    VerifiedUnit,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -30,8 +30,8 @@ enum CopyStage {
     Receiving(Box<SetReceiver>),
     /// The copy gets its metadata and its final names.
     Committing,
-    /// The copy has its final names.
-    Placed(u64),
+    /// The copy has its final names. Nothing removes it meanwhile.
+    Placed(CopyUse),
     /// The copy failed.
     Gone,
 }
@@ -47,7 +47,7 @@ pub(crate) struct CopyRequest {
 /// A copy that was opened.
 pub(crate) enum OpenedCopy {
     /// The node held the complete set, and hashed it again.
-    Held(u64),
+    Held(CopyUse),
     /// Units are missing, or the copy needs its commit.
     Open(Box<SetReceiver>),
 }
@@ -70,9 +70,11 @@ impl CopyRequest {
             Receiving::Open(receiver) => return reuse(receiver, &mut pace),
             Receiving::Held(copy) => copy,
         };
+        let in_use = self.store.use_copy(copy)?;
         if self.store.verify(copy, &mut pace)?.is_sound() {
-            return Ok(OpenedCopy::Held(copy));
+            return Ok(OpenedCopy::Held(in_use));
         }
+        drop(in_use);
         match self.receive(stop)? {
             Receiving::Open(receiver) => reuse(receiver, &mut pace),
             Receiving::Held(copy) => Err(Error::Unusable { copy }),
@@ -111,7 +113,7 @@ impl NodeCopy {
     /// Returns the copy for the threads of a cast.
     pub fn new(store: NodeStore, opened: OpenedCopy) -> Self {
         let stage = match opened {
-            OpenedCopy::Held(copy) => CopyStage::Placed(copy),
+            OpenedCopy::Held(in_use) => CopyStage::Placed(in_use),
             OpenedCopy::Open(receiver) => CopyStage::Receiving(receiver),
         };
         NodeCopy {
@@ -125,7 +127,7 @@ impl NodeCopy {
     ///
     /// # Errors
     /// The copy cannot be written. What was written stays for the next cast.
-    pub fn write_all(&self, units: &Receiver<UnitToWrite>) -> Result<Option<PlacedCopy>, Error> {
+    pub fn write_all(&self, units: &Receiver<VerifiedUnit>) -> Result<Option<PlacedCopy>, Error> {
         let result = self.write_units(units);
         if let Ok(true) = result {
             return self.commit().map(Some);
@@ -134,7 +136,7 @@ impl NodeCopy {
         result.map(|_| None)
     }
 
-    fn write_units(&self, units: &Receiver<UnitToWrite>) -> Result<bool, Error> {
+    fn write_units(&self, units: &Receiver<VerifiedUnit>) -> Result<bool, Error> {
         loop {
             let present = match &*self.state.lock() {
                 CopyStage::Receiving(receiver) => receiver.present(),
@@ -143,11 +145,11 @@ impl NodeCopy {
             if present.is_complete() {
                 return Ok(true);
             }
-            let Ok((unit, bytes)) = units.recv() else {
+            let Ok(unit) = units.recv() else {
                 return Ok(false);
             };
             if let CopyStage::Receiving(receiver) = &mut *self.state.lock() {
-                receiver.put(unit, &bytes)?;
+                receiver.put_verified(&unit)?;
             }
         }
     }
@@ -158,10 +160,11 @@ impl NodeCopy {
             CopyStage::Receiving(receiver) => receiver.finish(),
             _ => Err(Error::Stopped),
         };
-        self.set_stage(match &result {
-            Ok(placed) => CopyStage::Placed(placed.copy),
-            Err(_) => CopyStage::Gone,
-        });
+        let in_use = result
+            .as_ref()
+            .ok()
+            .and_then(|placed| self.store.use_copy(placed.copy).ok());
+        self.set_stage(in_use.map_or(CopyStage::Gone, CopyStage::Placed));
         result
     }
 
@@ -172,8 +175,9 @@ impl NodeCopy {
 
     /// Notes that the placed copy cannot be read. Returns whether it is placed.
     pub fn mark_damaged(&self) -> bool {
-        let CopyStage::Placed(copy) = *self.state.lock() else {
-            return false;
+        let copy = match &*self.state.lock() {
+            CopyStage::Placed(in_use) => in_use.copy(),
+            _ => return false,
         };
         let _the_next_verification_finds_it = self.store.mark_damaged(copy);
         true
@@ -198,8 +202,8 @@ impl UnitContent for NodeCopy {
         loop {
             match &*state {
                 CopyStage::Receiving(receiver) => return receiver.reader(),
-                CopyStage::Placed(copy) => {
-                    let copy = *copy;
+                CopyStage::Placed(in_use) => {
+                    let copy = in_use.copy();
                     drop(state);
                     return self.store.reader(copy);
                 }

@@ -5,9 +5,10 @@ use crate::node::inputs::CastTrunk;
 use crate::settings::{NodeSettings, TransferSettings};
 use crate::{Error, PeerKey};
 use crossbeam_channel::Sender;
-use driftless_dataplane::{DataEndpoint, LinkPeer, LinkSettings};
+use driftless_dataplane::{DataEndpoint, LinkHandle, LinkPeer, LinkSettings};
 use driftless_lock::Mutex;
-use driftless_store::NodeStore;
+use driftless_pool::Pace;
+use driftless_store::{Catalogue, NodeStore, SetHash};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::path::{Component, Path, PathBuf};
@@ -43,11 +44,27 @@ pub(crate) struct NodeHost {
     pub settings: NodeSettings,
     commanders: CommandRule,
     places: PlaceRule,
-    casts: Mutex<HashMap<CastId, Sender<CastTrunk>>>,
+    casts: Mutex<HashMap<CastId, CastEntry>>,
     /// Casts that trust a key.
     peers: Mutex<HashMap<PeerKey, u32>>,
     is_stopped: AtomicBool,
     served: AtomicU32,
+}
+
+/// A cast at work.
+struct CastEntry {
+    inbox: Sender<CastTrunk>,
+    /// The catalogue for other nodes, once it is complete.
+    catalogue: Option<OfferedCatalogue>,
+    /// Connections of nodes that get the catalogue.
+    gives: Vec<LinkHandle>,
+}
+
+/// A catalogue for other nodes of its cast.
+#[derive(Clone)]
+pub(crate) struct OfferedCatalogue {
+    pub catalogue: Arc<Catalogue>,
+    pub pace: Option<Arc<Pace>>,
 }
 
 /// Returns the time since 1970.
@@ -113,7 +130,11 @@ impl NodeHost {
         match self.casts.lock().entry(cast) {
             Entry::Occupied(_) => false,
             Entry::Vacant(place) => {
-                place.insert(inbox);
+                place.insert(CastEntry {
+                    inbox,
+                    catalogue: None,
+                    gives: Vec::new(),
+                });
                 true
             }
         }
@@ -121,12 +142,43 @@ impl NodeHost {
 
     /// Forgets a cast.
     pub fn end_cast(&self, cast: CastId) {
-        self.casts.lock().remove(&cast);
+        let ended = self.casts.lock().remove(&cast);
+        for give in ended.into_iter().flat_map(|entry| entry.gives) {
+            give.abort("the cast is over");
+        }
+    }
+
+    /// Offers the catalogue of a cast to its other nodes.
+    pub fn offer(&self, cast: CastId, catalogue: OfferedCatalogue) {
+        if let Some(entry) = self.casts.lock().get_mut(&cast) {
+            entry.catalogue = Some(catalogue);
+        }
+    }
+
+    /// Returns the catalogue of a cast for a peer. The connection of the peer ends with the cast.
+    pub fn offered(
+        &self,
+        cast: CastId,
+        set: SetHash,
+        peer: &[LinkHandle],
+    ) -> Option<OfferedCatalogue> {
+        let mut casts = self.casts.lock();
+        let entry = casts.get_mut(&cast)?;
+        let offered = entry.catalogue.clone()?;
+        if offered.catalogue.hash() != set {
+            return None;
+        }
+        entry.gives.retain(|give| !give.has_failed());
+        entry.gives.extend_from_slice(peer);
+        Some(offered)
     }
 
     /// Returns the way for feeders to a cast, or `None` if the cast is unknown.
     pub fn inbox(&self, cast: CastId) -> Option<Sender<CastTrunk>> {
-        self.casts.lock().get(&cast).cloned()
+        self.casts
+            .lock()
+            .get(&cast)
+            .map(|entry| entry.inbox.clone())
     }
 
     /// Checks a directory that a coordinator names.

@@ -40,7 +40,8 @@ pub(crate) fn receive_control(mut receiver: BundleReceiver, inbox: &Sender<Contr
                 fill.add(message.bytes.len());
                 continue;
             }
-            kind::PART => part_of(&message.bytes),
+            kind::PART => part_of(&message.bytes)
+                .map(|(number, part)| ControlInput::Part(number, part.to_vec())),
             kind::ORDER => decode(&message.bytes).ok().map(ControlInput::Order),
             _ => None,
         };
@@ -59,12 +60,10 @@ pub(crate) fn receive_control(mut receiver: BundleReceiver, inbox: &Sender<Contr
     }
 }
 
-fn part_of(bytes: &[u8]) -> Option<ControlInput> {
+/// Returns the number and the bytes of a part of a catalogue.
+pub(crate) fn part_of(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let (number, part) = bytes.split_first_chunk::<4>()?;
-    Some(ControlInput::Part(
-        u32::from_le_bytes(*number),
-        part.to_vec(),
-    ))
+    Some((u32::from_le_bytes(*number), part))
 }
 
 /// Bytes of a measurement that arrived, and the time of the first and the last.

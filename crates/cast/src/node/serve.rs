@@ -5,6 +5,7 @@
 
 use crate::intake::{PeerLink, refuse};
 use crate::message::{CastId, NodeMessage, NodeOrder, PROTOCOL, PeerOpening, decode, encode, kind};
+use crate::node::catalogue::give;
 use crate::node::host::NodeHost;
 use crate::node::inputs::{CastTrunk, ControlInput, SessionInputs, receive_control};
 use crate::node::probe::{answer_probe, examine_node};
@@ -114,7 +115,16 @@ fn open(host: &Arc<NodeHost>, bundle: LinkBundle, is_open: &AtomicBool) {
             stream,
         }) => admit(host, cast, stream, link),
         Ok(PeerOpening::Probe { .. }) => answer_probe(link),
-        Ok(PeerOpening::Trunk { .. }) => refuse(link),
+        Ok(PeerOpening::Catalogue {
+            protocol: PROTOCOL,
+            cast,
+            set,
+        }) => {
+            if let Some(offered) = host.offered(cast, set, &link.handles) {
+                give(&offered.catalogue, offered.pace.as_deref(), link);
+            }
+        }
+        Ok(PeerOpening::Trunk { .. } | PeerOpening::Catalogue { .. }) => refuse(link),
         Err(cause) => tracing::warn!("{}: {cause}", link.peer.address),
     }
 }

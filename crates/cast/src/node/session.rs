@@ -7,15 +7,16 @@
 use crate::bits::UnitBitmap;
 use crate::board::UnitBoard;
 use crate::feed::{FeedContext, FeedGate, FeedOrder, feed};
-use crate::intake::{ExpectedStream, IntakeContext, UnitToWrite, receive};
+use crate::intake::{ExpectedStream, IntakeContext, receive};
 use crate::message::{
     CastBrief, CastPeer, NodeMessage, NodeOrder, RANGES_PER_MESSAGE, encode, kind,
 };
+use crate::node::catalogue::{CatalogueFetch, CatalogueStage, FetchRequest, FetchedParts};
 use crate::node::copy::{CopyRequest, NodeCopy, OpenedCopy, keep_copy};
 use crate::node::held::{
     WINDOW_BYTES_MIN, bounded_set, bytes_of, present_units, queued_units, ranges_of,
 };
-use crate::node::host::NodeHost;
+use crate::node::host::{NodeHost, OfferedCatalogue};
 use crate::node::inputs::{CastTrunk, ControlInput, SessionInputs};
 use crate::node::streams::{NodeStreams, refuse_trunk};
 use crate::stream::{StreamEnd, StreamReport, start_thread};
@@ -23,7 +24,9 @@ use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
 use driftless_dataplane::{BundleSender, PeerKey};
 use driftless_planner::{NodeId, OrderAction, SOURCE, StreamCause, StreamId, UnitSet};
 use driftless_pool::Pace;
-use driftless_store::{Catalogue, CatalogueReceiver, Error as StoreError, PlacedCopy, Placing};
+use driftless_store::{
+    Catalogue, CatalogueReceiver, Error as StoreError, PlacedCopy, Placing, VerifiedUnit,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -33,17 +36,15 @@ use std::time::{Duration, Instant};
 /// Interval of reports of progress.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
 
+/// Parts of a catalogue whose head is unknown: all of them.
+const ALL_PARTS: (u32, u32) = (0, u32::MAX);
+
 /// Result of a thread of a cast.
 enum CastResult {
+    Fetched(FetchedParts),
+    Catalogued(Result<Arc<Catalogue>, StoreError>),
     Opened(Result<OpenedCopy, StoreError>),
     Written(Result<Option<PlacedCopy>, StoreError>),
-}
-
-/// Catalogue on its way to the node.
-enum CatalogueStage {
-    Arriving(CatalogueReceiver),
-    Complete(Arc<Catalogue>),
-    Failed,
 }
 
 /// State of a cast whose copy is open.
@@ -139,6 +140,9 @@ impl<'a> CastSession<'a> {
             if reported.elapsed() >= REPORT_INTERVAL {
                 self.flush_all()?;
                 self.streams.refuse_late();
+                if let CatalogueStage::Fetching(fetch) = &self.catalogue {
+                    fetch.end_late();
+                }
                 reported = Instant::now();
             }
         }
@@ -149,6 +153,9 @@ impl<'a> CastSession<'a> {
     fn end(&mut self) {
         self.stop.store(true, Relaxed);
         self.streams.stop_all();
+        if let CatalogueStage::Fetching(fetch) = &self.catalogue {
+            fetch.end.stop();
+        }
         if let Some(open) = self.open.take() {
             open.board.close();
             let written = open.written;
@@ -182,17 +189,15 @@ impl<'a> CastSession<'a> {
         self.brief.content()?;
         let store = &self.host.store;
         let text = |error: StoreError| error.to_string();
-        if let Some(catalogue) = store.catalogue(self.brief.set).map_err(text)? {
-            self.catalogue = CatalogueStage::Complete(catalogue);
-            self.open_copy();
-            return Ok(());
-        }
-        let receiver = store.receive_catalogue(self.brief.set).map_err(text)?;
-        self.catalogue = CatalogueStage::Arriving(receiver);
-        self.send(&NodeMessage::Lacks {
-            parts: vec![(0, 1)],
-        })
-        .map_err(|_| "the coordinator is gone".into())
+        let sent = match store.catalogue(self.brief.set).map_err(text)? {
+            Some(catalogue) => self.catalogued(catalogue),
+            None => {
+                let receiver = store.receive_catalogue(self.brief.set).map_err(text)?;
+                self.catalogue = CatalogueStage::Arriving(receiver);
+                self.send(&NodeMessage::LacksCatalogue)
+            }
+        };
+        sent.map_err(|_| "the coordinator is gone".into())
     }
 
     fn placing(&self) -> Result<Placing, String> {
@@ -214,6 +219,9 @@ impl<'a> CastSession<'a> {
             ControlInput::Order(NodeOrder::End) => {
                 self.is_over = true;
                 Ok(())
+            }
+            ControlInput::Order(NodeOrder::FetchCatalogue { from, milliseconds }) => {
+                self.fetch_catalogue(from, Duration::from_millis(milliseconds))
             }
             // Measurements have sessions of their own.
             ControlInput::Order(_) | ControlInput::Filled(..) => Ok(()),
@@ -239,33 +247,102 @@ impl<'a> CastSession<'a> {
             self.catalogue = CatalogueStage::Failed;
             return self.fail(error.to_string());
         }
-        let lacking = receiver.lacking();
-        if number == 0 && !lacking.is_empty() {
-            let parts = ranges_of(&lacking);
-            return self.send(&NodeMessage::Lacks { parts });
-        }
-        if !lacking.is_empty() {
+        if !receiver.lacking().is_empty() {
             return Ok(());
         }
+        match std::mem::replace(&mut self.catalogue, CatalogueStage::Checking) {
+            CatalogueStage::Arriving(receiver) => self.check_catalogue(receiver),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fetches the catalogue from another node in a thread.
+    fn fetch_catalogue(&mut self, from: NodeId, limit: Duration) -> SessionStep {
         let stage = std::mem::replace(&mut self.catalogue, CatalogueStage::Failed);
         let CatalogueStage::Arriving(receiver) = stage else {
+            self.catalogue = stage;
             return Ok(());
         };
-        match receiver.finish() {
-            Ok(catalogue) => {
-                self.catalogue = CatalogueStage::Complete(catalogue);
-                self.open_copy();
-                Ok(())
-            }
-            Err(error) => self.fail(error.to_string()),
+        let Some(peer) = self.peers.get(&from).cloned() else {
+            let fault = Some("the giver is unknown here".into());
+            return self.fetched(FetchedParts { receiver, fault });
+        };
+        let end = StreamEnd::default();
+        self.catalogue = CatalogueStage::Fetching(CatalogueFetch {
+            end: end.clone(),
+            began: Instant::now(),
+            limit,
+        });
+        let request = FetchRequest {
+            endpoint: self.host.endpoint.clone(),
+            cast: self.brief.cast,
+            set: self.brief.set,
+            peer,
+            receiver,
+            end,
+        };
+        self.start("fetch", move || CastResult::Fetched(request.fetch()))
+    }
+
+    fn fetched(&mut self, parts: FetchedParts) -> SessionStep {
+        let FetchedParts { receiver, fault } = parts;
+        let Some(detail) = fault else {
+            self.catalogue = CatalogueStage::Checking;
+            return self.check_catalogue(receiver);
+        };
+        let mut parts = ranges_of(&receiver.lacking());
+        if parts == [(0, 1)] {
+            parts = vec![ALL_PARTS];
+        }
+        self.catalogue = CatalogueStage::Arriving(receiver);
+        self.send(&NodeMessage::CatalogueFailed { parts, detail })
+    }
+
+    /// Checks a catalogue whose parts are all there, in a thread.
+    fn check_catalogue(&mut self, receiver: CatalogueReceiver) -> SessionStep {
+        self.start("catalogue", move || {
+            CastResult::Catalogued(receiver.finish())
+        })
+    }
+
+    /// Offers the catalogue to other nodes, and opens the copy.
+    fn catalogued(&mut self, catalogue: Arc<Catalogue>) -> SessionStep {
+        let offered = OfferedCatalogue {
+            catalogue: Arc::clone(&catalogue),
+            pace: Pace::new(self.bytes_per_second_max()).map(Arc::new),
+        };
+        self.host.offer(self.brief.cast, offered);
+        self.catalogue = CatalogueStage::Complete(catalogue);
+        self.send(&NodeMessage::HasCatalogue)?;
+        self.open_copy()
+    }
+
+    fn bytes_per_second_max(&self) -> Option<u64> {
+        let own = self.host.settings.transfer.bytes_per_second_max;
+        own.into_iter().chain(self.brief.bytes_per_second_max).min()
+    }
+
+    /// Runs a thread whose result comes to the loop.
+    fn start(
+        &mut self,
+        name: &str,
+        run: impl FnOnce() -> CastResult + Send + 'static,
+    ) -> SessionStep {
+        let results = self.results.0.clone();
+        let run = move || {
+            let _the_cast_is_over = results.send(run());
+        };
+        match start_thread(name, run) {
+            Ok(()) => Ok(()),
+            Err(error) => self.fail(crate::Error::Thread(error).to_string()),
         }
     }
 
     /// Opens the copy in a thread, which may hash for long.
-    fn open_copy(&self) {
+    fn open_copy(&mut self) -> SessionStep {
         let (CatalogueStage::Complete(catalogue), Ok(placing)) = (&self.catalogue, self.placing())
         else {
-            return;
+            return Ok(());
         };
         let request = CopyRequest {
             store: self.host.store.clone(),
@@ -273,22 +350,18 @@ impl<'a> CastSession<'a> {
             placing,
             cache_bytes_max: self.host.settings.cache_bytes_max,
         };
-        let (results, stop) = (self.results.0.clone(), Arc::clone(&self.stop));
-        let failed = results.clone();
-        let open = move || {
-            let _the_cast_is_over = results.send(CastResult::Opened(request.open(&stop)));
-        };
-        if start_thread("open copy", open).is_err() {
-            let _the_loop_receives_it = failed.send(CastResult::Opened(Err(StoreError::Stopped)));
-        }
+        let stop = Arc::clone(&self.stop);
+        self.start("open copy", move || CastResult::Opened(request.open(&stop)))
     }
 
     fn finish_step(&mut self, result: CastResult) -> SessionStep {
         match result {
+            CastResult::Fetched(parts) => self.fetched(parts),
+            CastResult::Catalogued(Ok(catalogue)) => self.catalogued(catalogue),
             CastResult::Opened(Ok(opened)) => self.opened(opened),
-            CastResult::Opened(Err(error)) | CastResult::Written(Err(error)) => {
-                self.fail(error.to_string())
-            }
+            CastResult::Catalogued(Err(error))
+            | CastResult::Opened(Err(error))
+            | CastResult::Written(Err(error)) => self.fail(error.to_string()),
             // The units ended before the set was complete.
             CastResult::Written(Ok(None)) => Ok(()),
             CastResult::Written(Ok(Some(placed))) => {
@@ -322,7 +395,7 @@ impl<'a> CastSession<'a> {
         };
         let catalogue = Arc::clone(catalogue);
         let (held, held_copy) = match &opened {
-            OpenedCopy::Held(copy) => (UnitSet::first(catalogue.units()), Some(*copy)),
+            OpenedCopy::Held(in_use) => (UnitSet::first(catalogue.units()), Some(in_use.copy())),
             OpenedCopy::Open(receiver) => (present_units(receiver), None),
         };
         let bits = UnitBitmap::of(&held, catalogue.units());
@@ -365,8 +438,6 @@ impl<'a> CastSession<'a> {
         board: &Arc<UnitBoard>,
         copy: &Arc<NodeCopy>,
     ) -> FeedContext {
-        let own = self.host.settings.transfer.bytes_per_second_max;
-        let rates = own.into_iter().chain(self.brief.bytes_per_second_max);
         FeedContext {
             endpoint: self.host.endpoint.clone(),
             cast: self.brief.cast,
@@ -374,13 +445,13 @@ impl<'a> CastSession<'a> {
             board: Arc::clone(board),
             content: Arc::clone(copy) as _,
             gate: FeedGate::default(),
-            pace: Pace::new(rates.min()),
+            pace: Pace::new(self.bytes_per_second_max()),
             connections: self.brief.connections.max(1),
             reports: self.reports.0.clone(),
         }
     }
 
-    fn start_writer(&mut self, units: Receiver<UnitToWrite>) -> SessionStep {
+    fn start_writer(&mut self, units: Receiver<VerifiedUnit>) -> SessionStep {
         let Some(open) = &mut self.open else {
             return Ok(());
         };

@@ -9,12 +9,12 @@ use crate::message::{
 };
 use crate::{NodeSettings, TransferSettings};
 use driftless_dataplane::{
-    BundleEvent, BundleReceiver, BundleSender, DataEndpoint, ExpectedPeer, LinkBundle, PeerKey,
-    PeerTrust, TlsIdentity,
+    ArrivedLink, BundleEvent, BundleReceiver, BundleSender, DataEndpoint, ExpectedPeer, LinkBundle,
+    LinkListener, PeerKey, PeerTrust, PortRange, TlsIdentity,
 };
 use driftless_model::Keep;
 use driftless_planner::{NodeId, OrderAction, StreamCause, StreamId, UnitSet};
-use driftless_store::{BuildOptions, BuiltSet, Catalogue};
+use driftless_store::{BuildOptions, BuiltSet, Catalogue, SetHash};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -79,15 +79,20 @@ impl Player {
         link
     }
 
-    /// Connects as the feeder of a stream. The node may trust the key a moment later.
-    fn trunk(&self, node: &TestNode, cast: CastId, stream: StreamId) -> PlayedLink {
+    /// Connects as a node of a cast. The node may trust the key a moment later.
+    fn trusted(&self, node: &TestNode) -> PlayedLink {
         let begin = Instant::now();
-        let link = loop {
+        loop {
             match self.connect(node) {
-                Ok(link) => break link,
+                Ok(link) => return link,
                 Err(error) => assert!(begin.elapsed() < LONG, "{error}"),
             }
-        };
+        }
+    }
+
+    /// Connects as the feeder of a stream.
+    fn trunk(&self, node: &TestNode, cast: CastId, stream: StreamId) -> PlayedLink {
+        let link = self.trusted(node);
         let opening = PeerOpening::Trunk {
             protocol: PROTOCOL,
             cast,
@@ -134,39 +139,69 @@ impl PlayedLink {
 
     /// Begins a cast, sends the catalogue, and waits until the node is ready.
     fn begin(&mut self, cast: CastId, catalogue: &Catalogue) {
+        self.brief(cast, catalogue, WirePlace::Cache);
+        self.get_ready(catalogue);
+    }
+
+    /// Begins a cast.
+    fn brief(&self, cast: CastId, catalogue: &Catalogue, place: WirePlace) {
         self.order(&NodeOrder::Begin(CastBrief {
             cast,
             set: catalogue.hash(),
-            place: WirePlace::Cache,
+            place,
             job: None,
             is_pinned: false,
             seconds_max: None,
             bytes_per_second_max: None,
             connections: 1,
         }));
+    }
+
+    /// Sends the catalogue if the node lacks it, and waits until the node is ready.
+    fn get_ready(&mut self, catalogue: &Catalogue) {
         loop {
             match self.hear() {
-                NodeMessage::Lacks { parts } => {
-                    for number in parts.iter().flat_map(|(first, end)| *first..*end) {
-                        let part = catalogue.part(number).expect("a part");
-                        let number = number.to_le_bytes();
-                        let sent = self.sender.send_control(kind::PART, &[&number, &part]);
-                        sent.expect("sent");
-                    }
-                }
+                NodeMessage::LacksCatalogue => self.send_parts(0, catalogue),
+                NodeMessage::HasCatalogue => {}
                 NodeMessage::Ready { .. } => return,
                 other => panic!("the node sent {other:?}"),
             }
         }
     }
 
+    /// Sends the parts of a catalogue from the first one on.
+    fn send_parts(&self, first: u32, catalogue: &Catalogue) {
+        for number in first..catalogue.parts() {
+            let part = catalogue.part(number).expect("a part");
+            let number = number.to_le_bytes();
+            let sent = self.sender.send_control(kind::PART, &[&number, &part]);
+            sent.expect("sent");
+        }
+    }
+
     /// Introduces a feeder.
     fn introduce(&self, feeder: &Player) {
+        self.introduce_at(feeder, Vec::new());
+    }
+
+    /// Introduces a feeder that listens.
+    fn introduce_at(&self, feeder: &Player, addresses: Vec<SocketAddr>) {
         self.order(&NodeOrder::Peers(vec![CastPeer {
             node: FEEDER,
             key: *feeder.key().as_bytes(),
-            addresses: Vec::new(),
+            addresses,
         }]));
+    }
+
+    /// Orders the node to fetch the catalogue of a cast from a giver.
+    fn order_fetch(&mut self, cast: CastId, catalogue: &Catalogue, from: &Giver, limit: Duration) {
+        self.brief(cast, catalogue, WirePlace::Cache);
+        assert_eq!(self.hear(), NodeMessage::LacksCatalogue);
+        self.introduce_at(&from.player, vec![from.listener.address()]);
+        self.order(&NodeOrder::FetchCatalogue {
+            from: FEEDER,
+            milliseconds: limit.as_millis().try_into().expect("a number"),
+        });
     }
 
     fn expect(&self, stream: StreamId, units: UnitSet) {
@@ -381,13 +416,7 @@ fn strangers_are_refused() {
     let mut control = node.coordinator.control(&node);
     control.begin(CastId([1; 16]), &node.built.catalogue);
     control.introduce(&stranger);
-    let begin = Instant::now();
-    let mut link = loop {
-        match stranger.connect(&node) {
-            Ok(link) => break link,
-            Err(error) => assert!(begin.elapsed() < LONG, "{error}"),
-        }
-    };
+    let mut link = stranger.trusted(&node);
     let opening = PeerOpening::Control { protocol: PROTOCOL };
     let sent = link
         .sender
@@ -407,16 +436,8 @@ fn place_outside_the_configuration_is_refused() {
     let node = TestNode::new();
     for place in [&b"/etc"[..], b"relative", b"/x/to/../../etc"] {
         let mut control = node.coordinator.control(&node);
-        control.order(&NodeOrder::Begin(CastBrief {
-            cast: CastId([1; 16]),
-            set: node.built.catalogue.hash(),
-            place: WirePlace::Directory(place.to_vec()),
-            job: None,
-            is_pinned: false,
-            seconds_max: None,
-            bytes_per_second_max: None,
-            connections: 1,
-        }));
+        let place = WirePlace::Directory(place.to_vec());
+        control.brief(CastId([1; 16]), &node.built.catalogue, place);
         let failed = control.hear();
         assert!(matches!(failed, NodeMessage::Failed { .. }), "{failed:?}");
         control.order(&NodeOrder::End);
@@ -465,4 +486,150 @@ fn nonsense_of_a_coordinator_ends_its_session() {
     }
     let mut control = node.coordinator.control(&node);
     control.begin(CastId([1; 16]), &node.built.catalogue);
+}
+
+/// A giver of a catalogue that listens.
+struct Giver {
+    player: Player,
+    listener: LinkListener,
+}
+
+impl Giver {
+    fn new(node: &TestNode) -> Giver {
+        let player = Player::new(Some(node.key));
+        let listening = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let listener = player.endpoint.listen(listening, PortRange::ANY);
+        let listener = listener.expect("a listener");
+        Giver { player, listener }
+    }
+
+    /// Returns the connection of the node that asks for the catalogue.
+    fn asked(&self, cast: CastId, catalogue: &Catalogue) -> PlayedLink {
+        let arrived = self.listener.accept(LONG).expect("a connection");
+        let bundle = match arrived {
+            ArrivedLink::Link(link) => LinkBundle::from(link),
+            ArrivedLink::Bundle(bundle) => bundle,
+        };
+        let (sender, mut receiver) = bundle.split().expect("halves");
+        let opening = match receiver.recv() {
+            Ok(Some(BundleEvent::Control(message))) => decode::<PeerOpening>(&message.bytes),
+            other => panic!("the node sent {other:?}"),
+        };
+        let expected = PeerOpening::Catalogue {
+            protocol: PROTOCOL,
+            cast,
+            set: catalogue.hash(),
+        };
+        assert_eq!(opening, Ok(expected));
+        PlayedLink { sender, receiver }
+    }
+}
+
+#[test]
+fn catalogue_is_fetched_from_another_node() {
+    let node = TestNode::new();
+    let (giver, cast) = (Giver::new(&node), CastId([1; 16]));
+    let catalogue = &node.built.catalogue;
+    let mut control = node.coordinator.control(&node);
+    control.order_fetch(cast, catalogue, &giver, LONG);
+    giver.asked(cast, catalogue).send_parts(0, catalogue);
+    assert_eq!(control.hear(), NodeMessage::HasCatalogue);
+    control.get_ready(catalogue);
+}
+
+#[test]
+fn bad_givers_are_replaced_by_the_coordinator() {
+    let node = TestNode::new();
+    let catalogue = &node.built.catalogue;
+    let all = vec![(0, u32::MAX)];
+    let rest = vec![(1, catalogue.parts())];
+    for (number, lacking) in [(1, all.clone()), (2, rest.clone()), (3, rest), (4, all)] {
+        let (giver, cast) = (Giver::new(&node), CastId([number; 16]));
+        let mut control = node.coordinator.control(&node);
+        // The first giver is silent.
+        let limit = if number == 1 {
+            patient().silence_max
+        } else {
+            LONG
+        };
+        control.order_fetch(cast, catalogue, &giver, limit);
+        let link = giver.asked(cast, catalogue);
+        let head = catalogue.part(0).expect("a part");
+        let send = |part: u32, bytes: &[u8]| {
+            let sent = link
+                .sender
+                .send_control(kind::PART, &[&part.to_le_bytes(), bytes]);
+            sent.expect("sent");
+        };
+        match number {
+            1 => {}
+            2 => {
+                send(0, &head);
+                send(1, b"a lie");
+            }
+            3 => {
+                send(0, &head);
+                let _the_giver_is_gone = link.sender.finish();
+            }
+            _ => send(0, b"a lie"),
+        }
+        match control.hear() {
+            NodeMessage::CatalogueFailed { parts, .. } => assert_eq!(parts, lacking),
+            other => panic!("the node sent {other:?}"),
+        }
+        // The node stays without the catalogue, so that the next giver is asked, too.
+        control.order(&NodeOrder::End);
+        while control.receiver.recv().is_ok_and(|event| event.is_some()) {}
+    }
+    let mut control = node.coordinator.control(&node);
+    let mut gone = Giver::new(&node);
+    gone.player = Player::new(None);
+    control.order_fetch(CastId([5; 16]), catalogue, &gone, LONG);
+    let failed = control.hear();
+    assert!(
+        matches!(failed, NodeMessage::CatalogueFailed { .. }),
+        "{failed:?}"
+    );
+    control.send_parts(0, catalogue);
+    control.get_ready(catalogue);
+}
+
+#[test]
+fn catalogue_is_given_within_its_cast_alone() {
+    let node = TestNode::new();
+    let (peer, cast) = (Player::new(None), CastId([1; 16]));
+    let catalogue = &node.built.catalogue;
+    let mut control = node.coordinator.control(&node);
+    control.begin(cast, catalogue);
+    control.introduce(&peer);
+    let ask = |cast: CastId, set: SetHash| {
+        let link = peer.trusted(&node);
+        let opening = PeerOpening::Catalogue {
+            protocol: PROTOCOL,
+            cast,
+            set,
+        };
+        let sent = link
+            .sender
+            .send_control(kind::OPENING, &[&encode(&opening)]);
+        sent.expect("sent");
+        link
+    };
+    let mut link = ask(cast, catalogue.hash());
+    for number in 0..catalogue.parts() {
+        let part = catalogue.part(number).expect("a part");
+        match link.receiver.recv() {
+            Ok(Some(BundleEvent::Control(message))) => {
+                assert_eq!(message.bytes, [&number.to_le_bytes()[..], &part].concat());
+            }
+            other => panic!("the node sent {other:?}"),
+        }
+    }
+    for (cast, set) in [
+        (CastId([2; 16]), catalogue.hash()),
+        (cast, SetHash([9; 32])),
+    ] {
+        let event = ask(cast, set).receiver.recv();
+        assert!(!matches!(event, Ok(Some(_))), "{event:?}");
+    }
 }

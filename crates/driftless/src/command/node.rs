@@ -45,7 +45,10 @@ fn serve_one_cast(args: &NodeArgs) -> Result<Exit, Unreached> {
     let (input, output) = (BufReader::new(File::from(input)), File::from(output));
     match driftless_cast::serve_one_cast(&settings, input, output, &signals.stop) {
         Ok(()) => Ok(Exit::of_mover(signals.number())),
-        Err(error) => Err(failed(error.to_string())),
+        Err(error) => {
+            let code = Exit::of_cast_error(&error, signals.number());
+            Err((code, error.to_string()))
+        }
     }
 }
 
@@ -158,7 +161,8 @@ fn answer(args: &NodeArgs, command: &NodeCommand) -> Result<Exit, Unreached> {
         return Ok(Exit::Equal);
     }
     let dir = existing(nodes::node_dir(args.dir.as_deref())?)?;
-    let failed = |error: driftless_cast::AdminError| (Exit::CouldNotRun, error.to_string());
+    let failed =
+        |error: driftless_cast::AdminError| (Exit::of_admin_error(&error), error.to_string());
     match command {
         NodeCommand::Status { json } => {
             let info = driftless_cast::node_info(&dir).map_err(failed)?;

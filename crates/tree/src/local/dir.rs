@@ -370,6 +370,10 @@ impl DirMut for LocalDir {
 
     fn free_room(&self) -> Done<Option<FreeRoom>> {
         let told = self.fail(Act::LookAt, fs::fstatvfs(&*self.fd()?))?;
+        // Such as ramfs, which counts nothing (statfs(2)).
+        if told.f_blocks == 0 {
+            return Ok(None);
+        }
         Ok(Some(FreeRoom {
             bytes: told.f_bavail.saturating_mul(told.f_frsize),
             inodes: (told.f_files > 0).then_some(told.f_favail),
