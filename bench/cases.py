@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from figures import NoLess, NoMore, Share
+from casting import ALL as TO_ALL, FIRST, KILLS, ONE, PLAIN, SECOND, SLOW_LINK, STOPPED
 from peers import (
-    BARE, BURSTS, CHAIN, COPYING_PEERS, DRIFTLESS, EMPTY, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, LSYNCD, LSYNCD_SLOW, MIRROR, OFTEN,
-    ONE_SYNC, POOL, REPEATING_PEERS, RSYNC, RSYNC_DELETE, RSYNC_FAR, SEND, SHIM, SR3, SUM, TAR_FAR, UNSYNCED, VERIFIED, VERIFY)
+    BARE, BURSTS, CAST, CHAIN, COPYING_PEERS, DRIFTLESS, EMPTY, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, LSYNCD, LSYNCD_SLOW, MIRROR, OFTEN,
+    ONE_SYNC, POOL, REPEATING_PEERS, RSYNC, RSYNC_DELETE, RSYNC_FAR, SBCAST, SCP_ALL, SEND, SHIM, SR3, SUM, TAR_ALL, TAR_FAR, UDPCAST, UFTP, UNSYNCED,
+    VERIFIED, VERIFY)
 from targets import Ahead, AtMost, Delayed, Faster, Growth, LineBound, MixedBound, OnTheWire, Peak, PerCall, Within
 
 
@@ -156,6 +158,31 @@ def movers():
         (three, one, FPSYNC_FAR), rounds=3, budget_seconds=240, targets=(AtMost(one, 1.1), AtMost(FPSYNC_FAR, 0.4)))
 
 
+def casts():
+    """One data set for each node of a cluster."""
+    yield Case(
+        "cast-chain", "cast", "links of 100 Mbit/s", "chain", "", "tmpfs", (CAST,), rounds=2, budget_seconds=150, check=True,
+        targets=(Share("seconds", 1.05, TO_ALL, base=ONE), NoLess("link", 90, ONE)))
+    yield Case(
+        "cast-killed", "cast", "one of 20 nodes dies", "killed", "", "tmpfs", (CAST,), rounds=1,
+        targets=tuple(NoMore("more", 2, part) for part in KILLS))
+    yield Case(
+        "cast-slow", "cast", "one of 20 nodes is slow", "slow", "", "tmpfs", (CAST,), rounds=1,
+        targets=tuple(Share("others", 1.05, part, base=PLAIN) for part in (SLOW_LINK, STOPPED)))
+    yield Case(
+        "cast-second", "cast", "512 files, 1 % of their blocks changed", "second", "", "tmpfs", (CAST,), rounds=1,
+        targets=(Share("seconds", 0.05, SECOND, base=FIRST),))
+    yield Case(
+        "cast-processor", "cast", "a node that receives and forwards", "processor", "", "tmpfs", (CAST,), rounds=3, budget_seconds=60,
+        targets=(NoMore("share", 5),))
+    yield Case(
+        "cast-file", "spread", "one file of 512 MiB", "spread", "cast_file", "tmpfs", (CAST, SCP_ALL, SBCAST, UFTP, UDPCAST), rounds=1,
+        budget_seconds=240, targets=(AtMost(SCP_ALL, 0.2), Ahead()))
+    yield Case(
+        "cast-small", "spread", "100,000 small files", "spread", "cast_small", "tmpfs", (CAST, TAR_ALL), rounds=1, budget_seconds=240,
+        targets=(AtMost(TAR_ALL, 0.4),))
+
+
 def sums():
     """Hashing: one large file that all threads share, and many small ones."""
     tools_of_all = (SUM, *HASHING_PEERS)
@@ -250,7 +277,7 @@ CASES = {
     case.name: case
     for case in (
         *(case for case in first_copies() if case.tree == "real"), *unsynced_copies(), *repeated_copies(),
-        *often(), *mirrors(), *shims(), *announcements(), *remote_trees(), *slow_requests(), *large_files(), *remote_files(), *movers(), *sums(), *verifications(),
+        *often(), *mirrors(), *shims(), *announcements(), *remote_trees(), *slow_requests(), *large_files(), *remote_files(), *movers(), *casts(), *sums(), *verifications(),
         *(case for case in first_copies() if case.tree == "generated"), *memory(),
     )
 }

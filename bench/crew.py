@@ -46,7 +46,7 @@ class Lab:
     """A switch and hosts around it. `words(host)` goes before a command that runs there."""
 
     def __init__(self, links):
-        self.names, self.addresses, self.keepers = [], {}, {}
+        self.names, self.addresses, self.ports, self.keepers = [], {}, {}, {}
         remove_abandoned()
         try:
             self._add("switch")
@@ -62,7 +62,7 @@ class Lab:
         """What is put before a command."""
         keeper = self.keepers.get(host)
         mounts = [f"--mount=/proc/{keeper.pid}/ns/mnt"] if keeper else []
-        return ["nsenter", f"--net={NAMESPACES / self._name(host)}", *mounts, "--"]
+        return ["nsenter", f"--net={NAMESPACES / self.name(host)}", *mounts, "--"]
 
     def own_mounts(self, host):
         """From now on what is mounted on the host is seen there alone."""
@@ -83,28 +83,35 @@ class Lab:
         self.names.clear()
         self.keepers.clear()
 
-    def _name(self, host):
+    def name(self, host):
+        """Returns the name of a host's network namespace."""
         return f"{PREFIX}{os.getpid()}-{host}"
 
+    def limit(self, host, bits):
+        """Limits the link of a host in both directions, also one that has a limit."""
+        shape = ["rate", f"{bits}bit", "burst", str(BURST_BYTES), "latency", "100ms"]
+        for where, interface in ((host, "net0"), ("switch", self.ports[host])):
+            run("tc", "-netns", self.name(where), "qdisc", "replace", "dev", interface, "root", "tbf", *shape)
+
     def _ip(self, host, *words):
-        run("ip", "-netns", self._name(host), *words)
+        run("ip", "-netns", self.name(host), *words)
 
     def _add(self, host):
-        run("ip", "netns", "add", self._name(host))
-        self.names.append(self._name(host))
+        run("ip", "netns", "add", self.name(host))
+        self.names.append(self.name(host))
         self._ip(host, "link", "set", "lo", "up")
 
     def _join(self, number, host, bits):
         self._add(host)
         port, address = f"port{number}", f"10.77.0.{number}"
-        self._ip("switch", "link", "add", port, "type", "veth", "peer", "name", "net0", "netns", self._name(host))
+        self._ip("switch", "link", "add", port, "type", "veth", "peer", "name", "net0", "netns", self.name(host))
         self._ip("switch", "link", "set", port, "master", "switch", "up")
         self._ip(host, "address", "add", f"{address}/24", "dev", "net0")
         self._ip(host, "link", "set", "net0", "up")
         self.addresses[host] = address
-        for where, interface in ((host, "net0"), ("switch", port)) if bits else ():
-            limit = ["rate", f"{bits}bit", "burst", str(BURST_BYTES), "latency", "100ms"]
-            run("tc", "-netns", self._name(where), "qdisc", "add", "dev", interface, "root", "tbf", *limit)
+        self.ports[host] = port
+        if bits:
+            self.limit(host, bits)
 
 
 def remove(name):

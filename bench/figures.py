@@ -40,6 +40,15 @@ FIGURES = {
     "read_open": Figure("open for reading, extra", "ns", 1e9),
     "read_open_plain": Figure("that open as a plain system call", "ns", 1e9),
     "read_close": Figure("close, extra", "ns", 1e9),
+    "sending": Figure("time from the first unit to the last node", "s"),
+    "link": Figure("share of the link", "%", 100),
+    "machine": Figure("processors of this machine at work"),
+    "others": Figure("time until all other nodes have it", "s"),
+    "more": Figure("more time for the other nodes", "s"),
+    "received": Figure("received by a node", "MiB", 2**-20),
+    "gib": Figure("processor time of a node for each GiB", "s"),
+    "share": Figure("processor time at 1 Gbit/s", "% of four cores", 100),
+    "gigabits": Figure("rate of that node", "Gbit/s", 1e-9),
     "read_close_plain": Figure("that close as a plain system call", "ns", 1e9),
 }
 TINY = 1e-9  # in the place of a limit of nothing
@@ -80,10 +89,11 @@ class NoLess:
 
     key: str
     limit: float
+    part: str = ""
 
     def judge(self, result):
-        figure, measured = FIGURES[self.key], median_of(result, stats.contender(result), self.key)
-        text = f"{told(self.key)} ≥ {self.limit:g} {figure.unit}".rstrip()
+        figure, measured = FIGURES[self.key], median_of(result, stats.contender(result), self.key, self.part)
+        text = f"{told(self.key, self.part)} ≥ {self.limit:g} {figure.unit}".rstrip()
         if not measured:
             return verdict(text, None, 1, "")
         shown = measured * figure.factor

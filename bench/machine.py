@@ -19,7 +19,8 @@ PACKAGES = {
     "rclone": "rclone", "tar": "tar", "cp": "coreutils", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
     "mkfs.btrfs": "btrfs-progs", "cmp": "diffutils", "b3sum": "b3sum", "sshd": "openssh-server",
     "ssh": "openssh-client", "unshare": "util-linux", "ip": "iproute2", "rabbitmqctl": "rabbitmq-server",
-    "lsyncd": "lsyncd", "make": "make",
+    "lsyncd": "lsyncd", "make": "make", "uftp": "uftp", "udp-sender": "udpcast", "sbcast": "slurm-client", "slurmctld": "slurmctld",
+    "slurmd": "slurmd", "munged": "munge",
 }
 # name -> extra arguments for the C compiler
 C_TOOLS = {
@@ -30,6 +31,8 @@ VERSIONS = {
     "rsync": ["rsync", "--version"], "cp": ["cp", "--version"], "tar": ["tar", "--version"],
     "fpsync": ["fpsync", "-v"], "rclone": ["rclone", "version"], "b3sum": ["b3sum", "--version"],
     "OpenSSH": ["ssh", "-V"], "lsyncd": ["lsyncd", "--version"],
+    "Slurm": ["slurmd", "-V"], "uftp": ["dpkg-query", "-W", "-f", "${Version}", "uftp"],
+    "udpcast": ["dpkg-query", "-W", "-f", "${Version}", "udpcast"],
 }
 
 

@@ -24,14 +24,14 @@ class Runner:
         self.ended = 0.0  # when the last command did, by the monotonic clock
         self.environment = os.environ | {"RCLONE_CONFIG": "", "LC_ALL": "C.UTF-8", "TMPDIR": str(tmp)}
 
-    def run(self, argv, sync_dir=None):
-        """Runs a command; with sync_dir, until all data of that file system is on stable storage."""
+    def run(self, argv, sync_dir=None, out=subprocess.DEVNULL):
+        """Runs a command; with sync_dir, until all data of that file system is on stable storage. Standard output goes to `out`."""
         result = self.tmp / "result"
         sync = ["--sync", str(sync_dir)] if sync_dir else []
         with tempfile.TemporaryFile("w+", dir=self.tmp) as errors:
             launched = [str(self.launcher), *sync, str(result), *map(str, argv)]
             self._wait(subprocess.Popen(
-                launched, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+                launched, stdin=subprocess.DEVNULL, stdout=out, stderr=errors,
                 env=self.environment, start_new_session=True))
             self.ended = time.monotonic()
             errors.seek(0)

@@ -22,8 +22,10 @@ CHAIN, POOL, SR3 = "agent-broker-mirror", "agent-broker-pool", "sr3"
 LSYNCD, LSYNCD_SLOW = "lsyncd", "lsyncd-15"
 RSYNC_DELETE = "rsync-delete"
 SEND = "btrfs-send"
+CAST = "cast"
+SCP_ALL, TAR_ALL, SBCAST, UFTP, UDPCAST = "scp-all", "tar-all", "sbcast", "uftp", "udpcast"
 MOVERS = ("movers-1", "movers-2", "movers-3")
-FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR, OFTEN, MIRROR, SHIM, CHAIN, POOL, *MOVERS)
+FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR, OFTEN, MIRROR, SHIM, CHAIN, POOL, CAST, *MOVERS)
 RSYNC = "rsync-aHAX"
 RSYNC_FAR = "rsync-ssh"
 TAR_FAR = "tar-ssh"
@@ -76,7 +78,8 @@ class Tool:
             src="SRC", dst="far:DST" if self.remote and not self.movers else "DST", ssh="'ssh -F CONFIG'",
             jobs=jobs, bytes="BYTES", queue="URL", job="NAME", credentials="FILE", hosts="'A B C'",
             driftless="driftless", config="CONFIG", hidden=".driftless-snapshots", older="OLDER", newer="NEWER",
-            tools="bench/out/bin", tmp="/tmp")
+            tools="bench/out/bin", tmp="/tmp", nodes="'n[1-8]'", list="NODES", to="DIR", node_dir="STORE", store="STORE",
+            agent="driftless", count=8, kbits="KBITS", file="SRC/big", slurm="SLURM.CONF")
 
 
 TOOLS = {
@@ -123,6 +126,18 @@ TOOLS = {
     POOL: Tool(
         "shim, agent, broker and two mirrors", "{driftless} watch {config}; {driftless} mirror run {job}; {driftless} mirror join {job}"),
     SR3: Tool("sr3 watch and subscribe", "sr3 foreground watch/post; sr3 foreground subscribe/copy"),
+    CAST: Tool(
+        "driftless cast",
+        "{driftless} cast --json {src} --nodes {nodes} --to {to} --node-dir {node_dir} --ssh {ssh} --agent-path {agent} --dir {store}"),
+    SCP_ALL: Tool("scp to each node", "xargs -P {count} -I NODE -a {list} scp -q -F {config} {file} NODE:{to}/big"),
+    SBCAST: Tool("sbcast", "env SLURM_CONF={slurm} sbcast --jobid={job} {file} {to}/big"),
+    UFTP: Tool("uftp", "uftp -q -I net0 -R {kbits} {file}"),
+    UDPCAST: Tool(
+        "udpcast",
+        "udp-sender --nokbd --no-progress --full-duplex --interface net0 --min-receivers {count} --max-bitrate {kbits}k --file {file}"),
+    TAR_ALL: Tool(
+        "tar to each node",
+        "xargs -P {count} -I NODE -a {list} sh -c 'tar -C \"$1\" -cf - . | $2 NODE \"tar -C $3 -xpf -\"' sh {src} {ssh} {to}", shell=True),
     "b3sum": Tool("b3sum", "find {src} -type f -print0 | xargs -0 b3sum", shell=True),
     "b3sum-1": Tool(
         "b3sum, 1 thread", "find {src} -type f -print0 | xargs -0 b3sum --num-threads 1", shell=True),

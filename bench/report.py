@@ -22,7 +22,7 @@ MIB = 2**20
 # Groups that have a plot beside their table: few, since every page that is written anew stays in the history.
 PLOTTED = ("real", "ssh", "latency", "memory")
 # Groups whose table has figures of many kinds instead of seconds.
-FIGURED = ("mirror", "calls", "announced")
+FIGURED = ("mirror", "calls", "announced", "cast")
 
 
 def number(value):
@@ -187,7 +187,7 @@ def plot(name, measured, path):
 def section(name, measured, folder):
     """One group: what it is, its table, and its plot if it has one."""
     group = GROUPS[name]
-    facts = "" if name in ("large", "memory") else tree_line(measured)
+    facts = "" if name in ("large", "memory", "cast", "spread") else tree_line(measured)
     parts = [f"## {group.title}\n\n{facts}{group.text}\n"]
     if name == "memory":
         parts.append(memory_table(measured))

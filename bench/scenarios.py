@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import announcing
+import casting
 import following
 import shims
 from crew import CrewLatency, CrewLinks, Mark
@@ -307,7 +308,7 @@ def run_from_mark(scene, tool, src, wanted_bytes, act):
 
 KINDS = {kind.__name__: kind for kind in (
     first_copy, far_first, no_change, within, mixed, delayed_first, delayed_same, changed, sums, often, memory,
-    movers_killed, *following.KINDS, *shims.KINDS, *announcing.KINDS)}
+    movers_killed, *following.KINDS, *shims.KINDS, *announcing.KINDS, *casting.KINDS)}
 CREWS = {"crew-links": CrewLinks, "crew-latency": CrewLatency}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 REAL_ENTRIES_WANTED = 120_000
 CHANGED_BLOCK_BYTES = 64 << 10
 CREW_FILE_BYTES = 4 << 20
+CAST_MEDIAN_BYTES = 3 << 10
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,10 @@ class Sizes:
     real_wanted: int = REAL_ENTRIES_WANTED
     sum_entries: int = 125_000
     crew_files: int = 160
+    cast_bytes: int = 256 << 20
+    cast_file_bytes: int = 512 << 20
+    cast_entries: int = 100_000
+    cast_files: int = 512
     mirror_entries: int = 1_000_000
     live_seconds: int = 60
     peer_seconds: int = 20
@@ -44,7 +49,7 @@ class Sizes:
 
 
 QUICK = Sizes(
-    20_000, 2_000, 2_000, 400, 140, 64 << 20, 10_000, 4_000, 16, 20_000, live_seconds=3, peer_seconds=3, burst_files=5_000, appends=1_000, idle_seconds=5,
+    20_000, 2_000, 2_000, 400, 140, 64 << 20, 10_000, 4_000, 16, 32 << 20, 32 << 20, 2_000, 32, 20_000, live_seconds=3, peer_seconds=3, burst_files=5_000, appends=1_000, idle_seconds=5,
     churn_seconds=10, rate_seconds=2, script_lines=200, make_files=10, close_calls=800, read_calls=40_000)
 
 
@@ -111,6 +116,15 @@ class Trees:
                 file.seek(block * CHANGED_BLOCK_BYTES)
                 file.write(chance.randbytes(CHANGED_BLOCK_BYTES))
 
+    def change_files(self, folder):
+        """Overwrites one block in a hundred of all files together, each time others and with other bytes."""
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        blocks = [(path, at) for path in files for at in range(0, path.stat().st_size, CHANGED_BLOCK_BYTES)]
+        for path, at in self.chance.sample(blocks, len(blocks) // 100):
+            with open(path, "r+b", buffering=0) as file:
+                file.seek(at)
+                file.write(self.chance.randbytes(CHANGED_BLOCK_BYTES))
+
     def clear(self):
         """Removes the tree that is there."""
         subprocess.run(["rm", "-rf", str(self.root)], check=True)
@@ -153,6 +167,29 @@ class Trees:
             path.parent.mkdir(parents=True, exist_ok=True)
             subprocess.run([self.generator, "file", path, str(CREW_FILE_BYTES)], check=True)
         subprocess.run([self.generator, "file", folder / "large", str(self.sizes.crew_files * CREW_FILE_BYTES // 2)], check=True)
+
+    def _make_cast(self, folder):
+        self._one(folder, self.sizes.cast_bytes)
+
+    def _make_cast_half(self, folder):
+        self._one(folder, self.sizes.cast_bytes // 2)
+
+    def _make_cast_file(self, folder):
+        self._one(folder, self.sizes.cast_file_bytes)
+
+    def _make_cast_small(self, folder):
+        self._tree(folder, self.sizes.cast_entries, CAST_MEDIAN_BYTES, [])
+
+    def _make_cast_second(self, folder):
+        """Files of 1 MiB in folders of 64."""
+        for number in range(self.sizes.cast_files):
+            path = folder / f"folder-{number // 64}" / f"file-{number}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(self.chance.randbytes(1 << 20))
+
+    def _one(self, folder, size):
+        folder.mkdir()
+        subprocess.run([self.generator, "file", folder / "big", str(size)], check=True)
 
     def _make_mixed(self, folder):
         folder.mkdir()

@@ -117,9 +117,9 @@ pub enum Command {
     Watch(Box<WatchArgs>),
     /// Distribute files and trees to the nodes of a cluster
     ///
-    /// The nodes form a chain: each receives the data once, verifies it, and sends it on. A node
-    /// that has parts of the data already receives the rest only. The data set appears on a node
-    /// complete and durable, or not at all. The same command continues an interrupted cast.
+    /// The nodes form a chain: each receives the data once, verifies it, and sends it on. If a node
+    /// has parts of the data, it receives only the rest. The data set appears on a node complete and
+    /// durable, or not at all. The same command continues an interrupted cast.
     #[command(after_long_help = exit_codes())]
     Cast(Box<CastArgs>),
     /// Serve casts on this host, and manage its copies
@@ -130,7 +130,7 @@ pub enum Command {
     Node(Box<NodeArgs>),
     /// Measure the links, disks and processors of nodes before a cast
     ///
-    /// Each link is measured alone: from this host to each node, and from each node to the next.
+    /// Measures one link at a time: from this host to each node, and from each node to the next.
     #[command(after_long_help = exit_codes())]
     Doctor(Box<DoctorArgs>),
     /// Have programs report the files that they change

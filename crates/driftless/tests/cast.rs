@@ -359,6 +359,84 @@ fn copies_are_verified_and_purged() {
     assert!(!cluster.copy("n1").join("large").exists());
 }
 
+/// Returns the commands in the `sh` blocks of the page, each on one line.
+fn page_commands() -> Vec<String> {
+    let page = read("docs/cast.md");
+    let blocks = page.split("```sh\n").skip(1);
+    let blocks = blocks.filter_map(|rest| Some(rest.split_once("```")?.0));
+    let joined: Vec<String> = blocks.map(|block| block.replace("\\\n", " ")).collect();
+    let lines = joined.iter().flat_map(|block| block.lines());
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn commands_of_the_page_run() {
+    let cluster = Cluster::new(2);
+    fill(&cluster.src);
+    let begins = [
+        "cast ",
+        "doctor ",
+        "node status",
+        "node verify",
+        "node purge",
+    ];
+    let begins = begins.map(|words| format!("driftless {words}"));
+    // Another test has daemons.
+    let is_run = |line: &String| {
+        begins.iter().any(|words| line.starts_with(words)) && !line.contains("--daemons")
+    };
+    let commands: Vec<String> = page_commands().into_iter().filter(is_run).collect();
+    assert_eq!(commands.len(), 6, "{commands:?}");
+    let page = read("docs/cast.md");
+    let racks = page.lines().filter(|line| line.starts_with("SwitchName="));
+    let racks = racks.collect::<Vec<_>>().join("\n");
+    let racks = racks
+        .replace("n[001-064]", "n1")
+        .replace("n[065-128]", "n2");
+    put(&cluster.path("desk").join("racks.conf"), racks);
+    let (all, folder) = (cluster.path("all"), cluster.folder.path().display());
+    let text = |path: PathBuf| path.display().to_string();
+    let of_page = commands.join("\n");
+    let of_page = of_page.replace("/projects/blast/nr", &text(cluster.src.clone()));
+    let of_page = of_page.replace("'n[001-128]'", "'n[1-2]'");
+    let of_page = of_page.replace("/scratch", &text(all.join("to")));
+    let (ssh, agent, store) = (
+        cluster.path("ssh"),
+        cluster.path("agent"),
+        all.join("store"),
+    );
+    let script = format!(
+        r#"set -e; program=$1; cd {folder}/desk
+driftless() {{
+    local command=$1; shift
+    local reach=(--ssh {} --agent-path {} --node-dir {})
+    case $command in
+    cast) "$program" cast "${{reach[@]}}" --dir {folder}/source-store "$@" ;;
+    doctor) "$program" doctor "${{reach[@]}}" --link-time 1 --disk-size 1M "$@" ;;
+    node) unshare --mount sh -c 'mount --bind {folder}/n1 {folder}/all && exec "$@"' \
+        sh "$program" node "$@" --dir {} ;;
+    esac
+}}
+{of_page}"#,
+        ssh.display(),
+        agent.display(),
+        store.display(),
+        store.display(),
+    );
+    let mut words = cluster.lab.hosts()[2].words();
+    words.extend(["bash", "-c", &script, "bash"].map(String::from));
+    let outcome = driftless().through(words).run().expect(0);
+    for node in ["n1", "n2"] {
+        check_equal(&cluster.src, &cluster.copy(node), node);
+    }
+    let printed = outcome.stdout_text();
+    assert!(printed.contains("job blast-7"), "{printed}");
+    assert!(printed.contains("1 copy removed"), "{printed}");
+    let log = fs::read_to_string(cluster.path("desk").join("cast.log")).expect("the log");
+    let last: Value = serde_json::from_str(log.lines().last().expect("a line")).expect("JSON");
+    assert_eq!(last["nodes_complete"], 2, "{last}");
+}
+
 #[test]
 fn daemons_serve_a_known_host() {
     let cluster = Cluster::new(2);

@@ -125,7 +125,7 @@ fn mount_that_remembers_is_told_if_others_report() {
 #[test]
 fn trees_that_cannot_be_meant_are_told_when_a_job_is_checked() {
     let desk = Desk::new();
-    let gone = "\"/no-such-folder\" is not there now";
+    let gone = "\"/no-such-folder\" does not exist now";
     for (replica, code, words) in [
         ("~/r", 2, "no shell reads a job"),
         ("~", 2, "write the whole path"),

@@ -712,8 +712,8 @@ fn a_source_that_is_not_there_is_told_of_and_trees_within_each_other_are_refused
         let told = told.expect(code);
         assert!(told.stderr_text().contains(words), "{}", told.describe());
     };
-    check("none", &["replica"], 0, "is not there now");
-    check("file", &["replica"], 1, "is no directory");
+    check("none", &["replica"], 0, "does not exist now");
+    check("file", &["replica"], 1, "is not a directory");
     check("none", &["none/replica"], 1, "inside the source");
     check("replica/none", &["replica"], 1, "inside the replica");
     check("none", &["r", "r/x"], 1, "inside the replica");

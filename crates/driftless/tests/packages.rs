@@ -8,13 +8,16 @@ use common::pages::{Shell, project};
 use std::fs;
 
 /// Files of each package, below `/usr`.
-const FILES: [&str; 10] = [
+const FILES: [&str; 13] = [
     "bin/driftless",
     "lib/driftless/libdriftless_shim.so",
     "lib/systemd/system/driftless-mirror@.service",
     "lib/systemd/system/driftless-node@.service",
     "lib/systemd/system/driftless-watch@.service",
+    "share/man/man1/driftless-cast.1.gz",
+    "share/man/man1/driftless-doctor.1.gz",
     "share/man/man1/driftless-mirror-status.1.gz",
+    "share/man/man1/driftless-node-status.1.gz",
     "share/bash-completion/completions/driftless",
     "share/zsh/site-functions/_driftless",
     "share/fish/vendor_completions.d/driftless.fish",

@@ -877,7 +877,7 @@ fn nothing_is_restored_beneath_a_mount_point() {
     for path in ["up/big/gone", "up"] {
         let refused = ask(&mirror, ["restore", path]).expect(13).stderr_text();
         assert!(
-            refused.contains("mounted at up/big is not there"),
+            refused.contains("the file system at up/big is not mounted"),
             "{refused}"
         );
     }

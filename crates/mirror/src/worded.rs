@@ -9,7 +9,7 @@ const WORDS: [(&str, &str); 14] = [
         "(--delete-unlike deletes nevertheless)",
         "(delete_unlike = true in the job deletes nevertheless)",
     ),
-    (": no such replica", ": nothing is at the replica's path"),
+    (": no such replica", ": the replica does not exist"),
     (" (--require); ", " (required in the job); "),
     (" (--max-delete); ", " (max_delete in the job); "),
     (
@@ -110,7 +110,7 @@ mod tests {
             ("no such host", "no such host"),
             (
                 "\"r\": no such replica",
-                "\"r\": nothing is at the replica's path",
+                "\"r\": the replica does not exist",
             ),
         ] {
             assert_eq!(for_job(said), worded);

@@ -16,7 +16,7 @@ pub enum Refusal {
     /// No name at the top of the replica is one of the source's: the wrong directory looks like
     /// that.
     #[error(
-        "\"{replica}\" is not empty, and nothing at its top has a name that the source has: it looks like another tree; nothing was touched (--delete-unlike deletes nevertheless)"
+        "\"{replica}\" is not empty, and shares no top-level name with the source: it looks like another tree; nothing was touched (--delete-unlike deletes nevertheless)"
     )]
     Unlike {
         /// The replica.
@@ -27,7 +27,7 @@ pub enum Refusal {
     /// The replica holds other entries and none of the source's, and nothing would be deleted: the
     /// directory above the replica looks like that.
     #[error(
-        "\"{replica}\": cannot copy \"{source_path}\" into it: it holds {held}, and nothing at its top has a name that the source has; nothing was touched; name a directory of its own, or give --copy-into to copy beside these entries"
+        "\"{replica}\": cannot copy \"{source_path}\" into it: it holds {held}, and shares no top-level name with the source; nothing was touched; name a directory of its own, or give --copy-into to copy beside these entries"
     )]
     OtherEntries {
         /// The source.

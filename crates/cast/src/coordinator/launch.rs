@@ -158,7 +158,7 @@ impl Launcher<'_> {
         addresses.truncate(ADDRESSES_MAX);
         if addresses.is_empty() {
             return Err(format!(
-                "{host}: cannot find its address; give a name that resolves"
+                "cannot find the address of {host}; give a name that resolves"
             ));
         }
         let key = ExpectedPeer::Key(greeting.key);
@@ -308,7 +308,7 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
         .map(|found| found.take(ADDRESSES_MAX).collect())
         .map_err(|error| {
             format!(
-                "{}: cannot find its address: {}; check the name",
+                "cannot find the address of {}: {}; check the name",
                 shown(host),
                 driftless_model::cause(&error)
             )

@@ -11,12 +11,13 @@ use std::time::Duration;
 pub struct CastArgs {
     /// Files and directories of this host
     ///
-    /// Each appears below DIR under its last name.
+    /// /a/b becomes DIR/b on each node.
     #[arg(value_name = "SRC", required = true)]
     pub sources: Vec<PathBuf>,
     /// Place the data set below DIR on each node; an absolute path
     ///
-    /// DIR must exist there. An entry of the same name stays if driftless did not place it.
+    /// DIR must exist on each node. A node fails if an entry of the same name is there, and
+    /// driftless did not place it.
     #[arg(long, value_name = "DIR", required_unless_present = "to_cache")]
     pub to: Option<PathBuf>,
     /// Place the data set in the cache of each node
@@ -30,7 +31,7 @@ pub struct CastArgs {
     pub plan: PlanArgs,
     #[command(flatten)]
     pub copies: CopiesArgs,
-    /// Have each node and this host send at most RATE bytes a second
+    /// Send at most RATE bytes a second, from this host and from each node
     #[arg(long, value_name = "RATE", value_parser = crate::units::rate, help_heading = "Running")]
     pub bwlimit: Option<u64>,
     /// Number of connections between two nodes, 1 to 16
@@ -61,12 +62,12 @@ pub struct PlanArgs {
     /// The default is the host name of this host.
     #[arg(long, value_name = "NAME")]
     pub source_name: Option<String>,
-    /// Start without nodes that are not ready after this time
+    /// Time to wait for nodes before the distribution starts
     ///
-    /// The time begins when the first node is ready. Such a node can join later.
+    /// The time begins when the first node is ready. Late nodes can join afterwards.
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = crate::units::seconds)]
     pub start_wait: Duration,
-    /// Time in which each node must have joined
+    /// Time for late nodes to join after the start; other nodes fail
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = crate::units::seconds)]
     pub join_wait: Duration,
     /// Time to wait for lost nodes after all other nodes are done
@@ -78,15 +79,17 @@ pub struct PlanArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Copies")]
 pub struct CopiesArgs {
-    /// Keep copies in the cache until the job NAME is purged
+    /// Keep the copies until the job NAME is purged
     ///
-    /// "driftless node purge --job NAME" ends the references of the job.
+    /// "driftless node purge --job NAME" removes them, unless another job needs them.
     #[arg(long, value_name = "NAME")]
     pub job: Option<String>,
-    /// Keep copies in the cache until they are purged
+    /// Keep the copies until they are purged
     #[arg(long)]
     pub pin: bool,
-    /// Let copies in the cache go after TIME, such as 7d
+    /// Remove the copies after TIME, such as 7d
+    ///
+    /// A daemon, or the next cast to the cache, removes them. Copies with a job or a pin stay.
     #[arg(long, value_name = "TIME", value_parser = crate::units::span)]
     pub ttl: Option<Duration>,
 }

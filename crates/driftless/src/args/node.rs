@@ -15,7 +15,8 @@ pub struct NodeArgs {
     /// Directory of the store
     ///
     /// The default is /var/lib/driftless/node for root, and "node-HOST" below the state directory
-    /// of any other user. It is made with mode 0700.
+    /// of any other user. Driftless creates it with mode
+    /// 0700.
     #[arg(long, value_name = "DIR", global = true)]
     pub dir: Option<PathBuf>,
     #[command(flatten)]
@@ -39,7 +40,7 @@ pub struct ServeArgs {
     /// The daemon takes the first port that is free.
     #[arg(long, value_name = "RANGE", default_value = "any", value_parser = ports)]
     pub ports: PortRange,
-    /// Let casts place data sets in DIR and below
+    /// Allow casts to place data sets in DIR and below
     ///
     /// May be given several times. Without this option, casts can use the cache only.
     #[arg(long, value_name = "DIR")]
@@ -53,7 +54,7 @@ pub struct ServeArgs {
     /// Send at most RATE bytes a second
     #[arg(long, value_name = "RATE", value_parser = crate::units::rate)]
     pub bwlimit: Option<u64>,
-    /// Serve the host with this key; "driftless node key" prints it
+    /// Serve casts of the host with this key; "driftless node key" prints it there
     ///
     /// May be given several times.
     #[arg(long, value_name = "KEY", value_parser = peer_key, conflicts_with = "ca")]
@@ -81,7 +82,7 @@ pub enum NodeCommand {
     Purge(PurgeArgs),
     /// Hash the copies of this node again
     ///
-    /// A damaged copy is not served any more. The command exits with 4 if a copy is damaged.
+    /// The node no longer serves a damaged copy. The command exits with 4 if a copy is damaged.
     Verify {
         /// Number of the copy, as "status" prints it; all copies by default
         #[arg(value_name = "COPY")]
@@ -90,11 +91,11 @@ pub enum NodeCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Print the key of casts from this host, for node --trust
+    /// Print the key of this host, for --trust on the nodes
     ///
-    /// The key is made if it is missing.
+    /// The command creates the key if it is missing.
     Key {
-        /// Directory of the store of casts, as in "driftless cast --dir"
+        /// Directory of the key, as in "driftless cast --dir"
         #[arg(long, value_name = "DIR")]
         cast_dir: Option<PathBuf>,
     },
@@ -110,7 +111,7 @@ pub struct PurgeArgs {
     /// Remove each copy of the data set with this hash
     #[arg(long, value_name = "HASH")]
     pub set: Option<String>,
-    /// End the references of the job NAME, and remove its copies
+    /// Remove the copies of the job NAME
     ///
     /// Copies that another job needs stay.
     #[arg(long, value_name = "NAME")]

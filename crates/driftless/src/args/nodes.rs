@@ -11,14 +11,14 @@ use std::path::PathBuf;
 pub struct NodesArgs {
     /// Nodes, such as rack1n[01-20],b7; @FILE has one node a line
     ///
-    /// Each name occurs once. Without --daemons, ssh connects to these names.
+    /// Name each node once. Without --daemons, ssh connects to these names.
     #[arg(long, value_name = "LIST", required = true)]
     pub nodes: String,
-    /// Reach the nodes that FILE lists through their daemons
+    /// Use the daemons of the nodes that FILE lists
     ///
     /// A line has the form NAME HOST:PORT [KEY]. "driftless node status" prints the key. Without a
-    /// key, the daemon must have a certificate for NAME, and --ca is needed. A node that the file
-    /// does not list is reached through ssh.
+    /// key, the daemon must have a certificate for NAME, and --ca is needed. ssh starts the nodes
+    /// that the file does not list.
     #[arg(long, value_name = "FILE")]
     pub daemons: Option<PathBuf>,
     #[command(flatten)]

@@ -239,6 +239,9 @@ fn usage(listed: &Listed) -> String {
     if options.any(|arg| !arg.is_positional()) {
         words.push("[OPTIONS]".to_owned());
     }
+    let required = command.get_arguments().filter(|arg| is_listed(arg));
+    let required = required.filter(|arg| !arg.is_positional() && arg.is_required_set());
+    words.extend(required.map(signature));
     words.extend(
         command
             .get_positionals()
@@ -406,5 +409,7 @@ mod tests {
         );
         assert_eq!(of("driftless shim"), "driftless shim COMMAND");
         assert_eq!(of("driftless sync"), "driftless sync [OPTIONS] SRC DST");
+        let cast = "driftless cast [OPTIONS] --nodes LIST SRC...";
+        assert_eq!(of("driftless cast"), cast);
     }
 }

@@ -315,9 +315,9 @@ pub fn active_words(job: &Job, row: &JobRow, named: &Path) -> String {
     let role = row.role.word();
     let command = |command| command_words(job, named, command, replica);
     let now = match row.role {
-        Role::FailingOver => format!("{} goes on with that", command("failover")),
+        Role::FailingOver => format!("{} continues that", command("failover")),
         _ => format!(
-            "{} --finish brings back what changed there, and has it follow again",
+            "{} --finish copies its changes back, and lets it follow the source again",
             command("failback")
         ),
     };

@@ -369,7 +369,10 @@ fn standing(nodes: &[NodeProgress], all: usize, total: u64) -> (f64, Vec<String>
     };
     let complete = nodes.iter().filter(|node| node.is_complete).count();
     let sum: f64 = nodes.iter().map(share_of).sum();
-    let mut parts = vec![format!("{complete} of {all} nodes complete")];
+    let mut parts = vec![format!(
+        "{complete} of {} complete",
+        show_counted(all as u64, "node", "nodes")
+    )];
     let mut working: Vec<&NodeProgress> = nodes.iter().filter(|node| !node.is_complete).collect();
     working.sort_by(|a, b| share_of(a).total_cmp(&share_of(b)));
     parts.extend(working.into_iter().map(|node| {
@@ -407,9 +410,8 @@ fn outcomes(nodes: &[NodeReport]) -> String {
 
 fn summary_line(report: &CastReport, complete: usize) -> String {
     let all = show_counted(report.nodes.len() as u64, "node", "nodes");
-    let verb = if complete == 1 { "has" } else { "have" };
     format!(
-        "{complete} of {all} {verb} the data set {}: {}, {}, {:.1} s",
+        "{complete} of {all} complete: data set {}, {}, {}, {:.1} s",
         report.set,
         show_entries(u64::from(report.entries)),
         show_bytes(report.bytes),

@@ -103,8 +103,8 @@ pub enum RunError {
     },
     /// The replica that is known is not there.
     #[error(
-        "\"{0}\": what stands there is not the replica that was filled before (is its file system mounted?); \
-        to fill it anyway, start with --new-replica"
+        "\"{0}\": this directory is not the replica that was filled before; is its file system mounted? \
+        To fill this directory, start with --new-replica"
     )]
     OtherReplica(String),
     /// Another directory stands at a root than before a connection was lost, or none.

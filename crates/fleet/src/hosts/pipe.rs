@@ -1,4 +1,4 @@
-//! What comes from a mover on another host: its messages, and what it and ssh complain of.
+//! Input from a mover on another host: its messages, and the errors that it and ssh print.
 
 use crate::hosts::TICK;
 use driftless_lock::Mutex;
@@ -10,8 +10,8 @@ use std::process::ChildStdout;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A mover that says nothing for so long has hung or lost its host: it says that it is alive each
-/// second.
+/// Time without a message after which a mover has hung or lost its host: a mover sends a heartbeat
+/// each second.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Standard output of a mover; silence for too long is the end of it.
@@ -63,7 +63,7 @@ impl Read for Pipe {
         )? {
             0 => Err(io::Error::new(
                 ErrorKind::TimedOut,
-                format!("no sign of life for {} s", SILENCE_TIMEOUT.as_secs()),
+                format!("no heartbeat for {} s", SILENCE_TIMEOUT.as_secs()),
             )),
             _ => self.output.read(bytes),
         }
@@ -88,7 +88,7 @@ pub fn listen(stderr: std::process::ChildStderr) -> Complaint {
     complaint
 }
 
-/// Why, with what was said about it.
+/// Returns the reason, followed by the last line on standard error.
 pub fn complained(complaint: &Complaint, why: String) -> String {
     // What was said may be on its way still.
     std::thread::sleep(TICK);
@@ -100,11 +100,11 @@ pub fn complained(complaint: &Complaint, why: String) -> String {
     }
 }
 
-/// Why there was no greeting, with what came in its place.
+/// Returns the reason for a missing greeting, with the output that came instead.
 pub fn unheard(why: &io::Error, heard: &Heard) -> String {
     let why = match why.kind() {
-        ErrorKind::InvalidData => "too much else was said".into(),
-        ErrorKind::UnexpectedEof => "the connection has ended".into(),
+        ErrorKind::InvalidData => "too much output before the greeting".into(),
+        ErrorKind::UnexpectedEof => "the connection was closed".into(),
         _ => why.to_string(),
     };
     if heard.words().is_empty() {

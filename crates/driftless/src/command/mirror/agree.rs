@@ -21,8 +21,9 @@ pub fn agree(is_agreed: bool, what: &str, signals: &Signals) -> Result<(), Failu
         return Ok(());
     }
     if !std::io::stdin().is_terminal() {
-        let why =
-            format!("{what}: there is no terminal to ask at: say --yes (nothing was changed)");
+        let why = format!(
+            "{what}: cannot ask: standard input is not a terminal; add --yes (nothing was changed)"
+        );
         return Err((Exit::Usage, why));
     }
     let mut asked = std::io::stderr();

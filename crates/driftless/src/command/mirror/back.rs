@@ -90,7 +90,10 @@ pub fn fail_back(how: &FailbackArgs) -> Result<Exit, Failure> {
     }
     agree(
         how.yes,
-        &format!("{}: the source becomes what the replica is", job.name),
+        &format!(
+            "{}: the source {} becomes identical to the replica {}",
+            job.name, job.source, job.replicas[0]
+        ),
         &signals,
     )?;
     let mut state = job::state(&job)?;
@@ -136,7 +139,7 @@ fn options_back(
     Ok(options)
 }
 
-/// What is known of one replica of a job, if it is the active side.
+/// Returns the recorded state of one replica of a job, if it is the active side.
 fn active(how: &FailbackArgs, (all, job): (&Job, &Job), reach: &Reach) -> Result<Loss, Failure> {
     let refuse = |why: &str| Err((Exit::Refused, format!("{}: {why}", job.name)));
     let view = job::look(&job.own_name())?;
@@ -146,20 +149,21 @@ fn active(how: &FailbackArgs, (all, job): (&Job, &Job), reach: &Reach) -> Result
         Role::FailedOver | Role::FailingBack => Ok(loss),
         // The replica may have been lost meanwhile.
         Role::FailingOver if how.give_up => Ok(loss),
-        Role::FailingOver => refuse("its failover was cut off, and has to come to its end first"),
+        Role::FailingOver => refuse(&format!(
+            "cannot fail back: its failover was interrupted; repeat it first: {}",
+            job::command_words(all, &how.job.job, "failover", &job.replicas[0])
+        )),
         Role::Following => match job::active(all)?.first() {
             Some(row) => {
                 let active = &row.about.replica;
                 let back = job::command_words(all, &how.job.job, "failback", active);
                 refuse(&format!(
-                    "this replica is not the active side, but {active} is: {back}"
+                    "cannot fail back from this replica: {active} is the active side; give {back}"
                 ))
             }
             None => {
                 declared::refuse((all, job), &how.job.job, reach)?;
-                refuse(
-                    "the source is the active side: nothing is to be brought back before a failover",
-                )
+                refuse("cannot fail back: there was no failover, so the source is the active side")
             }
         },
     }
@@ -221,7 +225,7 @@ impl Failback<'_> {
         known.map_err(|error| record::refusal(&error))
     }
 
-    /// What stands at the replica's path has to be the replica that was the active side.
+    /// Refuses a directory at the replica's path that is not the replica that was the active side.
     fn refuse_other(&self) -> Result<(), Failure> {
         let (options, _connections) = self.replica_alone()?;
         let alone = look_alone(&options).map_err(|error| failed(self.job, &error))?;
@@ -235,7 +239,7 @@ impl Failback<'_> {
         }
         let (name, replica) = (&self.job.name, &self.job.replicas[0]);
         let text = format!(
-            "{name}: {replica}: cannot be brought back: it does not say that it is the active side, so the state of the mirror may be an older one, and the source have newer work; if people work on the source, driftless mirror failback {name} --give-up says that it is the active side, and if they work on the replica, driftless mirror failover {name} says that of it (nothing was changed)"
+            "{name}: {replica}: cannot fail back: its marker does not say that it is the active side, so the state file of the mirror may be out of date, and the source may be newer (nothing was changed). If users work on the source, give driftless mirror failback {name} --give-up. If users work on the replica, give driftless mirror failover {name}"
         );
         Err((Exit::Refused, text))
     }
@@ -253,7 +257,7 @@ impl Failback<'_> {
             Err(error) => words_back(self.job, &error),
         };
         let text = format!(
-            "{}: the source {}: {why}: is its file system mounted? --into-empty brings all back to a new disk (nothing was changed)",
+            "{}: the source {}: cannot fail back: {why}; is its file system mounted? For a new disk, add --into-empty (nothing was changed)",
             self.job.name, self.job.source
         );
         Err((Exit::Refused, text))
@@ -286,7 +290,7 @@ impl Failback<'_> {
             return Ok(());
         }
         let text = format!(
-            "{}: the source {}: cannot bring anything back: it is read-only; make it writable, as with mount -o remount,rw (nothing was changed)",
+            "{}: the source {}: cannot fail back: it is read-only; make it writable, for example with mount -o remount,rw (nothing was changed)",
             self.job.name, self.job.source
         );
         if self.how.dry_run {
@@ -304,7 +308,7 @@ impl Failback<'_> {
         }
         let (alike, all) = rehearsal.alike();
         let text = format!(
-            "{}: the source {} has {alike} of the {all} entries of the replica: is its file system mounted? --into-empty brings all back all the same (nothing was changed)",
+            "{}: the source {}: cannot fail back: it has only {alike} of the {all} entries of the replica; is its file system mounted? To copy everything nevertheless, add --into-empty (nothing was changed)",
             self.job.name, self.job.source
         );
         Err((Exit::Refused, text))
@@ -394,7 +398,7 @@ impl Failback<'_> {
             }
             if done.passes >= PASSES_MAX {
                 say::complaint(
-                    "the replica is still being written to: stop the writers, and finish then",
+                    "the replica is still being written to; stop the writers, and repeat the command",
                 );
                 return Ok(Pass {
                     code: Exit::Changing,
@@ -404,14 +408,14 @@ impl Failback<'_> {
         }
     }
 
-    /// What the source has stays in a snapshot, where that can be.
+    /// Makes a snapshot of the source, if its file system has snapshots.
     fn keep(&self) -> Result<Option<String>, Failure> {
         let provider = own_path(self.job, &self.job.source)?.and_then(|path| of_replica(&path));
         keep_aside(self.job, provider.as_deref())
     }
 }
 
-/// Of a run the other way round: its source is the job's replica.
+/// Swaps the sides of problems: the source of a run the other way round is the job's replica.
 fn as_in_the_job(problems: Vec<Problem>) -> Vec<Problem> {
     let turned = |problem: Problem| Problem {
         side: problem.side.other(),
@@ -430,7 +434,7 @@ fn failed_back(job: &Job, error: &RunError) -> Failure {
 /// it reads is the replica.
 fn words_back(job: &Job, error: &RunError) -> String {
     match error {
-        RunError::NoReplica(path) => format!("\"{path}\": nothing is at the source's path"),
+        RunError::NoReplica(path) => format!("\"{path}\": the source does not exist"),
         RunError::Refused(Refusal::EmptySource) => {
             "the replica is empty and the source is not; is it mounted? nothing was deleted".into()
         }
@@ -438,7 +442,7 @@ fn words_back(job: &Job, error: &RunError) -> String {
             "the replica cannot be read ({cause}) and the source is not empty; nothing was deleted"
         ),
         RunError::Refused(Refusal::Unlike { .. }) => format!(
-            "the source {} is not empty, and nothing at its top has a name that the replica has: it looks like another tree; nothing was touched (delete_unlike = true in the job deletes nevertheless)",
+            "the source {} is not empty, and shares no top-level name with the replica: it looks like another tree; nothing was changed (delete_unlike = true in the job deletes nevertheless)",
             job.source
         ),
         RunError::Refused(Refusal::Lacking { side, path, cause }) => {

@@ -58,7 +58,7 @@ fn refuse_there(job: &Job, loss: &Loss, reach: &Reach) -> Result<(), Failure> {
     }
     let (name, replica) = (&job.name, &job.replicas[0]);
     let why = format!(
-        "{name}: {replica}: cannot give it up: it is the replica that is the active side; driftless mirror failback {name} --finish brings back what changed there (nothing was changed)"
+        "{name}: {replica}: cannot give it up: it exists, and is the active side; to copy its changes back, give driftless mirror failback {name} --finish (nothing was changed)"
     );
     Err((Exit::Refused, why))
 }

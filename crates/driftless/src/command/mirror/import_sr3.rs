@@ -251,7 +251,7 @@ mod tests {
     }
 
     fn is_of_this_host(why: &str) -> bool {
-        why.contains("cannot be made in it") || why.contains("is no directory")
+        why.contains("cannot create the replica") || why.contains("is not a directory")
     }
 
     #[test]

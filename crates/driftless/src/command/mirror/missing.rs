@@ -25,7 +25,7 @@ pub fn refuse(job: &Job, tree: &str, options: &Options) -> Result<(), Failure> {
         places.push(format!("{} more places", gone.len() - NAMED_MAX));
     }
     let why = format!(
-        "{}: {tree}: cannot tell what it has at {}: the file system that was mounted there is not there now; mount it, or say with --forget-mounts that it is gone for good (nothing was changed)",
+        "{}: {tree}: cannot tell what it has at {}: the file system there is not mounted now; mount it, or, if it was permanently removed, add --forget-mounts (nothing was changed)",
         job.name,
         places.join(", ")
     );

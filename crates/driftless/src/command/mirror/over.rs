@@ -19,6 +19,7 @@ use crate::output::mirror as say;
 use crate::output::mirror::recovery::{Over, over};
 use crate::own;
 use crate::signals;
+use crate::units::show_counted;
 use driftless_detect::snapshot::{Provider, SnapshotError};
 use driftless_engine::{
     Alone, End, Options, RunError, declare_active, look_alone, refuse_busy, require_alone,
@@ -73,7 +74,7 @@ pub fn fail_over(args: &FailoverArgs) -> Result<Exit, Failure> {
     let has_heard = hear(&job.name)?;
     if !has_heard {
         say::complaint(&format!(
-            "{}: its mirror misses changes, which are not counted below (driftless mirror status)",
+            "{}: its mirror has not received all changes yet, so the numbers below may be too small; see driftless mirror status",
             job.name
         ));
     }
@@ -129,7 +130,7 @@ pub fn fail_over(args: &FailoverArgs) -> Result<Exit, Failure> {
     Ok(Exit::Equal)
 }
 
-/// One side of a job is active: no other replica may be.
+/// Refuses a second active replica of a job.
 fn refuse_second(args: &FailoverArgs, job: &Job) -> Result<(), Failure> {
     let all = job::read(&args.job.job)?.apart();
     let others = all.iter().filter(|one| one.replicas != job.replicas);
@@ -139,7 +140,7 @@ fn refuse_second(args: &FailoverArgs, job: &Job) -> Result<(), Failure> {
             let (name, active) = (&job.name, &other.replicas[0]);
             let named = args.job.job.display();
             let why = format!(
-                "{name}: its replica {active} is the active side already: driftless mirror failback {named} --replica {active} --finish ends that (nothing was changed)"
+                "{name}: cannot fail over: its replica {active} is the active side already; to end that, give driftless mirror failback {named} --replica {active} --finish (nothing was changed)"
             );
             return Err((Exit::Refused, why));
         }
@@ -154,12 +155,12 @@ pub fn refuse_other(job: &Job, loss: &Loss, alone: &Alone) -> Result<(), Failure
             let (name, replica) = (&job.name, &job.replicas[0]);
             let way_out = match loss.role.role {
                 Role::FailedOver | Role::FailingBack => {
-                    "; where it has only lost its mark, failback --new-replica takes it for that, and where it is lost, failback --give-up ends the failover without it"
+                    ". If the replica has only lost its marker, give failback --new-replica. If the replica is lost, give failback --give-up"
                 }
                 Role::Following | Role::FailingOver => "",
             };
             let why = format!(
-                "{name}: {replica}: what stands there is not the replica that was filled before (is its file system mounted?); nothing was changed{way_out}"
+                "{name}: {replica}: this directory is not the replica that the mirror filled; is its file system mounted? (nothing was changed){way_out}"
             );
             Err((Exit::Refused, why))
         }
@@ -167,7 +168,7 @@ pub fn refuse_other(job: &Job, loss: &Loss, alone: &Alone) -> Result<(), Failure
     }
 }
 
-/// What the mirror knew when it ended; nothing, if this host knows nothing of the job.
+/// Returns the recorded state of the mirror; an empty one if this host has no state of the job.
 fn loss(job: &Job) -> Result<Loss, Failure> {
     let view = job::look(&job.own_name())?;
     let loss = view.map_or(Ok(Loss::default()), |view| Loss::of(&view));
@@ -203,7 +204,7 @@ impl Failover<'_> {
         }
     }
 
-    /// What it would come to. A mirror that runs may have gone on since its state was read.
+    /// Plans the failover. Plans again if a mirror that runs has changed its state meanwhile.
     fn planned(&mut self, to: FailoverTo) -> Result<Over, Failure> {
         let mut plan = self.plan(to);
         for _ in 1..PLANS_MAX {
@@ -223,12 +224,12 @@ impl Failover<'_> {
         self.told(&to)
     }
 
-    /// What the replica becomes: the name of a snapshot, or [`LATEST`].
+    /// Returns the goal: the name of a snapshot, or [`LATEST`].
     fn aim(&self, to: FailoverTo) -> Result<String, Failure> {
         let refuse = |why: String| Err((Exit::Refused, format!("{}: {why}", self.job.name)));
         if self.loss.role.role == Role::FailingBack && to == FailoverTo::Common {
             return refuse(
-                "a failback was cut off, and the replica has work of its own, which would go: --to latest makes it the active side as it is (nothing was changed)"
+                "cannot go back to a snapshot: a failback was interrupted, and users may have changed the replica; --to latest keeps its present state (nothing was changed)"
                     .into(),
             );
         }
@@ -239,17 +240,17 @@ impl Failover<'_> {
             }
             let way = if is_latest { "latest" } else { "common" };
             return refuse(format!(
-                "a failover to {begun} was cut off, and has to come to its end: --to {way}"
+                "cannot change the goal: a failover to {begun} was interrupted; complete it with --to {way}"
             ));
         }
         match to {
             FailoverTo::Latest => Ok(LATEST.to_owned()),
             FailoverTo::Common if !self.is_known => refuse(
-                "--to common needs the state of its mirror, which alone says which snapshots both have, and this user has none on this host (XDG_STATE_HOME); --to latest needs none (nothing was changed)"
+                "--to common needs the state of its mirror, and this user has none on this host (see XDG_STATE_HOME); --to latest needs none (nothing was changed)"
                     .into(),
             ),
             FailoverTo::Common if self.provider.is_none() => refuse(
-                "source and replica have no snapshot in common, or the replica is not on this host; --to latest needs none (nothing was changed)"
+                "--to common needs a snapshot: source and replica have no snapshot in common, or the replica is not on this host; --to latest needs none (nothing was changed)"
                     .into(),
             ),
             FailoverTo::Common => self.shared()?.newest().or_else(refuse),
@@ -262,7 +263,7 @@ impl Failover<'_> {
         shared.map_err(|error| not_done(self.job, &error))
     }
 
-    /// What a failover was to that was cut off, as long as there is a way to go on with it.
+    /// Returns the goal of an interrupted failover, as long as that can be completed.
     fn begun(&self) -> Result<Option<String>, Failure> {
         let role = &self.loss.role;
         let begun = role.to.clone().filter(|_| role.role == Role::FailingOver);
@@ -286,7 +287,7 @@ impl Failover<'_> {
         let is_latest = self.loss.role.to.as_deref() == Some(LATEST);
         if is_latest && args.to == FailoverTo::Common {
             let why = format!(
-                "{}: its replica is the active side already, as it was, and goes back to no snapshot (nothing was changed)",
+                "{}: cannot go back to a snapshot: its replica is the active side already, with the state that it had (nothing was changed)",
                 self.job.name
             );
             return Err((Exit::Refused, why));
@@ -303,13 +304,13 @@ impl Failover<'_> {
         Ok(Exit::Equal)
     }
 
-    /// What is told of it; nothing is changed.
+    /// Returns the report of the failover; changes nothing.
     fn told(&self, to: &str) -> Result<Over, Failure> {
         let refuse = |why: &str| (Exit::Refused, format!("{}: {why}", self.job.name));
         let alone = look_alone(&self.options).map_err(|error| failed(self.job, &error))?;
         if alone.is_empty {
             return Err(refuse(
-                "nothing is in the replica: is its file system mounted? (nothing was changed)",
+                "cannot fail over: the replica is empty; is its file system mounted? (nothing was changed)",
             ));
         }
         refuse_other(self.job, &self.loss, &alone)?;
@@ -390,13 +391,13 @@ impl Failover<'_> {
             return Ok(());
         }
         let why = format!(
-            "{}: the replica says that it is the active side already, and has work of its own, which would go: --to latest (nothing was changed)",
+            "{}: cannot go back to a snapshot: the marker of the replica says that it is the active side already, so users may have changed it; --to latest keeps its present state (nothing was changed)",
             self.job.name
         );
         Err((Exit::Refused, why))
     }
 
-    /// Where the snapshot is that it goes back to.
+    /// Returns the path of the snapshot that the replica goes back to; `None` for [`LATEST`].
     fn snapshot(&self, to: &str) -> Result<Option<PathBuf>, Failure> {
         if to == LATEST {
             return Ok(None);
@@ -407,7 +408,7 @@ impl Failover<'_> {
             .map_err(|error| not_done(self.job, &error))?;
         all.get(to).cloned().map(Some).ok_or_else(|| {
             let why = format!(
-                "{}: the replica has no snapshot {to} any more",
+                "{}: cannot go back to snapshot {to}: the replica has it no longer",
                 self.job.name
             );
             (Exit::Refused, why)
@@ -444,7 +445,7 @@ impl Failover<'_> {
             Err(error) if is_locked(&error) => Err(failed(self.job, &error)),
             Err(error) => {
                 say::complaint(&format!(
-                    "{}: {error}: a mirror of another host or user does not see that this is the active side now: end it for good",
+                    "{}: {error}; a mirror of another host or user does not see that this replica is the active side: stop it for good",
                     self.job.name
                 ));
                 Ok(())
@@ -468,8 +469,16 @@ impl Failover<'_> {
         match (carried.summary.end, carried.problems.len()) {
             (End::Complete, 0) => Ok(()),
             (end, count) => {
+                let why = match end {
+                    End::Complete => show_counted(count as u64, "path failed", "paths failed"),
+                    End::Stopped => "a signal ended it".into(),
+                    End::Lost => "data written to the replica was lost; check its disk".into(),
+                    End::Refused(why) | End::NoPlan(why) | End::CutOff(why) => {
+                        worded::for_job(&why)
+                    }
+                };
                 let why = format!(
-                    "{}: the replica could not go back to its snapshot: {end:?}, {count} problems; the next failover goes on with it",
+                    "{}: cannot go back to snapshot {name} completely: {why}; repeat the command: it continues",
                     self.job.name
                 );
                 Err((Exit::Problems, why))
@@ -503,13 +512,13 @@ fn is_locked(error: &RunError) -> bool {
     Exit::of_error(error) == Exit::Locked
 }
 
-/// Why a run about a job's trees failed.
+/// Returns the failure of a run on the trees of a job.
 pub fn failed(job: &Job, error: &RunError) -> Failure {
     let why = worded::for_job(&error.to_string());
     (Exit::of_error(error), format!("{}: {why}", job.name))
 }
 
-/// Why nothing was done with the snapshots of one of a job's trees.
+/// Returns the failure of an operation on the snapshots of a tree.
 pub fn not_done(job: &Job, error: &SnapshotError) -> Failure {
     (Exit::CouldNotRun, format!("{}: {error}", job.name))
 }

@@ -38,7 +38,7 @@ pub fn check(job: &Job) -> Result<Option<String>, Failure> {
     }
     let missing = not_there(&source, "source").map_err(refuse)?;
     have_parents(&replicas).map_err(refuse)?;
-    let wait = "until it is there, the replica is left alone";
+    let wait = "the mirror leaves the replica unchanged until it can read the source";
     Ok(missing.map(|why| format!("{}: {why}; {wait}", job.name)))
 }
 
@@ -48,7 +48,7 @@ pub fn remembers(job: &Job) -> Option<String> {
     let source = here(job, &job.source).ok().flatten()?;
     let options = lacks_to_ask_server(&source).filter(|_| hears_others)?;
     Some(format!(
-        "{}: this host remembers for a while what the file server of {} has told, so what another host reports may be missed; mount it with the options {options}",
+        "{}: this host caches attributes of the file server of {}, so the mirror may miss changes that other hosts report; mount it with the options {options}",
         job.name,
         quote(&source)
     ))
@@ -83,7 +83,7 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// Why a tree cannot be looked at now, if so. It is an error that it is no directory.
+/// Returns the reason if a tree cannot be read now. Fails if it is not a directory.
 #[allow(
     clippy::disallowed_methods,
     reason = "it is only found out what the user means"
@@ -92,15 +92,12 @@ fn not_there(tree: &Path, which: &str) -> Result<Option<String>, String> {
     let named = || format!("the {which} {}", quote(tree));
     match std::fs::metadata(tree) {
         Ok(meta) if meta.is_dir() => Ok(None),
-        Ok(_) => Err(format!(
-            "{} is no directory, and only directories are kept equal: name one",
-            named()
-        )),
+        Ok(_) => Err(format!("{} is not a directory; name a directory", named())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Ok(Some(format!("{} is not there now", named())))
+            Ok(Some(format!("{} does not exist now", named())))
         }
         Err(error) => Ok(Some(format!(
-            "{} cannot be looked at now: {}",
+            "{} cannot be read now: {}",
             named(),
             cause(&error)
         ))),
@@ -113,7 +110,7 @@ fn have_parents(replicas: &[PathBuf]) -> Result<(), String> {
         let parent = replica.parent().unwrap_or(replica);
         if let Some(why) = not_there(parent, "directory")? {
             return Err(format!(
-                "{why}, so the replica {} cannot be made in it: mount it, or make it",
+                "{why}, so the mirror cannot create the replica {} in it; mount it, or create it",
                 quote(replica)
             ));
         }
@@ -130,7 +127,7 @@ fn apart_from(replica: &Path, others: &[PathBuf]) -> Result<(), String> {
             _ => continue,
         };
         return Err(format!(
-            "the replica {} lies inside the replica {}: each would be worked on by both; name another",
+            "the replica {} lies inside the replica {}: name another directory",
             quote(inner),
             quote(outer)
         ));
@@ -141,20 +138,23 @@ fn apart_from(replica: &Path, others: &[PathBuf]) -> Result<(), String> {
 /// Refuses a source within its replica, and a replica within its source that is not left out.
 fn apart(job: &Job, source: &Path, replica: &Path) -> Result<(), String> {
     if source == replica {
-        return Err(format!("the replica {} is the source", quote(replica)));
+        return Err(format!(
+            "the replica {} is the source; name another directory",
+            quote(replica)
+        ));
     }
     if let Ok(below) = replica.strip_prefix(source)
         && !is_left_out(job, below)
     {
         return Err(format!(
-            "the replica {} lies inside the source: it would be copied into itself; leave it out with filters = [\"- /{}/\"], or name another",
+            "the replica {} lies inside the source, so the mirror would copy it into itself; exclude it with filters = [\"- /{}/\"], or name another directory",
             quote(replica),
             driftless_model::escape(below.as_os_str().as_bytes())
         ));
     }
     match source.strip_prefix(replica) {
         Ok(below) if !below.starts_with(OsStr::from_bytes(SNAPSHOTS.to_bytes())) => Err(format!(
-            "the source {} lies inside the replica {}: name another",
+            "the source {} lies inside the replica {}; name another directory",
             quote(source),
             quote(replica)
         )),
@@ -175,14 +175,14 @@ fn really_apart(job: &Job, source: &Path, replica: &Path) -> Result<(), String> 
     match within(&of_replica, &of_source) {
         Some(below) if below.as_os_str().is_empty() => {
             return Err(format!(
-                "the replica {} leads to the source {}: name another",
+                "the replica {} leads to the source {} by a link or a mount; name another directory",
                 quote(replica),
                 quote(source)
             ));
         }
         Some(below) if !is_left_out(job, &below) => {
             return Err(format!(
-                "the replica {} leads into the source {}: it would be copied into itself; leave it out with filters, or name another",
+                "the replica {} leads into the source {} by a link or a mount, so the mirror would copy it into itself; exclude it with filters, or name another directory",
                 quote(replica),
                 quote(source)
             ));
@@ -191,7 +191,7 @@ fn really_apart(job: &Job, source: &Path, replica: &Path) -> Result<(), String> 
     }
     match within(&of_source, &of_replica) {
         Some(below) if !below.starts_with(OsStr::from_bytes(SNAPSHOTS.to_bytes())) => Err(format!(
-            "the source {} leads into the replica {}: name another",
+            "the source {} leads into the replica {} by a link or a mount; name another directory",
             quote(source),
             quote(replica)
         )),
@@ -203,7 +203,7 @@ fn really_apart(job: &Job, source: &Path, replica: &Path) -> Result<(), String> 
 struct Step {
     /// Its device and inode number.
     id: (u64, u64),
-    /// What of the path is below it.
+    /// Rest of the path below it.
     below: PathBuf,
 }
 
@@ -261,11 +261,15 @@ mod tests {
             ("/none/s", &["/none"], "inside the replica"),
             ("/none/s", &["/none/r", "/none/r/x"], "inside the replica"),
             ("/none/s", &["/none/r/x", "/none/r"], "inside the replica"),
-            ("/proc/self/comm", &["/none/r"], "is no directory"),
-            ("/proc", &["/proc/self/comm"], "is no directory"),
-            ("/none/s", &["/none-r"], "is not there now"),
-            ("/proc", &["/none/r"], "\"/none\" is not there now, so"),
-            ("far:/proc", &["/none/r"], "\"/none\" is not there now, so"),
+            ("/proc/self/comm", &["/none/r"], "is not a directory"),
+            ("/proc", &["/proc/self/comm"], "is not a directory"),
+            ("/none/s", &["/none-r"], "does not exist now"),
+            ("/proc", &["/none/r"], "\"/none\" does not exist now, so"),
+            (
+                "far:/proc",
+                &["/none/r"],
+                "\"/none\" does not exist now, so",
+            ),
         ] {
             let told = told(source, replicas, "");
             assert!(told.contains(why), "{source} {replicas:?}: {told}");

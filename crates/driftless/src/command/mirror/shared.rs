@@ -1,19 +1,19 @@
-//! The snapshots of a replica that it could go back to, and whether each is what it was when the
-//! mirror made it: somebody may have changed it since, or made another one of its name.
+//! Snapshots of a replica that a failover can go back to, and whether each is unchanged since the
+//! mirror made it: another program may have changed or replaced it.
 
 use driftless_detect::snapshot::{Provider, SnapshotError};
 use driftless_mirror::recovery::Loss;
 
-/// What a snapshot of the replica is.
+/// State of a snapshot of the replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// What it was when it was made.
+    /// Unchanged since the mirror made it.
     Same,
-    /// Nobody knows: the state does not say what it was, or its file system does not tell.
+    /// Unknown: the state has no identity of it, or its file system has none.
     Unknown,
-    /// Something else.
+    /// Changed or replaced.
     Other,
-    /// Not there any more.
+    /// Deleted.
     Gone,
 }
 
@@ -21,10 +21,10 @@ pub enum Standing {
 pub struct Shared(Vec<(String, Standing)>);
 
 impl Shared {
-    /// What `loss` says of them, and what they are. Nothing is there without a provider.
+    /// Compares the recorded snapshots with the present ones. Without a provider, there are none.
     ///
     /// # Errors
-    /// Nobody knows what is there.
+    /// The snapshots cannot be listed.
     pub fn of(loss: &Loss, provider: Option<&dyn Provider>) -> Result<Shared, SnapshotError> {
         let Some(provider) = provider else {
             return Ok(Shared(Vec::new()));
@@ -46,12 +46,13 @@ impl Shared {
         looked_at.collect::<Result<_, _>>().map(Shared)
     }
 
-    /// The one that the replica goes back to: the newest, unless that is known not to be what it
-    /// was. Only one that is known to be takes its place. Why there is none, otherwise.
+    /// Returns the snapshot that the replica goes back to: the newest one, unless that was changed
+    /// or deleted. In that case, only one that is known to be unchanged takes its place. Returns
+    /// the reason if there is none.
     pub fn newest(&self) -> Result<String, String> {
         let Some((name, standing)) = self.0.first() else {
             return Err(
-                "source and replica have no snapshot in common; --to latest needs none".into(),
+                "source and replica have no snapshot in common; --to latest needs none (nothing was changed)".into(),
             );
         };
         if matches!(standing, Standing::Same | Standing::Unknown) {
@@ -63,26 +64,28 @@ impl Shared {
             .find(|(_, standing)| *standing == Standing::Same);
         same.map(|(name, _)| name.clone()).ok_or_else(|| {
             let what = words(name, *standing);
-            format!("{what}, and no older one is known to be; --to latest leaves the replica as it is (nothing was changed)")
+            format!("{what}; no older common snapshot is known to be unchanged; --to latest keeps the present state of the replica (nothing was changed)")
         })
     }
 
-    /// What is to be said of the one that it goes back to, and of those that were passed by.
+    /// Returns warnings about the snapshot that is used, and about newer ones that are not.
     pub fn doubts(&self, to: &str) -> Vec<String> {
         let newer = self.0.iter().take_while(|(name, _)| name != to);
         let mut doubts: Vec<String> = newer
             .filter(|(_, standing)| matches!(standing, Standing::Other | Standing::Gone))
-            .map(|(name, standing)| format!("{}: it is passed by", words(name, *standing)))
+            .map(|(name, standing)| {
+                format!("{}; the failover does not use it", words(name, *standing))
+            })
             .collect();
         if self.standing(to) == Standing::Unknown {
             doubts.push(format!(
-                "it is not known whether its snapshot {to} is what it was when the mirror made it"
+                "cannot tell whether another program changed or replaced the snapshot {to} of the replica"
             ));
         }
         doubts
     }
 
-    /// What one of them is; one that the state does not know may be anything.
+    /// Returns the state of a snapshot; unknown for one that is not recorded.
     pub fn standing(&self, name: &str) -> Standing {
         let found = self.0.iter().find(|(one, _)| one == name);
         found.map_or(Standing::Unknown, |(_, standing)| *standing)
@@ -101,9 +104,7 @@ fn standing(loss: &Loss, provider: &dyn Provider, name: &str) -> Result<Standing
 fn words(name: &str, standing: Standing) -> String {
     match standing {
         Standing::Gone => format!("the replica has no snapshot {name} any more"),
-        _ => format!(
-            "snapshot {name} of the replica is not what it was when the mirror made it: another program has changed it, or made another one of its name"
-        ),
+        _ => format!("another program changed or replaced the snapshot {name} of the replica"),
     }
 }
 

@@ -234,7 +234,7 @@ impl About<'_> {
         match missing::gone(&options).first().map(shown) {
             None => Ok(()),
             Some(place) => Err(self.unmounted(&format!(
-                "the file system that was mounted at {place} is not there now; mount it"
+                "the file system at {place} is not mounted now; mount it"
             ))),
         }
     }
