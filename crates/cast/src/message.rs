@@ -150,6 +150,16 @@ pub(crate) enum NodeOrder {
     },
 }
 
+/// Outcome of a node that committed the set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FinishedCopy {
+    pub root: SetHash,
+    pub received_bytes: u64,
+    pub owners_not_kept: u64,
+    pub attributes_not_kept: u64,
+    pub first_not_kept: Option<String>,
+}
+
 /// Report of a node to the coordinator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum NodeMessage {
@@ -170,13 +180,7 @@ pub(crate) enum NodeMessage {
     /// The node itself cannot go on.
     Failed { reason: String },
     /// The node committed the set.
-    Finished {
-        root: SetHash,
-        received_bytes: u64,
-        owners_not_kept: u64,
-        attributes_not_kept: u64,
-        first_not_kept: Option<String>,
-    },
+    Finished(FinishedCopy),
     /// Answer to [`NodeOrder::Ping`].
     Pong,
     /// Bytes of [`kind::FILL`] since the last answer, and nanoseconds from the first to the last.

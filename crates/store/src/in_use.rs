@@ -4,7 +4,7 @@
 //! processes may use one copy, so each copy has some places for locks. A purge takes all of them.
 
 use crate::error::{Error, Result, own_file};
-use crate::node::{NodeFiles, path_of};
+use crate::node::{NodeFiles, UsedCopy, path_of};
 use driftless_state::holdings::{CopyRow, CopyState};
 use driftless_tree::{Hold, Lock, Reach};
 use std::ffi::CString;
@@ -17,12 +17,6 @@ const USERS_MAX: u32 = 8;
 pub struct CopyUse {
     files: Arc<NodeFiles>,
     copy: u64,
-}
-
-/// The uses of a copy by this process, and their lock.
-pub(crate) struct UsedCopy {
-    count: u64,
-    _lock: Option<Hold>,
 }
 
 impl CopyUse {

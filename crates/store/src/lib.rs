@@ -7,6 +7,7 @@
 mod build;
 mod catalogue;
 mod check;
+mod claim;
 mod complete;
 mod cursor;
 mod error;
@@ -21,6 +22,7 @@ mod placed;
 mod present;
 mod private;
 mod publish;
+mod purge;
 mod reader;
 mod receiver;
 mod remove;

@@ -3,7 +3,6 @@
 use crate::catalogue::Catalogue;
 use crate::error::{Error, Result, own_file};
 use crate::format::SetHash;
-use crate::in_use::UsedCopy;
 use crate::parts::file_name;
 use crate::place::{IdFile, id_of, ids_name, look_at};
 use crate::placed::PlacedWalk;
@@ -12,8 +11,8 @@ use driftless_lock::Mutex;
 use driftless_model::{Side, errno};
 use driftless_state::holdings::{CopyRow, CopyState, Holdings, InodeIdentity};
 use driftless_tree::{
-    Attributes, Dir, DirMut, DirMutRef, DirRef, Done, HandlePool, Known, Place, RootError, locate,
-    locate_mut, plain_path,
+    Attributes, Dir, DirMut, DirMutRef, DirRef, Done, HandlePool, Hold, Known, Place, RootError,
+    locate, locate_mut, plain_path,
 };
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, OsStr};
@@ -48,6 +47,12 @@ pub(crate) struct NodeFiles {
     pub(crate) receiving: Mutex<HashSet<u64>>,
     /// Copies that this process uses.
     pub(crate) used: Mutex<HashMap<u64, UsedCopy>>,
+}
+
+/// The uses of a copy by this process, and their lock.
+pub(crate) struct UsedCopy {
+    pub(crate) count: u64,
+    pub(crate) _lock: Option<Hold>,
 }
 
 /// A directory that holds copies.

@@ -5,6 +5,7 @@
 //! be believed after a crash.
 
 use crate::catalogue::Catalogue;
+use crate::claim::{CopyClaim, claim};
 use crate::complete::{CopyCompletion, UnkeptMetadata};
 use crate::cursor::DirCursor;
 use crate::error::{Error, Result};
@@ -14,15 +15,15 @@ use crate::node::{CopyPlace, NodeFiles, path_of};
 use crate::place::IdWriter;
 use crate::present::PresentUnits;
 use crate::publish::Publication;
+use crate::purge::purge_superseded;
 use crate::reader::UnitReader;
 use crate::remove::PurgeReport;
 use crate::staging::{StagedDir, failed_at, take_up};
-use crate::store::NodeStore;
 use crate::verified::VerifiedUnit;
 use crate::writer::UnitWriter;
 use driftless_model::Keep;
 use driftless_state::holdings::{CopyRow, NewCopy};
-use driftless_tree::{DirMutRef, DirRef, Hold, Lock, Reach, random_id};
+use driftless_tree::{DirMutRef, DirRef, random_id};
 use std::ffi::CString;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,44 +65,6 @@ pub struct SetReceiver {
     _claim: CopyClaim,
     /// Tells a purge that does not see the place.
     _use: CopyUse,
-}
-
-/// The claim of this process to an unfinished copy.
-pub(crate) struct CopyClaim {
-    files: Arc<NodeFiles>,
-    copy: u64,
-    _lock: Option<Hold>,
-}
-
-impl Drop for CopyClaim {
-    fn drop(&mut self) {
-        self.files.receiving.lock().remove(&self.copy);
-    }
-}
-
-/// Claims an unfinished copy for this process. Returns `None` if another receiver has it.
-pub(crate) fn claim(
-    files: &Arc<NodeFiles>,
-    row: &CopyRow,
-    staging: Option<&DirMutRef>,
-) -> Result<Option<CopyClaim>> {
-    if !files.receiving.lock().insert(row.id) {
-        return Ok(None);
-    }
-    let mut claim = CopyClaim {
-        files: files.clone(),
-        copy: row.id,
-        _lock: None,
-    };
-    if let Some(staging) = staging {
-        let locked = staging.lock(None, Reach::Host);
-        match locked.map_err(failed_at(&row.place, c"."))? {
-            Lock::Held(hold) => claim._lock = Some(hold),
-            Lock::Taken(_) => return Ok(None),
-            Lock::Left(_) | Lock::Missing(_) => {}
-        }
-    }
-    Ok(Some(claim))
 }
 
 impl SetReceiver {
@@ -297,8 +260,8 @@ impl SetReceiver {
         };
         publication.note(metadata.counts)?;
         let mut replaced = publication.go()?;
-        let store = NodeStore::of(self.files.clone());
-        replaced.add(store.purge_superseded(&self.catalogue, &self.place, self.row.id)?);
+        let superseded = purge_superseded(&self.files, &self.catalogue, &self.place, self.row.id);
+        replaced.add(superseded?);
         Ok(PlacedCopy {
             copy: self.row.id,
             hash: self.catalogue.hash(),

@@ -6,13 +6,14 @@ use crate::check::{CheckReport, check_content, check_entries};
 use crate::cursor::TopPlace;
 use crate::error::{Error, Result, own_file};
 use crate::format::SetHash;
-use crate::in_use::{CopyUse, busy, use_copy, while_unused};
+use crate::in_use::{CopyUse, use_copy};
 use crate::node::{CopyPlace, NameStanding, NodeClock, NodeFiles, locate_sources, range_named};
 use crate::parts::CatalogueReceiver;
 use crate::place::is_private_name;
 use crate::placed::{LookOutcome, LookedAt, PlacedWalk};
+use crate::purge::{purge_copy, purge_unused};
 use crate::reader::UnitReader;
-use crate::receiver::{SetReceiver, claim, recover};
+use crate::receiver::{SetReceiver, recover};
 use crate::remove::PurgeReport;
 use crate::staging::failed_at;
 use crate::walk::BuildOptions;
@@ -100,10 +101,6 @@ impl NodeStore {
     pub fn open(path: &Path, clock: NodeClock) -> Result<NodeStore> {
         let files = Arc::new(NodeFiles::open(path, clock)?);
         Ok(NodeStore { files })
-    }
-
-    pub(crate) fn of(files: Arc<NodeFiles>) -> NodeStore {
-        NodeStore { files }
     }
 
     /// Makes the catalogue of sources: each appears under its last name in the place of a copy.
@@ -354,7 +351,7 @@ impl NodeStore {
         let may_go = |row: &&CopyRow| row.jobs.is_empty() && !row.is_pinned && !is_wanted(row);
         let is_over = |row: &&CopyRow| row.expires.is_some_and(|expires| expires <= now);
         for row in rows.iter().filter(may_go).filter(is_over) {
-            if let Some(one) = self.purge_unused(row)? {
+            if let Some(one) = purge_unused(&self.files, row)? {
                 report.add(one);
             }
         }
@@ -372,7 +369,7 @@ impl NodeStore {
             if used.saturating_add(needed) <= quota {
                 break;
             }
-            if let Some(one) = self.purge_unused(row)? {
+            if let Some(one) = purge_unused(&self.files, row)? {
                 report.add(one);
                 used = used.saturating_sub(row.bytes);
             }
@@ -403,7 +400,7 @@ impl NodeStore {
     pub fn purge(&self, what: &PurgeWhat) -> Result<PurgeReport> {
         let (mut report, mut first) = (PurgeReport::default(), None);
         for row in self.copies()?.iter().filter(|row| is_meant(what, row)) {
-            match self.purge_copy(row) {
+            match purge_copy(&self.files, row) {
                 Ok(one) => report.add(one),
                 Err(Error::OtherPlace { path, copy }) if *what == PurgeWhat::Copy(copy) => {
                     self.files.index.lock().remove(copy)?;
@@ -426,68 +423,6 @@ impl NodeStore {
             row.state == CopyState::Unfinished && NodeFiles::hash_of(row) == Some(hash)
         };
         Ok(rows.iter().filter(is_unfinished).map(|row| row.used).max())
-    }
-
-    /// Removes unfinished copies with the names of a copy that has just been placed.
-    pub(crate) fn purge_superseded(
-        &self,
-        catalogue: &Catalogue,
-        place: &CopyPlace,
-        copy: u64,
-    ) -> Result<PurgeReport> {
-        let (tops, mut report) = (catalogue.tops()?, PurgeReport::default());
-        for row in self.files.rows_at(place)? {
-            if row.state != CopyState::Unfinished || row.id == copy {
-                continue;
-            }
-            let older = self.files.catalogue_of(&row)?;
-            let names = older.map_or(Ok(Vec::new()), |older| older.tops())?;
-            let is_superseded = names.iter().all(|name| tops.contains(name));
-            if is_superseded && let Some(one) = self.purge_unused(&row)? {
-                report.add(one);
-            }
-        }
-        Ok(report)
-    }
-
-    /// Removes a copy. Returns `None` if it is used.
-    fn purge_unused(&self, row: &CopyRow) -> Result<Option<PurgeReport>> {
-        match self.purge_copy(row) {
-            Err(Error::Busy { .. }) => Ok(None),
-            done => done.map(Some),
-        }
-    }
-
-    fn purge_copy(&self, row: &CopyRow) -> Result<PurgeReport> {
-        let mut report = PurgeReport::default();
-        let place = self.files.place_of(row)?;
-        let private = match &place {
-            Some(place) => self.files.find_private(row, place)?,
-            None => None,
-        };
-        let private = private.map(|private| private.dir);
-        let Some(_claim) = claim(&self.files, row, private.as_ref())? else {
-            return Err(busy(row));
-        };
-        while_unused(&self.files, row, || {
-            self.files.set_state(row.id, CopyState::Leaving)
-        })?;
-        if let Some(place) = place {
-            let rows = [row.clone()];
-            for top in &row.tops {
-                if self.files.standing(&rows, &*place.dir, &top.name)?
-                    == NameStanding::Placed(row.id)
-                {
-                    report.add(self.files.remove_top(row, top, &place.dir, &place.path)?);
-                }
-            }
-            let entries = self.files.remove_private(row, &place)?;
-            report.entries = report.entries.saturating_add(entries);
-        }
-        self.files.index.lock().remove(row.id)?;
-        self.files.forget_files(row)?;
-        (report.copies, report.bytes) = (1, row.bytes);
-        Ok(report)
     }
 
     /// Checks a copy: its entries, and with `pace` its content. `pace` receives the bytes before
@@ -562,10 +497,10 @@ impl NodeStore {
         for row in &self.copies()? {
             let done = match row.state {
                 CopyState::Publishing => recover(&self.files, row).map(|_| 0),
-                CopyState::Leaving => self.purge_copy(row).map(|report| report.entries),
+                CopyState::Leaving => purge_copy(&self.files, row).map(|report| report.entries),
                 CopyState::Held => self.finish_replacement(row).map(|()| 0),
                 CopyState::Unfinished if self.is_abandoned(row) => {
-                    self.purge_copy(row).map(|report| report.entries)
+                    purge_copy(&self.files, row).map(|report| report.entries)
                 }
                 CopyState::Unfinished | CopyState::Damaged => Ok(0),
             };

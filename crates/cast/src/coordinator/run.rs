@@ -4,7 +4,8 @@ use crate::coordinator::conductor::{ConductorContext, NodeInput, ToNode, conduct
 use crate::coordinator::record::NodeRecord;
 use crate::coordinator::source::SourceFeeders;
 use crate::message::{
-    CastBrief, CastId, CastPeer, NodeMessage, NodeOrder, PEERS_PER_MESSAGE, WirePlace, shown,
+    CastBrief, CastId, CastPeer, FinishedCopy, NodeMessage, NodeOrder, PEERS_PER_MESSAGE,
+    WirePlace, shown,
 };
 use crate::stream::StreamReport;
 use crate::{CastEvent, CastMonitor, CastSettings, Error};
@@ -383,21 +384,7 @@ impl<'a> CastRun<'a> {
                 }
                 self.plan(PlanEvent::NodeFailed { node, reason });
             }
-            NodeMessage::Finished {
-                root,
-                received_bytes,
-                owners_not_kept,
-                attributes_not_kept,
-                first_not_kept,
-            } => {
-                let record = self.record(node);
-                record.set = Some(root.to_string());
-                record.received_bytes = received_bytes;
-                record.owners_not_kept = owners_not_kept;
-                record.attributes_not_kept = attributes_not_kept;
-                record.first_not_kept = first_not_kept.as_deref().map(shown);
-                self.plan(PlanEvent::Finished { node, root: root.0 });
-            }
+            NodeMessage::Finished(copy) => self.finished(node, &copy),
             // Answers of measurements, which no cast orders.
             _ => {}
         }
@@ -423,6 +410,17 @@ impl<'a> CastRun<'a> {
         if let Some(connected) = self.nodes.get(&node) {
             let _its_end_is_reported = connected.orders.send(ToNode::Parts(parts));
         }
+    }
+
+    fn finished(&mut self, node: NodeId, copy: &FinishedCopy) {
+        let record = self.record(node);
+        record.set = Some(copy.root.to_string());
+        record.received_bytes = copy.received_bytes;
+        record.owners_not_kept = copy.owners_not_kept;
+        record.attributes_not_kept = copy.attributes_not_kept;
+        record.first_not_kept = copy.first_not_kept.as_deref().map(shown);
+        let root = copy.root.0;
+        self.plan(PlanEvent::Finished { node, root });
     }
 
     fn stream_failed(&mut self, node: NodeId, stream: StreamId, cause: StreamCause, detail: &str) {

@@ -20,7 +20,7 @@ pub(crate) enum CatalogueStage {
     Arriving(CatalogueReceiver),
     /// Another node gives them.
     Fetching(CatalogueFetch),
-    /// All parts are there, and are checked as a whole.
+    /// Complete: all parts are there, and are checked as a whole.
     Checking,
     Complete(Arc<Catalogue>),
     Failed,

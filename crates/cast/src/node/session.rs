@@ -9,7 +9,7 @@ use crate::board::UnitBoard;
 use crate::feed::{FeedContext, FeedGate, FeedOrder, feed};
 use crate::intake::{ExpectedStream, IntakeContext, receive};
 use crate::message::{
-    CastBrief, CastPeer, NodeMessage, NodeOrder, RANGES_PER_MESSAGE, encode, kind,
+    CastBrief, CastPeer, FinishedCopy, NodeMessage, NodeOrder, RANGES_PER_MESSAGE, encode, kind,
 };
 use crate::node::catalogue::{CatalogueFetch, CatalogueStage, FetchRequest, FetchedParts};
 use crate::node::copy::{CopyRequest, NodeCopy, OpenedCopy, keep_copy};
@@ -378,13 +378,13 @@ impl<'a> CastSession<'a> {
             kept.map_err(|error| error.to_string())
         });
         match kept {
-            Ok(unkept) => self.send(&NodeMessage::Finished {
+            Ok(unkept) => self.send(&NodeMessage::Finished(FinishedCopy {
                 root: self.brief.set,
                 received_bytes: self.received_bytes,
                 owners_not_kept: unkept.owners,
                 attributes_not_kept: unkept.attributes,
                 first_not_kept,
-            }),
+            })),
             Err(reason) => self.fail(reason),
         }
     }

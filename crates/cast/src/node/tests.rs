@@ -292,9 +292,9 @@ impl TestNode {
             let sent = trunk.sender.send_block(0, unit, self.unit(unit));
             sent.expect("sent");
         }
-        let finished = control.wait(|message| matches!(message, NodeMessage::Finished { .. }));
+        let finished = control.wait(|message| matches!(message, NodeMessage::Finished(_)));
         let root = self.built.catalogue.hash();
-        assert!(matches!(finished, NodeMessage::Finished { root: own, .. } if own == root));
+        assert!(matches!(finished, NodeMessage::Finished(copy) if copy.root == root));
         assert!(self.copy().is_dir());
     }
 }
@@ -383,7 +383,7 @@ fn corrupted_unit_is_reported_and_never_published() {
         let sent = trunk.sender.send_block(0, unit, node.unit(unit));
         sent.expect("sent");
     }
-    control.wait(|message| matches!(message, NodeMessage::Finished { .. }));
+    control.wait(|message| matches!(message, NodeMessage::Finished(_)));
 }
 
 #[test]

@@ -1,0 +1,72 @@
+//! Removing copies: what the store placed, the private directory, and the row.
+
+use crate::catalogue::Catalogue;
+use crate::claim::claim;
+use crate::error::{Error, Result};
+use crate::in_use::{busy, while_unused};
+use crate::node::{CopyPlace, NameStanding, NodeFiles};
+use crate::remove::PurgeReport;
+use driftless_state::holdings::{CopyRow, CopyState};
+use std::sync::Arc;
+
+/// Removes unfinished copies with the names of a copy that has just been placed.
+pub(crate) fn purge_superseded(
+    files: &Arc<NodeFiles>,
+    catalogue: &Catalogue,
+    place: &CopyPlace,
+    copy: u64,
+) -> Result<PurgeReport> {
+    let (tops, mut report) = (catalogue.tops()?, PurgeReport::default());
+    for row in files.rows_at(place)? {
+        if row.state != CopyState::Unfinished || row.id == copy {
+            continue;
+        }
+        let older = files.catalogue_of(&row)?;
+        let names = older.map_or(Ok(Vec::new()), |older| older.tops())?;
+        let is_superseded = names.iter().all(|name| tops.contains(name));
+        if is_superseded && let Some(one) = purge_unused(files, &row)? {
+            report.add(one);
+        }
+    }
+    Ok(report)
+}
+
+/// Removes a copy. Returns `None` if it is used.
+pub(crate) fn purge_unused(files: &Arc<NodeFiles>, row: &CopyRow) -> Result<Option<PurgeReport>> {
+    match purge_copy(files, row) {
+        Err(Error::Busy { .. }) => Ok(None),
+        done => done.map(Some),
+    }
+}
+
+/// Removes a copy.
+///
+/// # Errors
+/// [`Error::Busy`] if a process receives or uses it; an entry cannot be removed.
+pub(crate) fn purge_copy(files: &Arc<NodeFiles>, row: &CopyRow) -> Result<PurgeReport> {
+    let mut report = PurgeReport::default();
+    let place = files.place_of(row)?;
+    let private = match &place {
+        Some(place) => files.find_private(row, place)?,
+        None => None,
+    };
+    let private = private.map(|private| private.dir);
+    let Some(_claim) = claim(files, row, private.as_ref())? else {
+        return Err(busy(row));
+    };
+    while_unused(files, row, || files.set_state(row.id, CopyState::Leaving))?;
+    if let Some(place) = place {
+        let rows = [row.clone()];
+        for top in &row.tops {
+            if files.standing(&rows, &*place.dir, &top.name)? == NameStanding::Placed(row.id) {
+                report.add(files.remove_top(row, top, &place.dir, &place.path)?);
+            }
+        }
+        let entries = files.remove_private(row, &place)?;
+        report.entries = report.entries.saturating_add(entries);
+    }
+    files.index.lock().remove(row.id)?;
+    files.forget_files(row)?;
+    (report.copies, report.bytes) = (1, row.bytes);
+    Ok(report)
+}
