@@ -931,12 +931,13 @@ fn failback_goes_on_after_lost_lines() {
     const BYTES: usize = 1_000_000;
     let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
     let (source, line) = (scratch.dir("source"), scratch.path().join("line"));
-    // A line is lost when so much was sent over it: a fifth of all, since a run may use several.
+    // A line is lost when so much was sent over it: a fifth of all.
     let pass = "while (sysread(STDIN, $part, 65536) && ($sent += length $part) < 12e6) { syswrite(STDOUT, $part) }";
     let text =
         format!("#!/bin/sh\nfor command; do :; done\nperl -e '{pass}' | sh -c \"$command\"\n");
     script(&line, &text);
-    let reach = format!("[reach]\nssh = {line:?}\nagent_path = {:?}\n", agent());
+    let agent = agent();
+    let reach = format!("[reach]\nssh = {line:?}\nagent_path = {agent:?}\nstreams = 1\n");
     // One file at a time, so that each line brings some of them to their end.
     let keys = format!("detect = [\"walk\"]\ndelete = true\n[limits]\njobs = 1\n{reach}");
     let name = |file: usize| format!("{file}");
