@@ -57,6 +57,38 @@ pub struct SetReceiver {
     _claim: CopyClaim,
 }
 
+/// Older versions whose names a copy has taken. They are still in its private directory. Dropped before
+/// [`remove`](ReplacedVersions::remove), they stay until the next sweep or reception at that place.
+pub struct ReplacedVersions {
+    files: Arc<NodeFiles>,
+    catalogue: Arc<Catalogue>,
+    copy: u64,
+    place: CopyPlace,
+    staging: DirMutRef,
+    rows: Vec<CopyRow>,
+    _claim: CopyClaim,
+}
+
+impl ReplacedVersions {
+    /// Removes the older versions, entry by entry.
+    ///
+    /// # Errors
+    /// An entry cannot be removed.
+    pub fn remove(self) -> Result<PurgeReport> {
+        self.publication().clear(&self.rows)
+    }
+
+    fn publication(&self) -> Publication<'_> {
+        Publication {
+            files: &self.files,
+            catalogue: &self.catalogue,
+            copy: self.copy,
+            place: self.place.clone(),
+            staging: self.staging.clone(),
+        }
+    }
+}
+
 /// The claim of this process to an unfinished copy.
 pub(crate) struct CopyClaim {
     files: Arc<NodeFiles>,
@@ -233,13 +265,25 @@ impl SetReceiver {
         )
     }
 
-    /// Completes the copy: all metadata, durable, under the final names. An older version that this
-    /// store placed is replaced and removed.
+    /// Completes the copy as [`place`](SetReceiver::place), and removes older versions.
+    ///
+    /// # Errors
+    /// As [`place`](SetReceiver::place); an older version cannot be removed.
+    pub fn finish(self) -> Result<PlacedCopy> {
+        let (mut placed, replaced) = self.place()?;
+        if let Some(replaced) = replaced {
+            placed.replaced = replaced.remove()?;
+        }
+        Ok(placed)
+    }
+
+    /// Completes the copy: all metadata, durable, under the final names. Older versions that this
+    /// store placed lose their names. The caller removes them, which can take long.
     ///
     /// # Errors
     /// [`Error::Incomplete`] if units are missing; [`Error::Occupied`] if another entry stands at a
     /// final name; [`Error::NoRoom`]. The unfinished copy stays.
-    pub fn finish(mut self) -> Result<PlacedCopy> {
+    pub fn place(mut self) -> Result<(PlacedCopy, Option<ReplacedVersions>)> {
         if !self.present.is_complete() {
             return Err(Error::Incomplete {
                 hash: self.catalogue.hash(),
@@ -255,15 +299,30 @@ impl SetReceiver {
             staging: self.staging.clone(),
         };
         publication.note()?;
-        let replaced = publication.go()?;
-        Ok(PlacedCopy {
+        let rows = publication.place()?;
+        let placed = PlacedCopy {
             copy: self.row.id,
             hash: self.catalogue.hash(),
             bytes: self.catalogue.bytes(),
             entries: self.catalogue.entries(),
             metadata,
-            replaced,
-        })
+            replaced: PurgeReport::default(),
+        };
+        let replaced = ReplacedVersions {
+            files: self.files,
+            catalogue: self.catalogue,
+            copy: self.row.id,
+            place: self.place,
+            staging: self.staging,
+            rows,
+            _claim: self._claim,
+        };
+        if !replaced.publication().staged_names()?.is_empty() {
+            return Ok((placed, Some(replaced)));
+        }
+        // Only the empty directory is left.
+        replaced.remove()?;
+        Ok((placed, None))
     }
 
     fn complete(&mut self) -> Result<KeptMetadata> {

@@ -172,12 +172,20 @@ impl NodeStore {
         Ok(Receiving::Open(Box::new(receiver)))
     }
 
-    /// Gives complete copies of a set their final names, if an earlier attempt could not.
+    /// Gives complete copies of a set their final names, if an earlier attempt could not. Goes on
+    /// with the removal of older versions at the place.
     fn finish_interrupted(&self, catalogue: &Catalogue, place: &CopyPlace) -> Result<()> {
         let hash = catalogue.hash().to_string();
         let rows = self.files.rows_at(&place.path)?;
         let is_complete = |row: &&CopyRow| row.hash == hash && row.state == CopyState::Publishing;
         for row in rows.iter().filter(is_complete) {
+            recover(&self.files, row)?;
+        }
+        let has_private = |row: &&CopyRow| {
+            let name = self.files.private_name(row.id);
+            row.state == CopyState::Held && place.dir.look(&name).is_ok()
+        };
+        for row in rows.iter().filter(has_private) {
             recover(&self.files, row)?;
         }
         Ok(())

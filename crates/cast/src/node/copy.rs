@@ -5,8 +5,8 @@ use crate::settings::ContentLimits;
 use crossbeam_channel::Receiver;
 use driftless_lock::{Condvar, Mutex};
 use driftless_store::{
-    Catalogue, CopyUse, Error, NodeStore, PlacedCopy, Placing, Receiving, SetReceiver, UnitReader,
-    VerifiedUnit,
+    Catalogue, CopyUse, Error, NodeStore, PlacedCopy, Placing, Receiving, ReplacedVersions,
+    SetReceiver, UnitReader, VerifiedUnit,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -34,6 +34,12 @@ enum CopyStage {
     Placed(CopyUse),
     /// The copy failed.
     Gone,
+}
+
+/// A copy that has its final names, and older versions that are to be removed.
+pub(crate) struct WrittenCopy {
+    pub placed: PlacedCopy,
+    pub replaced: Option<ReplacedVersions>,
 }
 
 /// Set to be opened.
@@ -120,7 +126,7 @@ impl NodeCopy {
     ///
     /// # Errors
     /// The copy cannot be written. What was written stays for the next cast.
-    pub fn write_all(&self, units: &Receiver<VerifiedUnit>) -> Result<Option<PlacedCopy>, Error> {
+    pub fn write_all(&self, units: &Receiver<VerifiedUnit>) -> Result<Option<WrittenCopy>, Error> {
         let result = self.write_units(units);
         if let Ok(true) = result {
             return self.commit().map(Some);
@@ -147,18 +153,18 @@ impl NodeCopy {
         }
     }
 
-    fn commit(&self) -> Result<PlacedCopy, Error> {
+    fn commit(&self) -> Result<WrittenCopy, Error> {
         let stage = std::mem::replace(&mut *self.state.lock(), CopyStage::Committing);
         let result = match stage {
-            CopyStage::Receiving(receiver) => receiver.finish(),
+            CopyStage::Receiving(receiver) => receiver.place(),
             _ => Err(Error::Stopped),
         };
         let in_use = result
             .as_ref()
             .ok()
-            .and_then(|placed| self.store.use_copy(placed.copy).ok());
+            .and_then(|(placed, _)| self.store.use_copy(placed.copy).ok());
         self.set_stage(in_use.map_or(CopyStage::Gone, CopyStage::Placed));
-        result
+        result.map(|(placed, replaced)| WrittenCopy { placed, replaced })
     }
 
     fn set_stage(&self, stage: CopyStage) {

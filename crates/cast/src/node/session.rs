@@ -12,7 +12,7 @@ use crate::message::{
     CastBrief, CastPeer, NodeMessage, NodeOrder, RANGES_PER_MESSAGE, encode, kind,
 };
 use crate::node::catalogue::{CatalogueFetch, CatalogueStage, FetchRequest, FetchedParts};
-use crate::node::copy::{CopyRequest, NodeCopy, OpenedCopy, keep_copy};
+use crate::node::copy::{CopyRequest, NodeCopy, OpenedCopy, WrittenCopy, keep_copy};
 use crate::node::held::{
     WINDOW_BYTES_MIN, bounded_set, bytes_of, present_units, queued_units, ranges_of,
 };
@@ -24,7 +24,9 @@ use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
 use driftless_dataplane::{BundleSender, PeerKey};
 use driftless_planner::{NodeId, OrderAction, SOURCE, StreamCause, StreamId, UnitSet};
 use driftless_pool::Pace;
-use driftless_store::{Catalogue, CatalogueReceiver, Error as StoreError, PlacedCopy, Placing, VerifiedUnit};
+use driftless_store::{
+    Catalogue, CatalogueReceiver, Error as StoreError, Placing, ReplacedVersions, VerifiedUnit,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -42,7 +44,7 @@ enum CastResult {
     Fetched(FetchedParts),
     Catalogued(Result<Arc<Catalogue>, StoreError>),
     Opened(Result<OpenedCopy, StoreError>),
-    Written(Result<Option<PlacedCopy>, StoreError>),
+    Written(Result<Option<WrittenCopy>, StoreError>),
 }
 
 /// State of a cast whose copy is open.
@@ -362,10 +364,29 @@ impl<'a> CastSession<'a> {
             | CastResult::Written(Err(error)) => self.fail(error.to_string()),
             // The units ended before the set was complete.
             CastResult::Written(Ok(None)) => Ok(()),
-            CastResult::Written(Ok(Some(placed))) => {
+            CastResult::Written(Ok(Some(WrittenCopy { placed, replaced }))) => {
                 let owners_not_kept = placed.metadata.owners_not_kept;
-                self.complete(placed.copy, owners_not_kept)
+                let sent = self.complete(placed.copy, owners_not_kept);
+                if let Some(replaced) = replaced {
+                    self.remove(replaced);
+                }
+                sent
             }
+        }
+    }
+
+    /// Removes older versions in a thread, which the process waits for. The cast does not.
+    fn remove(&self, replaced: ReplacedVersions) {
+        let host = Arc::clone(self.host);
+        host.count_served(1);
+        let remove = move || {
+            if let Err(error) = replaced.remove() {
+                tracing::warn!("{error}");
+            }
+            host.count_served(-1);
+        };
+        if start_thread("remove", remove).is_err() {
+            self.host.count_served(-1);
         }
     }
 
