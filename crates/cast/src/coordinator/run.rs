@@ -456,7 +456,7 @@ impl<'a> CastRun<'a> {
                     self.monitor.event(CastEvent::SourceFailed { cause });
                 }
             }
-            StreamReport::Verified { .. } | StreamReport::Complete { .. } => {}
+            StreamReport::Complete { .. } => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::feed::UnitContent;
 use crate::settings::ContentLimits;
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, RecvError};
 use driftless_lock::{Condvar, Mutex};
 use driftless_store::{
     Catalogue, CopyUse, Error, NodeStore, PlacedCopy, Placing, Receiving, ReplacedVersions,
@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 const BUSY_MAX: Duration = Duration::from_secs(30);
 /// Pause between two attempts.
 const BUSY_PAUSE: Duration = Duration::from_millis(200);
+
+/// Time in which units gather before they are written.
+const GATHER: Duration = Duration::from_millis(4);
 
 /// Copy at a node.
 pub(crate) struct NodeCopy {
@@ -144,7 +147,7 @@ impl NodeCopy {
             if present.is_complete() {
                 return Ok(true);
             }
-            let Ok(unit) = units.recv() else {
+            let Ok(unit) = next_unit(units) else {
                 return Ok(false);
             };
             if let CopyStage::Receiving(receiver) = &mut *self.state.lock() {
@@ -181,6 +184,15 @@ impl NodeCopy {
         let _the_next_verification_finds_it = self.store.mark_damaged(copy);
         true
     }
+}
+
+/// Returns the next unit. Lets further units gather before it waits for one, so that not each unit
+/// wakes this thread.
+fn next_unit(units: &Receiver<VerifiedUnit>) -> Result<VerifiedUnit, RecvError> {
+    units.try_recv().or_else(|_| {
+        std::thread::sleep(GATHER);
+        units.recv()
+    })
 }
 
 /// Notes the job and the lifetime of a copy.

@@ -7,7 +7,7 @@
 use crate::bits::UnitBitmap;
 use crate::board::UnitBoard;
 use crate::feed::{FeedContext, FeedGate, FeedOrder, feed};
-use crate::intake::{ExpectedStream, IntakeContext, receive};
+use crate::intake::{ExpectedStream, IntakeContext, VerifiedLog, receive};
 use crate::message::{
     CastBrief, CastPeer, NodeMessage, NodeOrder, RANGES_PER_MESSAGE, encode, kind,
 };
@@ -27,7 +27,7 @@ use driftless_pool::Pace;
 use driftless_store::{
     Catalogue, CatalogueReceiver, Error as StoreError, Placing, ReplacedVersions, VerifiedUnit,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -69,7 +69,6 @@ pub(crate) struct CastSession<'a> {
     catalogue: CatalogueStage,
     open: Option<OpenCast>,
     streams: NodeStreams,
-    progress: HashMap<StreamId, Vec<u64>>,
     received_bytes: u64,
     is_over: bool,
     stop: Arc<AtomicBool>,
@@ -99,7 +98,6 @@ impl<'a> CastSession<'a> {
             catalogue: CatalogueStage::Failed,
             open: None,
             streams: NodeStreams::default(),
-            progress: HashMap::new(),
             received_bytes: 0,
             is_over: false,
             stop: Arc::new(AtomicBool::new(false)),
@@ -429,6 +427,7 @@ impl<'a> CastSession<'a> {
             board: Arc::clone(&board),
             writer,
             reports: self.reports.0.clone(),
+            log: VerifiedLog::default(),
         };
         let feeding = self.feed_context(&catalogue, &board, &copy);
         self.open = Some(OpenCast {
@@ -588,15 +587,6 @@ impl<'a> CastSession<'a> {
 
     fn report(&mut self, report: StreamReport) -> SessionStep {
         match report {
-            StreamReport::Verified {
-                stream,
-                unit,
-                bytes,
-            } => {
-                self.received_bytes = self.received_bytes.saturating_add(bytes);
-                self.progress.entry(stream).or_default().push(unit);
-                Ok(())
-            }
             StreamReport::Complete { stream } => {
                 self.streams.forget(stream);
                 self.flush(stream)
@@ -629,18 +619,23 @@ impl<'a> CastSession<'a> {
         while let Ok(report) = self.reports.1.try_recv() {
             self.report(report)?;
         }
-        let streams: Vec<StreamId> = self.progress.keys().copied().collect();
+        let open = self.open.as_ref();
+        let streams = open.map_or_else(Vec::new, |open| open.intake.log.streams());
         streams
             .into_iter()
             .try_for_each(|stream| self.flush(stream))
     }
 
     fn flush(&mut self, stream: StreamId) -> SessionStep {
-        let (Some(units), Some(open)) = (self.progress.remove(&stream), &self.open) else {
+        let Some(open) = &self.open else {
             return Ok(());
         };
+        let Some(logged) = open.intake.log.take(stream) else {
+            return Ok(());
+        };
+        self.received_bytes = self.received_bytes.saturating_add(logged.bytes);
         let mut bits = UnitBitmap::new(open.catalogue.units());
-        for unit in units {
+        for unit in logged.units {
             bits.insert(unit);
         }
         for verified in bits.sets(RANGES_PER_MESSAGE) {
