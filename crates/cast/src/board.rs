@@ -28,6 +28,8 @@ struct BoardState {
     window_bytes: u64,
     window_bytes_max: u64,
     is_closed: bool,
+    /// Feeders that wait.
+    waiting: u32,
 }
 
 /// Position of a feeder.
@@ -82,6 +84,7 @@ impl UnitBoard {
                 window_bytes: 0,
                 window_bytes_max,
                 is_closed: false,
+                waiting: 0,
             }),
             changed: Condvar::new(),
         }
@@ -99,7 +102,12 @@ impl UnitBoard {
             state.recent.pop_front();
             state.before_recent = state.before_recent.saturating_add(1);
         }
-        self.changed.notify_all();
+        let is_awaited = state.waiting > 0;
+        drop(state);
+        // Each call costs a system call, even if no feeder waits (futex(2)).
+        if is_awaited {
+            self.changed.notify_all();
+        }
         true
     }
 
@@ -136,7 +144,12 @@ impl UnitBoard {
             if has_waited {
                 return NextUnit::Wait;
             }
+            if limit.is_zero() {
+                return NextUnit::Wait;
+            }
+            state.waiting = state.waiting.saturating_add(1);
             state = self.changed.wait_for(state, limit);
+            state.waiting = state.waiting.saturating_sub(1);
             has_waited = true;
         }
     }

@@ -27,6 +27,8 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 const STOP_MAX: Duration = Duration::from_secs(5);
 /// Longest wait for a unit before the end of the stream is looked at.
 const WAIT_MAX: Duration = Duration::from_millis(100);
+/// Time in which units gather once all were sent.
+const GATHER: Duration = Duration::from_millis(2);
 /// Attempts to read a unit, with a pause between: it may be on its way to the disk or to its final name.
 const READ_ATTEMPTS: u32 = 20;
 const READ_PAUSE: Duration = Duration::from_millis(50);
@@ -271,6 +273,8 @@ impl FeedSending<'_> {
             let mut next = self.context.board.next(cursor, Duration::ZERO);
             if matches!(next, NextUnit::Wait) {
                 self.set_busy(is_busy, false);
+                // Not each unit that arrives here wakes this thread.
+                std::thread::sleep(GATHER);
                 next = self.context.board.next(cursor, WAIT_MAX);
             }
             match next {

@@ -9,8 +9,10 @@ use crossbeam_channel::{SendTimeoutError, Sender};
 use driftless_dataplane::{
     BundleEvent, BundleReceiver, BundleSender, LinkBundle, LinkHandle, LinkPeer, PeerKey,
 };
+use driftless_lock::Mutex;
 use driftless_planner::{StreamCause, StreamId, UnitSet};
 use driftless_store::{Catalogue, Error as StoreError, VerifiedUnit};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +25,38 @@ pub(crate) struct IntakeContext {
     pub board: Arc<UnitBoard>,
     pub writer: Sender<VerifiedUnit>,
     pub reports: Sender<StreamReport>,
+    pub log: VerifiedLog,
+}
+
+/// Units that were verified since the last look of the loop. A report of each would wake the loop
+/// thousands of times a second.
+#[derive(Default)]
+pub(crate) struct VerifiedLog(Mutex<HashMap<StreamId, LoggedUnits>>);
+
+/// Verified units of one stream.
+#[derive(Default)]
+pub(crate) struct LoggedUnits {
+    pub units: Vec<u64>,
+    pub bytes: u64,
+}
+
+impl VerifiedLog {
+    fn add(&self, stream: StreamId, unit: u64, bytes: u64) {
+        let mut streams = self.0.lock();
+        let logged = streams.entry(stream).or_default();
+        logged.units.push(unit);
+        logged.bytes = logged.bytes.saturating_add(bytes);
+    }
+
+    /// Removes and returns the units of a stream.
+    pub fn take(&self, stream: StreamId) -> Option<LoggedUnits> {
+        self.0.lock().remove(&stream)
+    }
+
+    /// Returns the streams that have units.
+    pub fn streams(&self) -> Vec<StreamId> {
+        self.0.lock().keys().copied().collect()
+    }
 }
 
 /// Order of the planner to receive.
@@ -170,12 +204,7 @@ impl StreamIntake<'_> {
         if self.context.board.add(unit, verified.bytes()) {
             self.write(verified)?;
         }
-        let stream = self.expected.stream;
-        let _the_cast_is_over = self.context.reports.send(StreamReport::Verified {
-            stream,
-            unit,
-            bytes: count,
-        });
+        self.context.log.add(self.expected.stream, unit, count);
         Ok(())
     }
 

@@ -12,12 +12,6 @@ const STACK_BYTES: usize = 1 << 20;
 /// Report of a thread to the loop of its node or of the coordinator.
 #[derive(Debug)]
 pub(crate) enum StreamReport {
-    /// A unit of a stream was verified; its bytes.
-    Verified {
-        stream: StreamId,
-        unit: u64,
-        bytes: u64,
-    },
     /// The receiver holds each unit of a stream.
     Complete { stream: StreamId },
     /// A stream failed.

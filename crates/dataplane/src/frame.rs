@@ -124,6 +124,14 @@ impl FrameReader {
         !self.head.is_empty() || self.partial.is_some()
     }
 
+    /// Returns the bytes that the frame which has begun still lacks.
+    pub(crate) fn missing_bytes(&self) -> usize {
+        let partial = self.partial.as_ref();
+        partial.map_or(0, |partial| {
+            partial.bytes_total.saturating_sub(partial.bytes.len())
+        })
+    }
+
     fn begin_message<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], FrameError> {
         let missing = HEAD_BYTES.saturating_sub(self.head.len());
         let (taken, rest) = bytes.split_at(missing.min(bytes.len()));
@@ -214,6 +222,7 @@ mod tests {
             let mut reader = FrameReader::new(9);
             reader.push(&frame(1, b"abc")[..cut]).unwrap();
             assert!(reader.is_within_frame(), "{cut}");
+            assert_eq!(reader.missing_bytes(), if cut < 5 { 0 } else { 8 - cut });
         }
     }
 }

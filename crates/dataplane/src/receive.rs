@@ -7,10 +7,15 @@ use crate::{Error, KIND_MAX, LinkFault, LinkHandle, LinkMessage};
 use rustix::event::PollFlags;
 use rustix::net::sockopt::set_tcp_user_timeout;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Bytes of the socket that one call reads.
 pub(crate) const READ_BYTES: usize = 128 << 10;
+/// Bytes that a message has to lack for a pause, in which more of it arrives. Without the pause, each
+/// few packets of a bulk transfer wake the thread.
+const GATHER_BYTES: usize = 16 << 10;
+const GATHER: Duration = Duration::from_micros(500);
 /// After the peer has closed its direction, no heartbeats tell of its death. The kernel then ends
 /// the connection if the peer takes nothing for so long (`TCP_USER_TIMEOUT` of tcp(7)).
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(60);
@@ -93,7 +98,12 @@ impl LinkReceiver {
                 Ok(ReadStep::Empty) if deadline.is_some_and(|end| end <= Instant::now()) => {
                     return Ok(LinkEvent::Timeout);
                 }
-                Ok(ReadStep::Empty) => self.wait(since, deadline)?,
+                Ok(ReadStep::Empty) => {
+                    if self.intake.frames.missing_bytes() >= GATHER_BYTES {
+                        thread::sleep(GATHER);
+                    }
+                    self.wait(since, deadline)?;
+                }
             }
         }
     }

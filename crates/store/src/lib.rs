@@ -46,7 +46,7 @@ pub use node::NodeClock;
 pub use parts::CatalogueReceiver;
 pub use present::PresentUnits;
 pub use reader::UnitReader;
-pub use receiver::{PlacedCopy, SetReceiver};
+pub use receiver::{PlacedCopy, ReplacedVersions, SetReceiver};
 pub use remove::PurgeReport;
 pub use reuse::ReusedContent;
 pub use store::{BuiltSet, NodeStore, Placing, PurgeWhat, Receiving, SetSource};

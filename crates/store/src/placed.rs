@@ -159,8 +159,7 @@ impl PlacedWalk<'_> {
             Some(ids) => ids.get(number)?,
             None => Some(id),
         };
-        let own = holder.user().0;
-        let is_same = placed.is_some_and(|placed| is_placed((placed, id), &meta, entry, own));
+        let is_same = placed.is_some_and(|placed| is_placed((placed, id), &meta, entry, holder));
         if !is_same || kind.is_some_and(|kind| kind != meta.kind) {
             return Ok((FoundEntry::Other, None));
         }
@@ -250,11 +249,11 @@ fn is_placed(
     ids: (InodeIdentity, InodeIdentity),
     meta: &Meta,
     entry: &EntryGuard,
-    own: u32,
+    holder: &DirMutRef,
 ) -> bool {
     let (placed, now) = ids;
     let facts = entry.body.facts();
-    let is_owner = facts.is_none_or(|facts| meta.uid == facts.uid || meta.uid == own);
+    let is_owner = facts.is_none_or(|facts| meta.uid == facts.uid || meta.uid == holder.user().0);
     let is_dir = entry.body.kind() == Some(Kind::Dir);
     let is_time =
         placed.birth.is_some() || is_dir || facts.is_none_or(|facts| is_kept(facts.mtime, meta));

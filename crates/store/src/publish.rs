@@ -46,6 +46,12 @@ impl Publication<'_> {
 
     /// Gives the copy its final names, and removes older versions.
     pub(crate) fn go(&self) -> Result<PurgeReport> {
+        self.clear(&self.place()?)
+    }
+
+    /// Gives the copy its final names. Returns the copies that were there. Older versions stay in the
+    /// private directory.
+    pub(crate) fn place(&self) -> Result<Vec<CopyRow>> {
         let rows = self.files.rows_at(&self.place)?;
         for (at, name) in self.catalogue.tops()?.iter().enumerate() {
             self.publish(&rows, at, name)?;
@@ -53,7 +59,7 @@ impl Publication<'_> {
         let durable = self.place.dir.sync_all();
         durable.map_err(failed_at(&self.place.path, c"."))?;
         self.files.set_state(self.copy, CopyState::Held)?;
-        self.clear(&rows)
+        Ok(rows)
     }
 
     fn publish(&self, rows: &[CopyRow], at: usize, name: &EntryName) -> Result<()> {
@@ -112,17 +118,23 @@ impl Publication<'_> {
     }
 
     /// Removes older versions from the private directory, and then the directory.
-    fn clear(&self, rows: &[CopyRow]) -> Result<PurgeReport> {
+    pub(crate) fn clear(&self, rows: &[CopyRow]) -> Result<PurgeReport> {
         let mut report = PurgeReport::default();
-        let (mut names, failed) = (Names::default(), failed_at(&self.place.path, c"."));
-        let mut listing = self.staging.list().map_err(&failed)?;
-        while listing.fill(&mut names, usize::MAX).map_err(&failed)? {}
+        let names = self.staged_names()?;
         for at in 0..names.len() {
             report.add(self.clear_name(rows, names.get(at).0)?);
         }
         self.drop_stale(rows)?;
         let _it_holds_what_a_user_added = self.place.dir.remove_dir(&self.private_name);
         Ok(report)
+    }
+
+    /// Returns the names in the private directory.
+    pub(crate) fn staged_names(&self) -> Result<Names> {
+        let (mut names, failed) = (Names::default(), failed_at(&self.place.path, c"."));
+        let mut listing = self.staging.list().map_err(&failed)?;
+        while listing.fill(&mut names, usize::MAX).map_err(&failed)? {}
+        Ok(names)
     }
 
     /// Takes the final names from other copies that had them: what stood there is gone.

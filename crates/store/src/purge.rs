@@ -9,26 +9,25 @@ use crate::remove::PurgeReport;
 use driftless_state::holdings::{CopyRow, CopyState};
 use std::sync::Arc;
 
-/// Removes unfinished copies with the names of a copy that has just been placed.
-pub(crate) fn purge_superseded(
-    files: &Arc<NodeFiles>,
+/// Returns the unfinished copies with the names of a copy that has just been placed.
+pub(crate) fn superseded(
+    files: &NodeFiles,
     catalogue: &Catalogue,
     place: &CopyPlace,
     copy: u64,
-) -> Result<PurgeReport> {
-    let (tops, mut report) = (catalogue.tops()?, PurgeReport::default());
+) -> Result<Vec<CopyRow>> {
+    let (tops, mut found) = (catalogue.tops()?, Vec::new());
     for row in files.rows_at(place)? {
         if row.state != CopyState::Unfinished || row.id == copy {
             continue;
         }
         let older = files.catalogue_of(&row)?;
         let names = older.map_or(Ok(Vec::new()), |older| older.tops())?;
-        let is_superseded = names.iter().all(|name| tops.contains(name));
-        if is_superseded && let Some(one) = purge_unused(files, &row)? {
-            report.add(one);
+        if names.iter().all(|name| tops.contains(name)) {
+            found.push(row);
         }
     }
-    Ok(report)
+    Ok(found)
 }
 
 /// Removes a copy. Returns `None` if it is used.

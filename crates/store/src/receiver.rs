@@ -15,7 +15,7 @@ use crate::node::{CopyPlace, NodeFiles, path_of};
 use crate::place::IdWriter;
 use crate::present::PresentUnits;
 use crate::publish::Publication;
-use crate::purge::purge_superseded;
+use crate::purge::{purge_unused, superseded};
 use crate::reader::UnitReader;
 use crate::remove::PurgeReport;
 use crate::staging::{StagedDir, failed_at, take_up};
@@ -65,6 +65,48 @@ pub struct SetReceiver {
     _claim: CopyClaim,
     /// Tells a purge that does not see the place.
     _use: CopyUse,
+}
+
+/// Older versions whose names a copy has taken: complete ones in its private directory, and unfinished
+/// ones. Dropped before [`remove`](ReplacedVersions::remove), they stay until the next sweep or
+/// reception at that place.
+pub struct ReplacedVersions {
+    files: Arc<NodeFiles>,
+    catalogue: Arc<Catalogue>,
+    copy: u64,
+    place: CopyPlace,
+    staging: DirMutRef,
+    private_name: CString,
+    rows: Vec<CopyRow>,
+    superseded: Vec<CopyRow>,
+    _claim: CopyClaim,
+}
+
+impl ReplacedVersions {
+    /// Removes the older versions, entry by entry.
+    ///
+    /// # Errors
+    /// An entry cannot be removed.
+    pub fn remove(self) -> Result<PurgeReport> {
+        let mut report = self.publication().clear(&self.rows)?;
+        for row in &self.superseded {
+            if let Some(one) = purge_unused(&self.files, row)? {
+                report.add(one);
+            }
+        }
+        Ok(report)
+    }
+
+    fn publication(&self) -> Publication<'_> {
+        Publication {
+            files: &self.files,
+            catalogue: &self.catalogue,
+            copy: self.copy,
+            place: self.place.clone(),
+            staging: self.staging.clone(),
+            private_name: self.private_name.clone(),
+        }
+    }
 }
 
 impl SetReceiver {
@@ -236,13 +278,25 @@ impl SetReceiver {
         )
     }
 
-    /// Completes the copy: all metadata, durable, under the final names. An older version that this
-    /// store placed is replaced and removed.
+    /// Completes the copy as [`place`](SetReceiver::place), and removes older versions.
+    ///
+    /// # Errors
+    /// As [`place`](SetReceiver::place); an older version cannot be removed.
+    pub fn finish(self) -> Result<PlacedCopy> {
+        let (mut placed, replaced) = self.place()?;
+        if let Some(replaced) = replaced {
+            placed.replaced = replaced.remove()?;
+        }
+        Ok(placed)
+    }
+
+    /// Completes the copy: all metadata, durable, under the final names. Older versions that this
+    /// store placed lose their names. The caller removes them, which can take long.
     ///
     /// # Errors
     /// [`Error::Incomplete`] if units are missing; [`Error::Occupied`] if another entry stands at a
     /// final name; [`Error::NoRoom`]. The unfinished copy stays.
-    pub fn finish(mut self) -> Result<PlacedCopy> {
+    pub fn place(mut self) -> Result<(PlacedCopy, Option<ReplacedVersions>)> {
         if !self.present.is_complete() {
             return Err(Error::Incomplete {
                 hash: self.catalogue.hash(),
@@ -259,17 +313,34 @@ impl SetReceiver {
             private_name: self.staging_name.clone(),
         };
         publication.note(metadata.counts)?;
-        let mut replaced = publication.go()?;
-        let superseded = purge_superseded(&self.files, &self.catalogue, &self.place, self.row.id);
-        replaced.add(superseded?);
-        Ok(PlacedCopy {
+        let rows = publication.place()?;
+        let superseded = superseded(&self.files, &self.catalogue, &self.place, self.row.id)?;
+        let placed = PlacedCopy {
             copy: self.row.id,
             hash: self.catalogue.hash(),
             bytes: self.catalogue.bytes(),
             entries: self.catalogue.entries(),
             metadata,
-            replaced,
-        })
+            replaced: PurgeReport::default(),
+        };
+        let replaced = ReplacedVersions {
+            files: self.files,
+            catalogue: self.catalogue,
+            copy: self.row.id,
+            place: self.place,
+            staging: self.staging,
+            private_name: self.staging_name,
+            rows,
+            superseded,
+            _claim: self._claim,
+        };
+        let is_empty = replaced.publication().staged_names()?.is_empty();
+        if !is_empty || !replaced.superseded.is_empty() {
+            return Ok((placed, Some(replaced)));
+        }
+        // Only the empty directory is left.
+        replaced.remove()?;
+        Ok((placed, None))
     }
 
     fn complete(&mut self) -> Result<UnkeptMetadata> {

@@ -173,13 +173,17 @@ impl NodeStore {
         Ok(Receiving::Open(Box::new(receiver)))
     }
 
-    /// Gives complete copies of a set their final names, if an earlier attempt could not.
+    /// Gives complete copies of a set their final names, if an earlier attempt could not. Goes on
+    /// with the removal of older versions at the place.
     fn finish_interrupted(&self, catalogue: &Catalogue, place: &CopyPlace) -> Result<()> {
         let hash = catalogue.hash().to_string();
         let rows = self.files.rows_at(place)?;
         let is_complete = |row: &&CopyRow| row.hash == hash && row.state == CopyState::Publishing;
         for row in rows.iter().filter(is_complete) {
             recover(&self.files, row)?;
+        }
+        for row in rows.iter().filter(|row| row.state == CopyState::Held) {
+            self.finish_replacement(row)?;
         }
         Ok(())
     }

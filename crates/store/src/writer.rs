@@ -78,8 +78,10 @@ impl UnitWriter {
             let (entry, closed) = (oldest.entry, oldest.file.close());
             closed.map_err(|fault| self.failed(entry, fault))?;
         }
-        let missing = self.no_file(entry);
-        self.open.front().ok_or(missing)
+        match self.open.front() {
+            Some(open) => Ok(open),
+            None => Err(self.no_file(entry)),
+        }
     }
 
     /// Returns an open large file to copy ranges into.

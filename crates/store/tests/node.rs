@@ -334,6 +334,27 @@ fn copy_whose_time_is_over_goes() {
 }
 
 #[test]
+fn interrupted_removal_of_an_older_version_continues() {
+    let bench = Bench::new();
+    write(&bench.path("src/a"), &bytes(1, 100_000));
+    let node = bench.node();
+    cast(&node, &bench.build(), &bench.to()).expect("placed");
+    write(&bench.path("src/a"), &bytes(2, 100_000));
+    let set = bench.build();
+    let mut receiver = open(&node, &set, &bench.to());
+    put_all(&mut receiver, &mut set.source.reader(), 1);
+    let (placed, replaced) = receiver.place().expect("placed");
+    assert_same(&bench.path("src"), &bench.path("to/src"), "the new version");
+    assert_eq!(names(&bench.path("to")).len(), 2, "the older one is there");
+    drop(replaced);
+    let held = node.receive(&set.catalogue, &bench.to()).expect("held");
+    assert!(matches!(held, Receiving::Held(copy) if copy == placed.copy));
+    assert_eq!(names(&bench.path("to")).len(), 1);
+    assert_eq!(node.copies().expect("read").len(), 1);
+    assert_same(&bench.path("src"), &bench.path("to/src"), "it stays");
+}
+
+#[test]
 fn copy_in_use_is_not_removed() {
     let bench = Bench::new();
     let node = bench.node();

@@ -458,7 +458,7 @@ impl<'a> CastRun<'a> {
                     self.monitor.event(CastEvent::SourceFailed { cause });
                 }
             }
-            StreamReport::Verified { .. } | StreamReport::Complete { .. } => {}
+            StreamReport::Complete { .. } => {}
         }
     }
 

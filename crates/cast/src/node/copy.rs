@@ -2,11 +2,11 @@
 
 use crate::feed::UnitContent;
 use crate::settings::ContentLimits;
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, RecvError};
 use driftless_lock::{Condvar, Mutex};
 use driftless_store::{
-    Catalogue, CopyUse, Error, NodeStore, PlacedCopy, Placing, Receiving, SetReceiver, UnitReader,
-    VerifiedUnit,
+    Catalogue, CopyUse, Error, NodeStore, PlacedCopy, Placing, Receiving, ReplacedVersions,
+    SetReceiver, UnitReader, VerifiedUnit,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 const BUSY_MAX: Duration = Duration::from_secs(120);
 /// Pause between two attempts.
 const BUSY_PAUSE: Duration = Duration::from_millis(200);
+
+/// Time in which units gather before they are written.
+const GATHER: Duration = Duration::from_millis(4);
 
 /// Copy at a node.
 pub(crate) struct NodeCopy {
@@ -34,6 +37,12 @@ enum CopyStage {
     Placed(CopyUse),
     /// The copy failed.
     Gone,
+}
+
+/// A copy that has its final names, and older versions that are to be removed.
+pub(crate) struct WrittenCopy {
+    pub placed: PlacedCopy,
+    pub replaced: Option<ReplacedVersions>,
 }
 
 /// Set to be opened.
@@ -127,7 +136,7 @@ impl NodeCopy {
     ///
     /// # Errors
     /// The copy cannot be written. What was written stays for the next cast.
-    pub fn write_all(&self, units: &Receiver<VerifiedUnit>) -> Result<Option<PlacedCopy>, Error> {
+    pub fn write_all(&self, units: &Receiver<VerifiedUnit>) -> Result<Option<WrittenCopy>, Error> {
         let result = self.write_units(units);
         if let Ok(true) = result {
             return self.commit().map(Some);
@@ -145,7 +154,7 @@ impl NodeCopy {
             if present.is_complete() {
                 return Ok(true);
             }
-            let Ok(unit) = units.recv() else {
+            let Ok(unit) = next_unit(units) else {
                 return Ok(false);
             };
             if let CopyStage::Receiving(receiver) = &mut *self.state.lock() {
@@ -154,18 +163,18 @@ impl NodeCopy {
         }
     }
 
-    fn commit(&self) -> Result<PlacedCopy, Error> {
+    fn commit(&self) -> Result<WrittenCopy, Error> {
         let stage = std::mem::replace(&mut *self.state.lock(), CopyStage::Committing);
         let result = match stage {
-            CopyStage::Receiving(receiver) => receiver.finish(),
+            CopyStage::Receiving(receiver) => receiver.place(),
             _ => Err(Error::Stopped),
         };
         let in_use = result
             .as_ref()
             .ok()
-            .and_then(|placed| self.store.use_copy(placed.copy).ok());
+            .and_then(|(placed, _)| self.store.use_copy(placed.copy).ok());
         self.set_stage(in_use.map_or(CopyStage::Gone, CopyStage::Placed));
-        result
+        result.map(|(placed, replaced)| WrittenCopy { placed, replaced })
     }
 
     fn set_stage(&self, stage: CopyStage) {
@@ -182,6 +191,15 @@ impl NodeCopy {
         let _the_next_verification_finds_it = self.store.mark_damaged(copy);
         true
     }
+}
+
+/// Returns the next unit. Lets further units gather before it waits for one, so that not each unit
+/// wakes this thread.
+fn next_unit(units: &Receiver<VerifiedUnit>) -> Result<VerifiedUnit, RecvError> {
+    units.try_recv().or_else(|_| {
+        std::thread::sleep(GATHER);
+        units.recv()
+    })
 }
 
 /// Notes the job and the lifetime of a copy.

@@ -7,12 +7,12 @@
 use crate::bits::UnitBitmap;
 use crate::board::UnitBoard;
 use crate::feed::{FeedContext, FeedGate, FeedOrder, feed};
-use crate::intake::{ExpectedStream, IntakeContext, receive};
+use crate::intake::{ExpectedStream, IntakeContext, VerifiedLog, receive};
 use crate::message::{
     CastBrief, CastPeer, FinishedCopy, NodeMessage, NodeOrder, RANGES_PER_MESSAGE, encode, kind,
 };
 use crate::node::catalogue::{CatalogueFetch, CatalogueStage, FetchRequest, FetchedParts};
-use crate::node::copy::{CopyRequest, NodeCopy, OpenedCopy, keep_copy};
+use crate::node::copy::{CopyRequest, NodeCopy, OpenedCopy, WrittenCopy, keep_copy};
 use crate::node::held::{
     WINDOW_BYTES_MIN, bounded_set, bytes_of, present_units, queued_units, ranges_of,
 };
@@ -25,9 +25,9 @@ use driftless_dataplane::{BundleSender, PeerKey};
 use driftless_planner::{NodeId, OrderAction, SOURCE, StreamCause, StreamId, UnitSet};
 use driftless_pool::Pace;
 use driftless_store::{
-    Catalogue, CatalogueReceiver, Error as StoreError, PlacedCopy, Placing, VerifiedUnit,
+    Catalogue, CatalogueReceiver, Error as StoreError, Placing, ReplacedVersions, VerifiedUnit,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -44,7 +44,7 @@ enum CastResult {
     Fetched(FetchedParts),
     Catalogued(Result<Arc<Catalogue>, StoreError>),
     Opened(Result<OpenedCopy, StoreError>),
-    Written(Result<Option<PlacedCopy>, StoreError>),
+    Written(Result<Option<WrittenCopy>, StoreError>),
 }
 
 /// State of a cast whose copy is open.
@@ -69,7 +69,6 @@ pub(crate) struct CastSession<'a> {
     catalogue: CatalogueStage,
     open: Option<OpenCast>,
     streams: NodeStreams,
-    progress: HashMap<StreamId, Vec<u64>>,
     received_bytes: u64,
     is_over: bool,
     stop: Arc<AtomicBool>,
@@ -99,7 +98,6 @@ impl<'a> CastSession<'a> {
             catalogue: CatalogueStage::Failed,
             open: None,
             streams: NodeStreams::default(),
-            progress: HashMap::new(),
             received_bytes: 0,
             is_over: false,
             stop: Arc::new(AtomicBool::new(false)),
@@ -364,9 +362,28 @@ impl<'a> CastSession<'a> {
             | CastResult::Written(Err(error)) => self.fail(error.to_string()),
             // The units ended before the set was complete.
             CastResult::Written(Ok(None)) => Ok(()),
-            CastResult::Written(Ok(Some(placed))) => {
-                self.complete(placed.copy, placed.metadata.first_text())
+            CastResult::Written(Ok(Some(WrittenCopy { placed, replaced }))) => {
+                let sent = self.complete(placed.copy, placed.metadata.first_text());
+                if let Some(replaced) = replaced {
+                    self.remove(replaced);
+                }
+                sent
             }
+        }
+    }
+
+    /// Removes older versions in a thread, which the process waits for. The cast does not.
+    fn remove(&self, replaced: ReplacedVersions) {
+        let host = Arc::clone(self.host);
+        host.count_served(1);
+        let remove = move || {
+            if let Err(error) = replaced.remove() {
+                tracing::warn!("{error}");
+            }
+            host.count_served(-1);
+        };
+        if start_thread("remove", remove).is_err() {
+            self.host.count_served(-1);
         }
     }
 
@@ -413,6 +430,7 @@ impl<'a> CastSession<'a> {
             board: Arc::clone(&board),
             writer,
             reports: self.reports.0.clone(),
+            log: VerifiedLog::default(),
         };
         let feeding = self.feed_context(&catalogue, &board, &copy);
         self.open = Some(OpenCast {
@@ -572,15 +590,6 @@ impl<'a> CastSession<'a> {
 
     fn report(&mut self, report: StreamReport) -> SessionStep {
         match report {
-            StreamReport::Verified {
-                stream,
-                unit,
-                bytes,
-            } => {
-                self.received_bytes = self.received_bytes.saturating_add(bytes);
-                self.progress.entry(stream).or_default().push(unit);
-                Ok(())
-            }
             StreamReport::Complete { stream } => {
                 self.streams.forget(stream);
                 self.flush(stream)
@@ -613,18 +622,23 @@ impl<'a> CastSession<'a> {
         while let Ok(report) = self.reports.1.try_recv() {
             self.report(report)?;
         }
-        let streams: Vec<StreamId> = self.progress.keys().copied().collect();
+        let open = self.open.as_ref();
+        let streams = open.map_or_else(Vec::new, |open| open.intake.log.streams());
         streams
             .into_iter()
             .try_for_each(|stream| self.flush(stream))
     }
 
     fn flush(&mut self, stream: StreamId) -> SessionStep {
-        let (Some(units), Some(open)) = (self.progress.remove(&stream), &self.open) else {
+        let Some(open) = &self.open else {
             return Ok(());
         };
+        let Some(logged) = open.intake.log.take(stream) else {
+            return Ok(());
+        };
+        self.received_bytes = self.received_bytes.saturating_add(logged.bytes);
         let mut bits = UnitBitmap::new(open.catalogue.units());
-        for unit in units {
+        for unit in logged.units {
             bits.insert(unit);
         }
         for verified in bits.sets(RANGES_PER_MESSAGE) {
