@@ -23,10 +23,11 @@ KILLS = {"a node killed at 10 %": 0.1, "a node killed at 50 %": 0.5, "a node kil
 SLOW_LINK, STOPPED = "a link at a tenth of the rate", "a stopped node"
 STOPPED_AT = 0.25  # of the data set
 SPREAD_NODES, SPREAD_BITS = 8, 400_000_000
-SECOND_NODES, SECOND_BITS = 4, 100_000_000
+SECOND_NODES, SECOND_BITS = 2, 100_000_000
 FIRST, SECOND = "first version", "second version"
 RELAY_NODES, RELAY_BITS = 2, 1_000_000_000
 GIGABIT_BYTES, CORES = 125_000_000, 4
+LIMITED = ("timeout", "300")  # seconds; a tool that hangs must not hold up the others
 
 
 class Wrong(RuntimeError):
@@ -39,7 +40,7 @@ def cast(scene, cluster, src, nodes=None, hook=lambda event: None, allowed=(0,),
     values = cluster.values() | {"src": src, "nodes": ",".join(cluster.nodes[:nodes])} | other
     bench.runner.scrub = {src: "SRC", bench.work: "WORK"}
     with Events(hook) as events:
-        done = bench.runner.run([*cluster.words(SOURCE), *TOOLS[CAST].argv(**values)], out=events.writing)
+        done = bench.runner.run([*LIMITED, *cluster.words(SOURCE), *TOOLS[CAST].argv(**values)], out=events.writing)
     if done["exit"] not in allowed:
         raise Wrong(f"the cast ended with {done['exit']}: {done.get('stderr')}")
     return events, done | {"exit": 0}
@@ -120,7 +121,7 @@ def slow(scene):
 
 
 def disturbed(scene, cluster, src, share, act):
-    """Runs a cast in which something happens to a node once it has that share of the data set. Ends the cast when the others are done."""
+    """Runs a cast in which something happens to a node once it has this share of the data set, until the others are done."""
     left = set(cluster.nodes) - {VICTIM}
 
     def end_without_victim(event):
@@ -136,8 +137,8 @@ def disturbed(scene, cluster, src, share, act):
     finally:
         mark.over.set()
         mark.join()
-        if mark.at is None:
-            scene.bench.say(f"{scene.case.name}: the cast ended before anything happened to the node")
+        when = "never" if mark.at is None else f"after {mark.arrived / 2**20:.0f} MiB"
+        scene.bench.say(f"{scene.case.name}: something happened to the node {when}")
 
 
 def others(events, cluster):
@@ -171,7 +172,10 @@ def by_peer(scene, cluster, src, tool):
     bench.runner.scrub = {src: "SRC", bench.work: "WORK"}
     with SPREADERS.get(tool, nothing)(cluster) as more:
         argv = TOOLS[tool].argv(**cluster.values(), **more, src=src, file=src / "big")
-        return bench.runner.run([*cluster.words(SOURCE), *argv])
+        done = bench.runner.run([*LIMITED, *cluster.words(SOURCE), *argv])
+    if done["exit"]:
+        bench.say(f"{scene.case.name}: {tool} ended with {done['exit']}: {done['stderr'].strip()}")
+    return done
 
 
 def nothing(_cluster):
