@@ -4,7 +4,6 @@ What they measure are figures of several kinds, so each run that they record has
 from the start of a command. So they contain the hashing of the source, and the start of the nodes through ssh.
 """
 
-import os
 import signal
 import subprocess
 from contextlib import nullcontext
@@ -18,7 +17,6 @@ from spreaders import SPREADERS
 CHAIN_NODES, CHAIN_BITS = 20, 100_000_000
 VICTIM = "n10"  # in the middle of the chain
 ONE, ALL = "1 node", "20 nodes"
-PLAIN = "20 nodes"
 KILLS = {"a node killed at 10 %": 0.1, "a node killed at 50 %": 0.5, "a node killed at 90 %": 0.9}
 SLOW_LINK, STOPPED = "a link at a tenth of the rate", "a stopped node"
 STOPPED_AT = 0.25  # of the data set
@@ -92,7 +90,7 @@ def killed(scene):
             cluster.fresh()
             events, done = cast(scene, cluster, src)
             plain = others(events, cluster)
-            record(scene, CAST, {"others": plain}, PLAIN, done)
+            record(scene, CAST, {"others": plain}, ALL, done)
             for part, share in KILLS.items():
                 cluster.fresh()
                 events, done = disturbed(scene, cluster, src, share, lambda: cluster.kill(VICTIM))
@@ -108,7 +106,7 @@ def slow(scene):
         for _ in scene.rounds():
             cluster.fresh()
             events, done = cast(scene, cluster, src)
-            record(scene, CAST, {"others": others(events, cluster)}, PLAIN, done)
+            record(scene, CAST, {"others": others(events, cluster)}, ALL, done)
             cluster.fresh()
             cluster.lab.limit(VICTIM, CHAIN_BITS // 10)
             events, done = disturbed(scene, cluster, src, 0, lambda: None)

@@ -175,7 +175,7 @@ REPRODUCE = """## How to reproduce
 As root on Debian, with some 24 GiB of memory:
 
 ```sh
-make bench                               # builds everything, measures, writes this page; about 85 minutes
+make bench                               # builds everything, measures, writes this page; about 100 minutes
 bench/run.py --list                      # the names of the cases
 bench/run.py --cases real-tmpfs,memory   # some of them; their results replace the older ones
 bench/run.py --quick                     # small trees, to see whether the benchmark works
