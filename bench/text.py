@@ -87,15 +87,15 @@ GROUPS = {
     "cast": Group(
         "Casts", "cast",
         "`driftless cast` to the nodes of a cluster. The nodes are network namespaces on this machine, so they share its processors. Each "
-        "has an sshd, a tmpfs in the place of its disk, and a link of a known rate in both directions: 100 Mbit/s, or 1 Gbit/s in the row "
-        "about processor time. All data goes through TLS 1.3. Times count from the start of the command. So they contain the hashes of the "
-        "source and the start of the nodes through ssh. The processors at work are those of the whole machine. If both are, "
-        "they limit the cast, and not the links."),
+        "has an sshd, and a tmpfs in the place of its disk. Its link has 100 Mbit/s in both directions, and 1 Gbit/s in the row about "
+        "processor time. All data goes through TLS 1.3. Times count from the start of the command, with the hashes of the source and the "
+        "start of the nodes through ssh. If all processors of the machine are at work, they limit the cast, and not the links."),
     "spread": Group(
         "Casts beside other tools", "one to eight nodes",
-        "The same cluster with eight nodes and links of 400 Mbit/s. `scp` and `tar` send to all nodes at once. `sbcast` has a Slurm of its own "
-        "with one `slurmd` on each node. `uftp` and `udpcast` use multicast, and send with 95 % of the rate of the link. `scp`, `tar`, and the "
-        "cast encrypt; the other tools do not. `dbcast` of mpiFileUtils is missing: Debian has no package of it.", SCP_ALL),
+        "The same cluster with eight nodes and links of 400 Mbit/s. `scp` and `tar` send to all nodes at once. `sbcast` has a Slurm of its "
+        "own with one `slurmd` on each node. `uftp` and `udpcast` use multicast, and are given 95 % of the rate of the link; their "
+        "receivers share the processors of this machine, too. `scp`, `tar` and the cast encrypt, the other tools do not. `dbcast` of "
+        "mpiFileUtils is missing, because Debian has no package of it.", SCP_ALL),
     "latency": Group(
         "Half a millisecond per request", "0.5 ms requests",
         "Source and replica on `latencyfs`, a file system that delays every metadata and data request by "
@@ -156,11 +156,14 @@ HOW = """## How it is measured
   that nothing was dropped and no gap was counted is checked at the end. Closes come in bursts of 40 with pauses, since an agent
   hears 20,000 messages a second of one user: of files that were opened by their names in the working directory, and by their whole paths, of which the
   kernel has to be asked. One each 5 ms finds nothing in the processor's caches.
-- **Casts** get empty file systems and an empty store for each run. Of the time for *other* nodes, the tenth of 20 nodes does not count. It
-  dies with all its processes after it has received a share of the file. Or its link has a tenth of the rate, or its `driftless node` is
-  stopped (SIGSTOP) after a quarter of the file. Then the cast is ended once the other nodes have the file. For the second version, blocks of
-  64 KiB are overwritten at random places of a tree of 512 MiB on two nodes, so that each has a processor. Processor time of a node is that of its `driftless node`, which
-  receives a file and sends it to one other node. The kernel charges a process for the sending, and often for the reception at the other end.
+- **Casts** get empty file systems and an empty store for each run. After the first run of each case with a check, the copies of all
+  nodes are compared with the source. Where a node dies, is slow or stops, it is the tenth of 20, and its own time does not count. It dies
+  with all its processes once it has that share of the file. In the row about slow nodes, its link has a tenth of the rate, or its
+  `driftless node` is stopped (SIGSTOP) at a quarter of the file. Such a cast is ended once the other nodes have the file.
+- **The second version** of a tree of 512 MiB has other bytes in one of a hundred blocks of 64 KiB, at random places. There are two nodes,
+  so that each has a processor.
+- **Processor time** of a node is that of its `driftless node`, which receives a file and sends it to one other node. The kernel charges a
+  process for what it sends, and often for the reception of it at the other end.
 - **The mixed tree** may take as long as its large files at the rate of one large file, plus its small files alone.
 """
 
