@@ -91,7 +91,7 @@ GROUPS = {
         "processor time. All data goes through TLS 1.3. Times count from the start of the command, with the hashes of the source and the "
         "start of the nodes through ssh. If all processors of the machine are at work, they limit the cast, and not the links."),
     "spread": Group(
-        "Casts beside other tools", "one to eight nodes",
+        "Casts beside other tools", "to eight nodes",
         "The same cluster with eight nodes and links of 400 Mbit/s. `scp` and `tar` send to all nodes at once. `sbcast` has a Slurm of its "
         "own with one `slurmd` on each node. `uftp` and `udpcast` use multicast, and are given 95 % of the rate of the link; their "
         "receivers share the processors of this machine, too. `scp`, `tar` and the cast encrypt, the other tools do not. `dbcast` of "
