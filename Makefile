@@ -10,7 +10,7 @@
 # make install-files: the same with what is built, from the folder FROM.
 # make packages: a tarball, a deb and an rpm of the static program, and their checksums, in target/packages.
 # make book: a site with search of all pages, in target/book/site; builds mdbook the first time, which takes some minutes.
-# make lint: formatting and clippy, warnings denied, and the subjects of commits. make bench: side by side with peers, about 85 minutes.
+# make lint: formatting and clippy, warnings denied, and the subjects of commits. make bench: side by side with peers, about 100 minutes.
 # make fuzz: each fuzz target for FUZZ_SECONDS, three at a time; needs a C++ compiler. .ci/run takes FUZZ_SECONDS=20.
 
 PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \

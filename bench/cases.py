@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from casting import ALL as TO_ALL
+from casting import FIRST, KILLS, ONE, SECOND, SLOW_LINK, STOPPED
 from figures import NoLess, NoMore, Share
-from casting import ALL as TO_ALL, FIRST, KILLS, ONE, PLAIN, SECOND, SLOW_LINK, STOPPED
 from peers import (
     BARE, BURSTS, CAST, CHAIN, COPYING_PEERS, DRIFTLESS, EMPTY, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, LSYNCD, LSYNCD_SLOW, MIRROR, OFTEN,
     ONE_SYNC, POOL, REPEATING_PEERS, RSYNC, RSYNC_DELETE, RSYNC_FAR, SBCAST, SCP_ALL, SEND, SHIM, SR3, SUM, TAR_ALL, TAR_FAR, UDPCAST, UFTP, UNSYNCED,
@@ -168,7 +169,7 @@ def casts():
         targets=tuple(NoMore("more", 2, part) for part in KILLS))
     yield Case(
         "cast-slow", "cast", "one of 20 nodes is slow", "slow", "", "tmpfs", (CAST,), rounds=1,
-        targets=tuple(Share("others", 1.05, part, base=PLAIN) for part in (SLOW_LINK, STOPPED)))
+        targets=tuple(Share("others", 1.05, part, base=TO_ALL) for part in (SLOW_LINK, STOPPED)))
     yield Case(
         "cast-second", "cast", "512 files, 1 % of their blocks changed", "second", "", "tmpfs", (CAST,), rounds=1,
         targets=(Share("seconds", 0.05, SECOND, base=FIRST),))

@@ -4,7 +4,6 @@ What they measure are figures of several kinds, so each run that they record has
 from the start of a command. So they contain the hashing of the source, and the start of the nodes through ssh.
 """
 
-import os
 import signal
 import subprocess
 from contextlib import nullcontext
@@ -18,15 +17,15 @@ from spreaders import SPREADERS
 CHAIN_NODES, CHAIN_BITS = 20, 100_000_000
 VICTIM = "n10"  # in the middle of the chain
 ONE, ALL = "1 node", "20 nodes"
-PLAIN = "20 nodes"
 KILLS = {"a node killed at 10 %": 0.1, "a node killed at 50 %": 0.5, "a node killed at 90 %": 0.9}
 SLOW_LINK, STOPPED = "a link at a tenth of the rate", "a stopped node"
 STOPPED_AT = 0.25  # of the data set
 SPREAD_NODES, SPREAD_BITS = 8, 400_000_000
-SECOND_NODES, SECOND_BITS = 4, 100_000_000
+SECOND_NODES, SECOND_BITS = 2, 100_000_000
 FIRST, SECOND = "first version", "second version"
 RELAY_NODES, RELAY_BITS = 2, 1_000_000_000
 GIGABIT_BYTES, CORES = 125_000_000, 4
+LIMITED = ("timeout", "300")  # seconds; a tool that hangs must not hold up the others
 
 
 class Wrong(RuntimeError):
@@ -39,7 +38,7 @@ def cast(scene, cluster, src, nodes=None, hook=lambda event: None, allowed=(0,),
     values = cluster.values() | {"src": src, "nodes": ",".join(cluster.nodes[:nodes])} | other
     bench.runner.scrub = {src: "SRC", bench.work: "WORK"}
     with Events(hook) as events:
-        done = bench.runner.run([*cluster.words(SOURCE), *TOOLS[CAST].argv(**values)], out=events.writing)
+        done = bench.runner.run([*LIMITED, *cluster.words(SOURCE), *TOOLS[CAST].argv(**values)], out=events.writing)
     if done["exit"] not in allowed:
         raise Wrong(f"the cast ended with {done['exit']}: {done.get('stderr')}")
     return events, done | {"exit": 0}
@@ -91,7 +90,7 @@ def killed(scene):
             cluster.fresh()
             events, done = cast(scene, cluster, src)
             plain = others(events, cluster)
-            record(scene, CAST, {"others": plain}, PLAIN, done)
+            record(scene, CAST, {"others": plain}, ALL, done)
             for part, share in KILLS.items():
                 cluster.fresh()
                 events, done = disturbed(scene, cluster, src, share, lambda: cluster.kill(VICTIM))
@@ -107,7 +106,7 @@ def slow(scene):
         for _ in scene.rounds():
             cluster.fresh()
             events, done = cast(scene, cluster, src)
-            record(scene, CAST, {"others": others(events, cluster)}, PLAIN, done)
+            record(scene, CAST, {"others": others(events, cluster)}, ALL, done)
             cluster.fresh()
             cluster.lab.limit(VICTIM, CHAIN_BITS // 10)
             events, done = disturbed(scene, cluster, src, 0, lambda: None)
@@ -120,7 +119,7 @@ def slow(scene):
 
 
 def disturbed(scene, cluster, src, share, act):
-    """Runs a cast in which something happens to a node once it has that share of the data set. Ends the cast when the others are done."""
+    """Runs a cast in which something happens to a node once it has this share of the data set, until the others are done."""
     left = set(cluster.nodes) - {VICTIM}
 
     def end_without_victim(event):
@@ -136,8 +135,8 @@ def disturbed(scene, cluster, src, share, act):
     finally:
         mark.over.set()
         mark.join()
-        if mark.at is None:
-            scene.bench.say(f"{scene.case.name}: the cast ended before anything happened to the node")
+        when = "never" if mark.at is None else f"after {mark.arrived / 2**20:.0f} MiB"
+        scene.bench.say(f"{scene.case.name}: something happened to the node {when}")
 
 
 def others(events, cluster):
@@ -171,7 +170,10 @@ def by_peer(scene, cluster, src, tool):
     bench.runner.scrub = {src: "SRC", bench.work: "WORK"}
     with SPREADERS.get(tool, nothing)(cluster) as more:
         argv = TOOLS[tool].argv(**cluster.values(), **more, src=src, file=src / "big")
-        return bench.runner.run([*cluster.words(SOURCE), *argv])
+        done = bench.runner.run([*LIMITED, *cluster.words(SOURCE), *argv])
+    if done["exit"]:
+        bench.say(f"{scene.case.name}: {tool} ended with {done['exit']}: {done['stderr'].strip()}")
+    return done
 
 
 def nothing(_cluster):

@@ -106,7 +106,7 @@ class Lab:
         port, address = f"port{number}", f"10.77.0.{number}"
         self._ip("switch", "link", "add", port, "type", "veth", "peer", "name", "net0", "netns", self.name(host))
         self._ip("switch", "link", "set", port, "master", "switch", "up")
-        self._ip(host, "address", "add", f"{address}/24", "dev", "net0")
+        self._ip(host, "address", "add", f"{address}/24", "broadcast", "+", "dev", "net0")
         self._ip(host, "link", "set", "net0", "up")
         self.addresses[host] = address
         self.ports[host] = port

@@ -36,6 +36,7 @@ KbdInteractiveAuthentication no
 MaxStartups 1000
 MaxSessions 1000
 PrintMotd no
+Subsystem sftp internal-sftp
 SetEnv HOME={folder}/home
 """
 CLIENT = """\
@@ -122,7 +123,7 @@ class FarHost:
             log.unlink(missing_ok=True)
             self.server = subprocess.Popen(
                 [*CAGE, *self.words, PROGRAM, "-D", "-f", config, "-E", log], start_new_session=True,
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             if self._listens(log):
                 return
         raise RuntimeError("sshd found no free port")

@@ -104,7 +104,7 @@ def build_driftless():
 
 def version_number(text):
     """The first thing in a text that looks like a version."""
-    found = re.search(r"\d+\.\d+(\.\d+)?", text)
+    found = re.search(r"\d+\.\d+(\.\d+)?|\d{8}", text)  # or a date
     return found.group(0) if found else "unknown"
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Measures driftless side by side with the tools that people use today, and writes the report.
 
-    bench/run.py                          everything, about 85 minutes
+    bench/run.py                          everything, about 100 minutes
     bench/run.py --quick                  small trees, one round: does the benchmark itself work?
     bench/run.py --cases real-tmpfs,memory   some cases; their results replace the older ones
     bench/run.py --list                   the names of the cases
@@ -74,7 +74,7 @@ def arguments():
     parser.add_argument("--cases", default=",".join(CASES), help="names, separated by commas")
     parser.add_argument("--list", action="store_true", help="print the names of the cases and stop")
     parser.add_argument("--rounds", type=int, help="rounds of every case instead of its own number")
-    parser.add_argument("--minutes", type=int, default=90, help="about how long all may take")
+    parser.add_argument("--minutes", type=int, default=105, help="about how long all may take")
     parser.add_argument("--entries", type=int, default=Sizes.entries, help="size of the generated tree")
     parser.add_argument("--note", default="", help="what a reader must know of these figures, shown beside them")
     parser.add_argument("--driftless", type=Path, help="binary to measure instead of building one")

@@ -79,13 +79,11 @@ def uftp(cluster):
 def udpcast(cluster):
     """Receivers for `udp-sender`."""
     with Daemons() as daemons:
-        receivers = [
-            daemons.start(cluster.words(node), ["udp-receiver", "--nokbd", "--interface", "net0", "--file", cluster.to / "big"])
-            for node in cluster.nodes]
+        receive = ["udp-receiver", "--nokbd", "--interface", "net0", "--file", cluster.to / "big"]
+        receivers = [daemons.start(cluster.words(node), receive) for node in cluster.nodes]
         time.sleep(1)  # they do not tell when they listen
         yield {}
-        for receiver in receivers:
-            receiver.wait(READY_SECONDS_MAX)
+        wait_for(lambda: all(receiver.poll() is not None for receiver in receivers), "udp-receiver", "end")
 
 
 @contextmanager
@@ -142,12 +140,12 @@ def allocate(words, count, environment):
         time.sleep(0.5)
 
 
-def wait_for(is_ready, program):
-    """Waits until a program is ready."""
+def wait_for(is_so, program, does="start"):
+    """Waits until a program has started, or has ended."""
     deadline = time.monotonic() + READY_SECONDS_MAX
-    while not is_ready():
+    while not is_so():
         if time.monotonic() > deadline:
-            raise RuntimeError(f"{program} did not start")
+            raise RuntimeError(f"{program} did not {does}")
         time.sleep(0.05)
 
 

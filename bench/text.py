@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from peers import BARE, DRIFTLESS, FLOOR, MOVERS, RSYNC, RSYNC_FAR
+from peers import BARE, DRIFTLESS, FLOOR, MOVERS, RSYNC, RSYNC_FAR, SCP_ALL
 
 INTRO = """# Benchmark
 
@@ -84,6 +84,18 @@ GROUPS = {
         "over ssh on a further host, by each mover through its own link. With slow requests, each "
         "host mounts `latencyfs` by itself, as it would a parallel file system; movers divide the "
         "jobs among them, and `fpsync -w` runs as many on the same hosts, over ssh.", MOVERS[0]),
+    "cast": Group(
+        "Casts", "cast",
+        "`driftless cast` to the nodes of a cluster. The nodes are network namespaces on this machine, so they share its processors. Each "
+        "has an sshd, and a tmpfs in the place of its disk. Its link has 100 Mbit/s in both directions, and 1 Gbit/s in the row about "
+        "processor time. All data goes through TLS 1.3. Times count from the start of the command, with the hashes of the source and the "
+        "start of the nodes through ssh. If all processors of the machine are at work, they limit the cast, and not the links."),
+    "spread": Group(
+        "Casts beside other tools", "to eight nodes",
+        "The same cluster with eight nodes and links of 400 Mbit/s. `scp` and `tar` send to all nodes at once. `sbcast` has a Slurm of its "
+        "own with one `slurmd` on each node. `uftp` and `udpcast` use multicast, and are given 95 % of the rate of the link; their "
+        "receivers share the processors of this machine, too. `scp`, `tar` and the cast encrypt, the other tools do not. `dbcast` of "
+        "mpiFileUtils is missing, because Debian has no package of it.", SCP_ALL),
     "latency": Group(
         "Half a millisecond per request", "0.5 ms requests",
         "Source and replica on `latencyfs`, a file system that delays every metadata and data request by "
@@ -144,6 +156,14 @@ HOW = """## How it is measured
   that nothing was dropped and no gap was counted is checked at the end. Closes come in bursts of 40 with pauses, since an agent
   hears 20,000 messages a second of one user: of files that were opened by their names in the working directory, and by their whole paths, of which the
   kernel has to be asked. One each 5 ms finds nothing in the processor's caches.
+- **Casts** get empty file systems and an empty store for each run. After the first run of each case with a check, the copies of all
+  nodes are compared with the source. Where a node dies, is slow or stops, it is the tenth of 20, and its own time does not count. It dies
+  with all its processes once it has that share of the file. In the row about slow nodes, its link has a tenth of the rate, or its
+  `driftless node` is stopped (SIGSTOP) at a quarter of the file. Such a cast is ended once the other nodes have the file.
+- **The second version** of a tree of 512 MiB has other bytes in one of a hundred blocks of 64 KiB, at random places. There are two nodes,
+  so that each has a processor.
+- **Processor time** of a node is that of its `driftless node`, which receives a file and sends it to one other node. The kernel charges a
+  process for what it sends, and often for the reception of it at the other end.
 - **The mixed tree** may take as long as its large files at the rate of one large file, plus its small files alone.
 """
 
@@ -158,7 +178,7 @@ REPRODUCE = """## How to reproduce
 As root on Debian, with some 24 GiB of memory:
 
 ```sh
-make bench                               # builds everything, measures, writes this page; about 85 minutes
+make bench                               # builds everything, measures, writes this page; about 100 minutes
 bench/run.py --list                      # the names of the cases
 bench/run.py --cases real-tmpfs,memory   # some of them; their results replace the older ones
 bench/run.py --quick                     # small trees, to see whether the benchmark works

@@ -30,7 +30,7 @@ class Sizes:
     real_wanted: int = REAL_ENTRIES_WANTED
     sum_entries: int = 125_000
     crew_files: int = 160
-    cast_bytes: int = 256 << 20
+    cast_bytes: int = 384 << 20
     cast_file_bytes: int = 512 << 20
     cast_entries: int = 100_000
     cast_files: int = 512
