@@ -11,7 +11,7 @@ use common::far::agent;
 use common::pages::{quoted, read, rows};
 use common::programs::{script, signal};
 use common::{USER, check_equal, driftless, put, stage, wait_until};
-use driftless_testkit::{Driftless, Lab, Outcome, Running, Scratch, Sshd, attrs};
+use driftless_testkit::{Driftless, FsKind, Lab, Outcome, Running, Scratch, Sshd, attrs};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -133,6 +133,20 @@ impl Cluster {
         let read = || fs::read_to_string(&file).ok()?.trim().parse().ok();
         wait_until("the node has a number", || read().is_some());
         read().expect("a number")
+    }
+
+    /// Returns a command about the store of a node, which runs on the node. The store knows places by
+    /// their paths there.
+    fn inside(&self, node: &str, words: &[&str]) -> Outcome {
+        let (own, all) = (self.path(node), self.path("all"));
+        let mount = format!(
+            "mount --bind {} {} && exec \"$@\"",
+            own.display(),
+            all.display()
+        );
+        let wrapper = ["unshare", "--mount", "sh", "-c", &mount, "sh"];
+        let program = driftless().through(wrapper).arg("node").args(words);
+        program.arg("--dir").arg(all.join("store")).run()
     }
 
     /// Returns a command about the store of a node.
@@ -276,7 +290,7 @@ fn copy_that_arrives_is_not_purged() {
     put(&cluster.src.join("large"), random(12 * MIB));
     let running = cluster.cast("n1").args(["--bwlimit", "2M"]).spawn();
     wait_for_content(&running, &cluster.path("n1"));
-    let refused = cluster.node("n1", &["purge", "--all"]).expect(11);
+    let refused = cluster.inside("n1", &["purge", "--all"]).expect(11);
     let text = refused.stderr_text();
     assert!(text.contains("another process is at work there"), "{text}");
     running.signal(Signal::INT);
@@ -290,10 +304,57 @@ fn copy_that_feeds_is_not_purged() {
     let _ = cluster.cast("n1").run().expect(0);
     let running = cluster.cast("n[1-2]").args(["--bwlimit", "2M"]).spawn();
     wait_for_content(&running, &cluster.path("n2"));
-    let _ = cluster.node("n1", &["purge", "--all"]).expect(11);
+    let _ = cluster.inside("n1", &["purge", "--all"]).expect(11);
     assert!(cluster.copy("n1").join("large").exists());
     running.signal(Signal::INT);
     let _ = running.wait().expect(130);
+}
+
+#[test]
+fn disk_that_fills_up_fails_its_node_alone() {
+    let cluster = Cluster::new(3);
+    for number in 0..12 {
+        put(&cluster.src.join(number.to_string()), random(MIB + number));
+    }
+    let small = Scratch::new(FsKind::Tmpfs, 24);
+    fs::create_dir(small.path().join("to")).expect("a folder");
+    fs::remove_dir_all(cluster.path("n2")).expect("removed");
+    std::os::unix::fs::symlink(small.path(), cluster.path("n2")).expect("a link");
+    let running = cluster.cast("n[1-3]").args(["--bwlimit", "2M"]).spawn();
+    wait_for_content(&running, &cluster.path("n2").join("to"));
+    let filler = small.path().join("filler");
+    fill_disk(&filler);
+    let outcome = running.wait().expect(3);
+    assert_eq!(lacking(&outcome), serde_json::json!(["n2"]));
+    let text = outcome.stderr_text();
+    assert!(
+        text.contains("n2: ") && text.contains("no room: "),
+        "{text}"
+    );
+    assert!(text.contains("make room"), "{text}");
+    for node in ["n1", "n3"] {
+        check_equal(&cluster.src, &cluster.copy(node), node);
+    }
+    assert!(!cluster.copy("n2").exists());
+    fs::remove_file(filler).expect("removed");
+    let outcome = cluster.cast("n[1-3]").run().expect(0);
+    check_equal(&cluster.src, &cluster.copy("n2"), "n2");
+    let ended = outcome.events_named("ended");
+    let ended = ended.iter().find(|event| event["node"] == "n2");
+    let bytes = |field: &str| ended.and_then(|event| event[field].as_u64());
+    let (held, received) = (bytes("held_bytes"), bytes("received_bytes"));
+    let all = (0..12).map(|number| (MIB + number) as u64).sum::<u64>();
+    assert!(held > Some(0), "{outcome:?}");
+    assert_eq!(held.zip(received).map(|(a, b)| a + b), Some(all));
+}
+
+/// Writes a file until the disk is full.
+fn fill_disk(filler: &Path) {
+    use std::io::Write;
+    let mut file = fs::File::create(filler).expect("a file");
+    for block in [vec![1; 1 << 16], vec![1]] {
+        while file.write_all(&block).is_ok() {}
+    }
 }
 
 #[test]
@@ -331,18 +392,7 @@ fn copies_are_verified_and_purged() {
     let cluster = Cluster::new(1);
     fill(&cluster.src);
     let _ = cluster.cast("n1").run().expect(0);
-    // The store knows the place by its path on the node.
-    let inside = |words: &[&str]| {
-        let (own, all) = (cluster.path("n1"), cluster.path("all"));
-        let mount = format!(
-            "mount --bind {} {} && exec \"$@\"",
-            own.display(),
-            all.display()
-        );
-        let wrapper = ["unshare", "--mount", "sh", "-c", &mount, "sh"];
-        let program = driftless().through(wrapper).arg("node").args(words);
-        program.arg("--dir").arg(all.join("store")).run()
-    };
+    let inside = |words: &[&str]| cluster.inside("n1", words);
     let status = inside(&["status"]).expect(0).stdout_text();
     assert!(
         status.contains("complete") && status.contains("daemon: does not run"),
