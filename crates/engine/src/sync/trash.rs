@@ -16,6 +16,7 @@
 mod aside;
 pub mod bin;
 pub mod date;
+mod expire;
 pub mod limits;
 pub mod restore;
 
