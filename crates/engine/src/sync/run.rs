@@ -55,7 +55,7 @@ pub struct Run<'r> {
     pub tally: Tally,
     /// Hard-link groups.
     pub links: LinkGroups,
-    /// Where paths of hard links begin, if other runs have found some: not in the replica's root.
+    /// Directory in which paths of hard links begin, if runs share them; else the replica's root.
     pub links_above: Option<LinkRoot>,
     /// Held from the look at the index of directories until a relocated one has its new place there.
     pub relocating: Mutex<()>,

@@ -461,7 +461,7 @@ fn is_at_work(socket: &Path) -> bool {
     }
 }
 
-/// What the two trees of a restore are called. Prints problems with these words: the engine takes
+/// Names of the two trees of a restore. Prints problems with these words: the engine takes
 /// the tree with the trash for the source of a run, and the target for its replica.
 struct RestoreTrees {
     /// The tree that has the trash.

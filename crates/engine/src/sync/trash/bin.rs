@@ -5,7 +5,7 @@
 //! what is removed is removed as anything else on a replica is.
 
 use super::date::{Date, for_each_date};
-use super::expire::{expire, expired, remove_expired};
+use super::expire::{FolderRemoval, expire, expired, remove_expired};
 use super::leads;
 use super::limits::{Limits, Size};
 use crate::clock::now;
@@ -154,19 +154,23 @@ fn purge(
     is_over: &dyn Fn() -> bool,
 ) -> Done<Purged> {
     let now_sec = now().sec;
-    let mut purged = Purged::default();
-    remove_expired(root, &mut purged, is_over)?;
+    let mut done = FolderRemoval::default();
+    remove_expired(root, &mut done, is_over)?;
     let folders = measured(root, now_sec, known, is_over)?;
     for date in limits.what_goes(&folders, now_sec) {
         if is_over() {
             break;
         }
-        expire(root, date, &mut purged, is_over)?;
+        expire(root, date, &mut done, is_over)?;
         known.remove(&date);
     }
     let left = measured(root, now_sec, known, is_over)?;
     let left = left.into_values().fold(Size::default(), Size::and);
-    purged.left = left;
+    let mut purged = Purged {
+        removed: done.removed,
+        stuck: done.stuck,
+        left,
+    };
     if !is_over() {
         let mut add = |gone: Gone| purged.left = purged.left.and(gone.size);
         for_each_expired(root, &mut add)?;

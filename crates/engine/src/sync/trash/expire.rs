@@ -2,18 +2,26 @@
 //! first gets a name that is no date: no list and no restore shows the rest of a folder whose removal
 //! has begun. What a killed or stopped removal has left under such a name is removed by the next one.
 
-use super::bin::Purged;
 use super::date::Date;
 use super::open;
-use driftless_model::{RelPath, TRASH, errno};
+use driftless_model::{Act, Fault, RelPath, TRASH, errno};
 use driftless_tree::{Dir, DirMutRef, Done, Spared, windows};
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 
-/// What follows the date in the name of a folder that is being removed. A number follows.
+/// Text between the date and the number in the name of a folder that is being removed.
 const EXPIRED: &str = ".expired-";
 /// Names that are tried for a folder. More than one is needed where a clock was set back.
 const NAMES_MAX: u32 = 1000;
+
+/// Counts of a removal of folders.
+#[derive(Default)]
+pub struct FolderRemoval {
+    /// Entries that are gone for good.
+    pub removed: u64,
+    /// Entries that could not be removed, by their paths in the trash, and why.
+    pub stuck: Vec<(RelPath, Fault)>,
+}
 
 /// Returns dates and names of the folders whose removal has begun.
 pub fn expired<D: Dir + ?Sized>(trash: &Arc<D>) -> Done<Vec<(Date, CString)>> {
@@ -27,34 +35,38 @@ pub fn expired<D: Dir + ?Sized>(trash: &Arc<D>) -> Done<Vec<(Date, CString)>> {
 }
 
 /// Removes what earlier removals have left.
-pub fn remove_expired(root: &DirMutRef, purged: &mut Purged, is_over: &dyn Fn() -> bool) -> Done {
+pub fn remove_expired(
+    root: &DirMutRef,
+    done: &mut FolderRemoval,
+    is_over: &dyn Fn() -> bool,
+) -> Done {
     let trash = match root.enter(TRASH) {
         Err(fault) if fault.is_absent() => return Ok(()),
         entered => entered?,
     };
     for (_, name) in expired(&trash)? {
-        remove(&open(root)?, &name, purged, is_over);
+        remove(&open(root)?, &name, done, is_over);
     }
     Ok(())
 }
 
-/// Removes the folder of a date. One that cannot get another name stays, but for one for whose name
-/// the disk has no room: that is removed under its own, and makes some.
+/// Removes the folder of a date. If the disk has no room for another name, the folder keeps its own
+/// until it is removed. After any other failed rename, it stays.
 pub fn expire(
     root: &DirMutRef,
     date: Date,
-    purged: &mut Purged,
+    done: &mut FolderRemoval,
     is_over: &dyn Fn() -> bool,
 ) -> Done {
     let trash = open(root)?;
     match renamed(&trash, date) {
-        Ok(name) => remove(&trash, &name, purged, is_over),
-        Err(fault) if fault.lacks_room() => remove(&trash, &date.name(), purged, is_over),
+        Ok(name) => remove(&trash, &name, done, is_over),
+        Err(fault) if fault.lacks_room() => remove(&trash, &date.name(), done, is_over),
         // Another process has removed it.
         Err(fault) if fault.is_missing() => {}
         Err(fault) => {
             let path = RelPath::from_names([date.name().to_bytes()]);
-            purged.stuck.push((in_trash(&path), fault));
+            done.stuck.push((in_trash(&path), kept(fault)));
         }
     }
     Ok(())
@@ -72,7 +84,7 @@ fn renamed(trash: &DirMutRef, date: Date) -> Done<CString> {
     }
 }
 
-fn remove(trash: &DirMutRef, name: &CStr, purged: &mut Purged, is_over: &dyn Fn() -> bool) {
+fn remove(trash: &DirMutRef, name: &CStr, done: &mut FolderRemoval, is_over: &dyn Fn() -> bool) {
     let spared = Spared {
         is_over: Some(is_over),
         ..Spared::NOTHING
@@ -80,11 +92,18 @@ fn remove(trash: &DirMutRef, name: &CStr, purged: &mut Purged, is_over: &dyn Fn(
     let removed = trash.remove_tree(name, spared);
     // The folder itself is no entry.
     let is_gone = u64::from(!removed.stays());
-    purged.removed += removed.entries.saturating_sub(is_gone);
+    done.removed += removed.entries.saturating_sub(is_gone);
     let stuck = removed.stuck.into_iter();
-    purged
-        .stuck
+    done.stuck
         .extend(stuck.map(|(path, fault)| (in_trash(&path), fault)));
+}
+
+/// Returns a failed rename as what it was for.
+fn kept(fault: Fault) -> Fault {
+    Fault {
+        act: Act::RemoveDirectory,
+        ..fault
+    }
 }
 
 fn in_trash(path: &RelPath) -> RelPath {

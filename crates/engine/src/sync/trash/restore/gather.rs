@@ -101,8 +101,8 @@ enum JoinedRights {
     Unlimited,
     /// The rights of the gathered directory, which come from a newer piece.
     OfPiece,
-    /// None but the mirror's user has any: newer entries came without their directory, so its rights
-    /// are unknown.
+    /// The rights of the mirror's user alone: newer entries came without their directory, so its
+    /// rights are unknown.
     OfUser,
 }
 
