@@ -737,6 +737,8 @@ fn full_target_is_no_success() {
         let told = failed.stderr_text();
         let named = files.iter().filter(|file| told.contains(**file)).count();
         assert!(named >= 2 && told.contains("no space"), "{told}");
+        let full = format!("on \"{}\": no space", to.display());
+        assert!(told.contains(&full) && !told.contains("replica"), "{told}");
         assert_eq!(fs::read_dir(&to).expect("listed").count(), 0);
     }
     assert_eq!(paths(&mirror), kept, "the trash keeps all");
@@ -787,6 +789,86 @@ fn restore_refuses_other_file_systems_at_once() {
         fs::read(june.join("two")).expect("restored"),
         b"plans/june/two"
     );
+}
+
+/// A mirror that has ended, with `plans/one` in its trash.
+fn with_deleted_plans(scratch: &Scratch) -> Mirror {
+    let source = source_in(scratch);
+    fs::create_dir(source.join("plans")).expect("a directory");
+    fs::write(source.join("plans/one"), "one").expect("written");
+    let mut mirror = Mirror::of(&source, KEYS);
+    mirror.barrier();
+    fs::remove_dir_all(source.join("plans")).expect("removed");
+    mirror.barrier();
+    mirror.stop();
+    mirror
+}
+
+#[test]
+fn missing_target_is_not_called_the_replica() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let mirror = with_deleted_plans(&scratch);
+    let file = scratch.path().join("file");
+    fs::write(&file, "file").expect("written");
+    for (to, why) in [
+        (scratch.path().join("nodir"), "no such directory"),
+        (scratch.path().join("nodir/below"), "no such directory"),
+        (file, "not a directory"),
+    ] {
+        let words = ["restore", "plans", "--to", to.to_str().expect("text")];
+        let told = ask(&mirror, words).expect(1).stderr_text();
+        assert!(told.contains(why) && !told.contains("replica"), "{told}");
+        assert!(told.contains(&*to.to_string_lossy()), "{told}");
+    }
+    fs::remove_dir_all(&mirror.source).expect("removed");
+    let told = ask(&mirror, ["restore", "plans"]).expect(1).stderr_text();
+    assert!(told.contains("no such directory"), "{told}");
+    assert!(!told.contains("replica's path"), "{told}");
+}
+
+#[test]
+fn each_tree_without_the_path_is_told() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let mirror = with_deleted_plans(&scratch);
+    let told = ask(&mirror, ["restore", "no/such"]).expect(1).stderr_text();
+    assert_eq!(told.matches("is not in the trash").count(), 2, "{told}");
+    assert!(told.contains("trash; ") && !told.contains("\\n"), "{told}");
+}
+
+#[test]
+fn restore_into_trash_or_replica_is_refused() {
+    let scratch = Scratch::new(FsKind::Tmpfs, SIZE_MIB);
+    let mirror = with_deleted_plans(&scratch);
+    let replica = mirror.replica.clone();
+    fs::create_dir(replica.join("below")).expect("a directory");
+    let link = scratch.path().join("link");
+    symlink(&replica, &link).expect("a link");
+    let date = listed(&mirror)[0]["date"]
+        .as_str()
+        .expect("text")
+        .to_owned();
+    let of_source = mirror.source.join(".driftless-trash/folder");
+    fs::create_dir_all(&of_source).expect("directories");
+    let before = below(&replica);
+    for (to, tree) in [
+        (replica.clone(), "in the replica"),
+        (replica.join("below"), "in the replica"),
+        (link, "in the replica"),
+        (trash(&mirror), "in a trash"),
+        (trash(&mirror).join(date), "in a trash"),
+        (of_source.clone(), "in a trash"),
+    ] {
+        let words = ["restore", "plans", "--to", to.to_str().expect("text")];
+        let told = ask(&mirror, words).expect(13).stderr_text();
+        assert!(told.contains(tree), "{told}");
+    }
+    assert_eq!(below(&replica), before);
+    assert!(below(&of_source).is_empty());
+    let _restored = ask(&mirror, ["restore", "plans"]).expect(0);
+    let _over = mirror.command("failover").arg("--yes").run().expect(0);
+    let words = ["restore", "plans", "--to", replica.to_str().expect("text")];
+    let _restored = ask(&mirror, words).expect(0);
+    assert!(replica.join("plans/one").exists());
 }
 
 #[test]

@@ -54,6 +54,7 @@ pub use sync::trash::bin::{Bin, Gone, Purged, Sizes};
 pub use sync::trash::date::Date;
 pub use sync::trash::limits::{Limits, Size};
 pub use sync::trash::restore::{DeletionDates, RestoreError, Restored, Wanted, restore};
+pub use sync::trash::target::{TargetIn, find_tree_of_target};
 pub use sync::{sync, sync_by};
 pub use tally::{Counts, Reason, WHOLE_WALK};
 pub use trees::alone::{Alone, declare_active, look_alone, refuse_busy, require_alone};

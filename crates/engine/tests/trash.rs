@@ -8,7 +8,7 @@ use driftless_engine::{
 use driftless_model::{Policy, Problem, Receipt, RelPath, Selection, errno};
 use driftless_tree::fake::{ANY, Call, FakeTree};
 use driftless_tree::stable_temp_name;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -319,7 +319,8 @@ fn older_piece_gives_a_directory_its_attributes() {
     assert_eq!((restored.entries, restored.pieces), (6, 2));
     assert_eq!((restored.dates, restored.older, restored.made), (2, 0, 0));
     let above = pair.source.meta("a").expect("restored");
-    assert_eq!((above.mode, above.mtime), (0o750, time));
+    // The rights that it had with the newer file in it are unknown.
+    assert_eq!((above.mode, above.mtime), (0o700, time));
     for (path, content) in [("a/new", "new"), ("a/b/three", "a/b/three")] {
         assert_eq!(pair.content(path).as_deref(), Some(content));
     }
@@ -395,6 +396,8 @@ fn restored_directory_gets_common_rights() {
         (0o755, 0o700, 0o700),
         (0o750, 0o705, 0o700),
         (0o777, 0o1777, 0o1777),
+        // The trash has leading directories of this mode.
+        (0o777, 0o1700, 0o700),
     ] {
         let pair = Pair::new();
         pair.source.set_mode("a/b", older);
@@ -409,6 +412,23 @@ fn restored_directory_gets_common_rights() {
         let mode = pair.source.meta("a/b").expect("restored").mode;
         assert_eq!(mode, common, "{older:o} {newer:o}: {mode:o}");
     }
+}
+
+#[test]
+fn older_deletion_never_widens_a_closed_directory() {
+    let pair = Pair::new();
+    pair.source.set_mode("a", 0o777);
+    assert_eq!(pair.run(), (0, vec![]));
+    pair.delete("a");
+    pair.source.put("a/secret", b"secret");
+    // As a leading directory of the trash.
+    pair.source.set_mode("a", 0o1700);
+    assert_eq!(pair.run(), (0, vec![]));
+    pair.delete("a");
+    pair.restore("a").expect("restored");
+    assert_eq!(pair.content("a/secret").as_deref(), Some("secret"));
+    let mode = pair.source.meta("a").expect("restored").mode;
+    assert_eq!(mode & 0o077, 0, "{mode:o}");
 }
 
 #[test]
@@ -466,6 +486,137 @@ fn each_unreadable_directory_is_named() {
     );
     assert!(told.iter().any(|line| line.contains("\"a\"")), "{told:?}");
     assert_eq!(pair.content("a/one"), None);
+}
+
+/// Gives the folder of the only deletion a date that is long ago; returns the folder.
+fn make_old(pair: &Pair, path: &str) -> String {
+    let date = pair.dates_of(path)[0];
+    let folder = ".driftless-trash/2020-01-01T000000Z".to_owned();
+    pair.replica
+        .rename(&format!(".driftless-trash/{date}"), &folder);
+    folder
+}
+
+fn expiry() -> Limits {
+    Limits {
+        age: Some(Duration::from_secs(86_400)),
+        bytes: None,
+    }
+}
+
+#[test]
+fn half_purged_folder_is_no_date() {
+    let mut partly = 0;
+    for calls in 0..20 {
+        let pair = Pair::new();
+        pair.delete("a");
+        make_old(&pair, "a");
+        let bin = Bin::of(&of(&pair.source, &pair.replica)).expect("a replica");
+        let asked = AtomicU64::new(0);
+        let is_over = || asked.fetch_add(1, Ordering::Relaxed) >= calls;
+        let stopped = bin.purge(expiry(), &mut Sizes::default(), &is_over);
+        let removed = stopped.expect("it can be listed").removed;
+        let is_listed = pair.gone() == told(&[("a", 5)]);
+        assert!(is_listed || pair.gone().is_empty(), "{calls}");
+        partly += u64::from((1..5).contains(&removed));
+        match pair.restore("a") {
+            Ok(restored) => assert!(is_listed && restored == 5, "{calls}"),
+            Err(RestoreError::NotThere(..)) => assert!(!is_listed, "{calls}"),
+            Err(error) => panic!("{calls}: {error}"),
+        }
+        let purged = bin.purge(expiry(), &mut Sizes::default(), &|| false);
+        let purged = purged.expect("it can be listed");
+        assert_eq!((removed + purged.removed, purged.left.entries), (5, 0));
+        let left = |path: &String| path.starts_with(".driftless-trash/2");
+        assert!(!pair.replica.paths().iter().any(left), "{calls}");
+    }
+    assert!(partly > 0, "no purge ended in the middle");
+}
+
+#[test]
+fn full_disk_does_not_stop_a_purge() {
+    let pair = Pair::new();
+    pair.delete("a");
+    let folder = make_old(&pair, "a");
+    pair.replica
+        .fail(Call::Rename, ANY, errno::ENOSPC, u64::MAX);
+    let bin = Bin::of(&of(&pair.source, &pair.replica)).expect("a replica");
+    let purged = bin.purge(expiry(), &mut Sizes::default(), &|| false);
+    assert_eq!(purged.expect("it can be listed").removed, 5);
+    assert!(pair.replica.meta(&folder).is_none());
+}
+
+#[test]
+fn restore_notices_a_purge_that_begins_meanwhile() {
+    for is_there in [false, true] {
+        let pair = Pair::new();
+        pair.delete("a");
+        let folder = make_old(&pair, "a");
+        if is_there {
+            pair.source.put_dir("a/b");
+        }
+        let listed = format!("{folder}/a/b");
+        let expired = format!("{folder}.expired-0");
+        pair.replica.surprise(Call::List, &listed, move |tree| {
+            tree.rename(&folder, &expired);
+            tree.discard(&format!("{expired}/a/b/three"));
+        });
+        let (restored, told) = pair.restore_told("a");
+        assert!(
+            matches!(restored, Err(RestoreError::Incomplete(_))),
+            "{restored:?}"
+        );
+        assert!(!told.is_empty());
+        assert_eq!(pair.content("a/one"), None);
+    }
+}
+
+#[test]
+fn merged_directories_keep_hard_links() {
+    // Deleted as one piece, or each name for itself.
+    for pieces in [&["a"][..], &["a/one", "a/b/link"]] {
+        let pair = Pair::new();
+        pair.source.put_link("a/b/link", "a/one");
+        assert_eq!(pair.run(), (0, vec![]));
+        for piece in pieces {
+            pair.delete(piece);
+        }
+        pair.source.put_dir("a/b");
+        pair.restore("a").expect("restored");
+        let [one, link] =
+            ["a/one", "a/b/link"].map(|path| pair.source.meta(path).expect("restored"));
+        assert_eq!((one.ino, one.nlink), (link.ino, 2), "{pieces:?}");
+    }
+}
+
+#[test]
+fn directory_made_meanwhile_is_not_counted() {
+    let pair = Pair::new();
+    pair.delete("a");
+    let room = stable_temp_name(c"restore");
+    let staging = format!(".driftless-trash/{}", room.to_str().expect("text"));
+    pair.source.surprise(Call::Flush, &staging, |tree| {
+        tree.put_dir("a/b");
+        tree.put("a/one", b"newer");
+    });
+    let restored = pair.restore_of("a", DeletionDates::All).expect("restored");
+    assert_eq!((restored.entries, restored.stays), (2, 3));
+    assert_eq!(pair.content("a/one").as_deref(), Some("newer"));
+}
+
+#[test]
+fn interrupted_restore_says_that_it_was() {
+    let pair = Pair::new();
+    pair.delete("a");
+    let (wanted, stop) = (wanted("a", DeletionDates::All), AtomicBool::new(true));
+    let options = of(&pair.replica, &pair.source);
+    let told = Told::default();
+    let restored = restore(&options, &wanted, &told, &stop);
+    assert!(
+        matches!(restored, Err(RestoreError::Interrupted(_))),
+        "{restored:?}"
+    );
+    assert!(told.0.lock().expect("no panic").is_empty());
 }
 
 #[test]

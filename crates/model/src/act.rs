@@ -130,6 +130,11 @@ acts! {
 impl Act {
     /// The words with the tree: `open it on the source`.
     pub fn on(self, side: Side) -> String {
-        format!("{} {} the {}", self.words(), self.joint(), side.word())
+        self.on_tree(&side.tree())
+    }
+
+    /// The words with a tree that is neither source nor replica: `open it on "DIR"`.
+    pub fn on_tree(self, tree: &str) -> String {
+        format!("{} {} {tree}", self.words(), self.joint())
     }
 }

@@ -27,6 +27,11 @@ impl Side {
         }
     }
 
+    /// The word with its article: `the source`.
+    pub fn tree(self) -> String {
+        format!("the {}", self.word())
+    }
+
     /// The word used in output.
     pub fn word(self) -> &'static str {
         match self {
@@ -174,21 +179,25 @@ impl Problem {
             class,
         }
     }
-}
 
-impl fmt::Display for Problem {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Returns the words of the problem, with these words for its tree.
+    pub fn on_tree(&self, tree: &str) -> String {
         let path = if self.path.is_root() {
             ".".into()
         } else {
             escape(self.path.as_bytes())
         };
-        let (act, cause) = (self.act.on(self.side), &self.cause);
-        write!(
-            out,
+        let (act, cause) = (self.act.on_tree(tree), &self.cause);
+        format!(
             "\"{path}\": cannot {act}: {cause} ({})",
             self.class.follows()
         )
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.on_tree(&self.side.tree()))
     }
 }
 

@@ -282,12 +282,18 @@ pub fn with_one(job: &Job, replica: Option<&str>) -> Result<Job, Failure> {
 pub fn active(job: &Job) -> Result<Vec<JobRow>, Failure> {
     let mut found = Vec::new();
     for one in job.apart() {
-        if let Some(view) = look(&one.own_name())? {
-            let row = view.job().map_err(|error| record::refusal(&error))?;
-            found.extend(Some(row).filter(|row| row.role.role != Role::Following));
-        }
+        found.extend(active_alone(&one)?);
     }
     Ok(found)
+}
+
+/// Returns the role of the one replica of a job if that is the active side.
+pub fn active_alone(one: &Job) -> Result<Option<JobRow>, Failure> {
+    let Some(view) = look(&one.own_name())? else {
+        return Ok(None);
+    };
+    let row = view.job().map_err(|error| record::refusal(&error))?;
+    Ok(Some(row).filter(|row| row.role.role != Role::Following))
 }
 
 /// Refuses to work against those who use a replica. The user names the job so.

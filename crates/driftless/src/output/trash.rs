@@ -124,10 +124,11 @@ fn restored_lines((to, place): (&RelPath, &Path), restored: &Restored) -> Vec<St
     lines
 }
 
-/// Prints what is gone for good.
-pub fn purged(purged: &Purged) {
+/// Prints what is gone for good from the trash of a tree.
+pub fn purged(purged: &Purged, tree: &str) {
     for (path, fault) in &purged.stuck {
-        complaint(&format!("\"{}\": {fault}", escape(path.as_bytes())));
+        let (path, act) = (escape(path.as_bytes()), fault.act.on_tree(tree));
+        complaint(&format!("\"{path}\": cannot {act}: {}", fault.cause()));
     }
     line(&format!(
         "{} removed; {}, {} left",

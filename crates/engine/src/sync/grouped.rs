@@ -168,7 +168,8 @@ impl Worker<'_> {
     fn leader(&self, met: &Met<'_>, verdict: &Verdict) -> Result<Leader, Fault> {
         /// No inode: the one that a dry run would have made.
         const NOT_MADE: (u64, u64) = (0, 0);
-        let path = met.visit.path_of(met.name).as_bytes().to_vec();
+        let path = self.run.path_of_link(met.visit.path_of(met.name));
+        let path = path.as_bytes().to_vec();
         let left = met.meta.nlink - 1;
         let made = match verdict {
             Verdict::Changed(intent, moved) => moved.id.filter(|_| intent.action != Action::Meta),
@@ -436,13 +437,12 @@ impl Worker<'_> {
         path: &driftless_model::RelPath,
     ) -> Result<DirMutRef, Fault> {
         let own = visit.replica.as_ref().expect("only dry runs have none");
-        if visit.path() == *path {
+        if self.run.path_of_link(visit.path()) == *path {
             return Ok(own.clone());
         }
-        descend_mut(
-            self.run.roots.1.as_ref().expect("only dry runs have none"),
-            path,
-        )
+        let above = self.run.links_above.as_ref().map(|above| &above.dir);
+        let root = above.or(self.run.roots.1.as_ref());
+        descend_mut(root.expect("only dry runs have none"), path)
     }
 
     /// The file system refuses one more link (EMLINK, say): the content is kept, and that it is no
@@ -501,6 +501,14 @@ impl Worker<'_> {
 }
 
 impl Run<'_> {
+    /// Returns the path by which a name in a hard-link group is found again.
+    fn path_of_link(&self, path: RelPath) -> RelPath {
+        match &self.links_above {
+            Some(above) => above.path(&path),
+            None => path,
+        }
+    }
+
     /// Some of the paths of names that were put off. If they are lost, the run is not what it
     /// should be, and says so.
     pub fn take_put_off(&self) -> Vec<RelPath> {

@@ -200,6 +200,12 @@ impl Further {
 
 type Store<R> = Result<R, driftless_state::StoreError>;
 
+impl<T> Default for Links<T> {
+    fn default() -> Self {
+        Links::new()
+    }
+}
+
 impl<T> Links<T> {
     /// No groups yet.
     pub fn new() -> Self {

@@ -54,7 +54,9 @@ pub struct Run<'r> {
     /// What was done.
     pub tally: Tally,
     /// Hard-link groups.
-    pub links: Links<(Arc<Visit>, CString)>,
+    pub links: LinkGroups,
+    /// Directory in which paths of hard links begin, if runs share them; else the replica's root.
+    pub links_above: Option<LinkRoot>,
     /// Held from the look at the index of directories until a relocated one has its new place there.
     pub relocating: Mutex<()>,
     /// What is to be removed at the end.
@@ -129,6 +131,24 @@ pub struct Run<'r> {
     pub nested: NestedMarks,
 }
 
+/// Hard-link groups of the names that runs meet.
+pub type LinkGroups = Links<(Arc<Visit>, CString)>;
+
+/// A directory that has the replicas of several runs below it, which share hard links.
+pub struct LinkRoot {
+    /// The directory.
+    pub dir: DirMutRef,
+    /// Path of the replica of this run in it.
+    pub below: RelPath,
+}
+
+impl LinkRoot {
+    /// Returns the path in this directory of what has a path in the replica of the run.
+    pub fn path(&self, path: &RelPath) -> RelPath {
+        RelPath::from_names(self.below.names().chain(path.names()))
+    }
+}
+
 /// Permission of a run to postpone entries for which there is no room. The holder passes it to the
 /// stage that tries these entries again or hands them on. A run without permission reports them.
 #[must_use = "postponed entries are lost unless a stage tries them again or hands them on"]
@@ -167,6 +187,7 @@ impl<'r> Run<'r> {
             queue: Queue::new(1),
             tally: Tally::default(),
             links: Links::new(),
+            links_above: None,
             relocating: Mutex::default(),
             deletes: DeletePlan::after(options.deleted_before),
             ledger: options.ledger.as_ref().map(|notes| {

@@ -16,8 +16,10 @@
 mod aside;
 pub mod bin;
 pub mod date;
+mod expire;
 pub mod limits;
 pub mod restore;
+pub mod target;
 
 use date::{Date, for_each_date};
 use driftless_lock::Mutex;

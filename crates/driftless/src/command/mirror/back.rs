@@ -23,12 +23,12 @@ use driftless_mirror::clock::now;
 use driftless_mirror::job::Job;
 use driftless_mirror::recovery::{Approach, Loss, Rehearsal, carry_out, rehearse, reversed};
 use driftless_mirror::worded::for_job;
-use driftless_model::{Problem, Side};
+use driftless_model::{Act, Problem, Side};
 use driftless_reconcile::Refusal;
 use driftless_remote::Reach;
 use driftless_session::Connections;
 use driftless_state::mirror::{EqualUntil, MirrorState, Role, Saved};
-use driftless_tree::Endpoint;
+use driftless_tree::{Endpoint, RootError};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -459,8 +459,16 @@ fn words_back(job: &Job, error: &RunError) -> String {
             };
             for_job(&lacking.to_string())
         }
+        RunError::Root(error) => root_words_back(error),
         error => for_job(&error.to_string()),
     }
+}
+
+/// Returns why a root cannot be used in a run the other way round: the tree that is missing is the
+/// source.
+pub(super) fn root_words_back(error: &RootError) -> String {
+    let above_source = "open the directory that shall hold the source";
+    for_job(&error.to_string()).replace(Act::OpenAbove.words(), above_source)
 }
 
 /// Returns what is saved of trees that were equal when the pass began: nothing of what the mirror knew
@@ -483,4 +491,18 @@ fn equal(state: &MirrorState, pass: &Pass, is_over: bool) -> Result<Saved, Failu
         solved: solved.collect(),
         ..saved
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use driftless_model::errno;
+    use std::path::Path;
+
+    #[test]
+    fn missing_parent_is_that_of_the_source() {
+        let error = RootError::from_errno(Path::new("/x"), Act::OpenAbove, errno::ENOENT);
+        let words = root_words_back(&error);
+        assert!(words.contains("hold the source") && !words.contains("replica"));
+    }
 }

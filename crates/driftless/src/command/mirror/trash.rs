@@ -2,6 +2,7 @@
 //! failbacks have deleted from the source. The trash is read where it is, so the mirror need not run.
 
 use super::alone::{connected, replica_alone};
+use super::back::root_words_back;
 use super::over::not_done;
 use super::{Failure, detectors, keep_equal, missing, operators};
 use crate::args::{JobArgs, RestoreArgs, TrashCommand};
@@ -11,15 +12,15 @@ use crate::output::{mirror as say, trash as show};
 use crate::{own, signals};
 use driftless_detect::snapshot::Provider;
 use driftless_engine::{
-    Bin, DeletionDates, Limits, Monitor, Options, Progress, RestoreError, Sizes, Wanted,
-    look_alone, restore,
+    Bin, DeletionDates, Limits, Monitor, Options, Progress, RestoreError, RunError, Sizes,
+    TargetIn, Wanted, find_tree_of_target, look_alone, restore,
 };
 use driftless_mirror::ask::{Answer, Ask};
 use driftless_mirror::control;
 use driftless_mirror::job::Job;
 use driftless_mirror::status::Status;
 use driftless_mirror::worded::shown;
-use driftless_model::{Fault, Policy, Problem, Receipt, RelPath, quote};
+use driftless_model::{Fault, Policy, Problem, Receipt, RelPath, Side, escape, quote};
 use driftless_remote::Target;
 use driftless_session::{Connections, connect};
 use driftless_tree::{Endpoint, plain_path};
@@ -51,6 +52,9 @@ pub fn run(args: &JobArgs, command: Option<&TrashCommand>) -> Result<Exit, Failu
     }
     let mut last = Ok(Exit::Equal);
     let jobs = job.apart();
+    if let Some(TrashCommand::Restore(RestoreArgs { to: Some(to), .. })) = command {
+        refuse_target((&job, &jobs), to, &signals)?;
+    }
     let replicas = jobs.iter().map(|job| (job, &job.replicas[0], false));
     let source = jobs.first().map(|job| (job, &job.source, true));
     for (job, tree, is_source) in replicas.chain(source) {
@@ -92,6 +96,49 @@ fn refuse_inactive(job: &Job, path: &Path) -> Result<(), Failure> {
         quote(&folder)
     );
     Err((Exit::Refused, why))
+}
+
+/// Refuses to restore to a directory in a trash, or in a replica that is not the active side. A
+/// replica on another host than the directory does not have it.
+fn refuse_target(
+    (job, jobs): (&Job, &[Job]),
+    to: &Path,
+    signals: &signals::Signals,
+) -> Result<(), Failure> {
+    let target = Target::parse(to.as_os_str()).ok();
+    let host = target.and_then(|target| target.host);
+    for one in jobs {
+        let tree = &*one.replicas[0];
+        let is_active = job::active_alone(one)?.is_some();
+        let there = Target::parse(tree.as_ref()).ok();
+        let is_same_host = there.is_some_and(|there| there.host == host);
+        let replica = if is_same_host { Path::new(tree) } else { to };
+        let about = About {
+            job: one,
+            tree,
+            is_source: false,
+            signals: signals.clone(),
+        };
+        let mut options = about.options(replica, to);
+        let _connections = about.connect(&mut options)?;
+        let why = match find_tree_of_target(&options) {
+            TargetIn::Trash => "it lies in a trash, which no list shows there".to_owned(),
+            TargetIn::Replica if is_same_host && !is_active => {
+                let tree = quote(Path::new(tree));
+                format!(
+                    "it lies in the replica {tree}, from which a full scan would delete the entries"
+                )
+            }
+            _ => continue,
+        };
+        let why = format!(
+            "{}: {}: cannot restore anything there: {why}; name another directory with --to (nothing was changed)",
+            job.name,
+            quote(to)
+        );
+        return Err((Exit::Refused, why));
+    }
+    Ok(())
 }
 
 /// Returns the path below the source that a user typed.
@@ -144,7 +191,7 @@ fn dates_of(args: &RestoreArgs) -> DeletionDates {
 /// What counts of two replicas: that something is wrong with one.
 fn worse(earlier: Result<Exit, Failure>, later: Result<Exit, Failure>) -> Result<Exit, Failure> {
     match (earlier, later) {
-        (Err((_, earlier)), Err((code, later))) => Err((code, format!("{earlier}\n{later}"))),
+        (Err((_, earlier)), Err((code, later))) => Err((code, format!("{earlier}; {later}"))),
         (Ok(Exit::Equal), later) => later,
         (earlier, _) => earlier,
     }
@@ -195,7 +242,8 @@ impl About<'_> {
             self.refuse_empty(&options)?;
             self.refuse_beneath(&wanted.to)?;
         }
-        match restore(&options, &wanted, &Told, &self.signals.stop) {
+        let trees = self.trees(to);
+        match restore(&options, &wanted, &trees, &self.signals.stop) {
             Ok(restored) => {
                 show::restored(self.tree, (&wanted.to, place), &restored, args.json);
                 Ok(Ok(match restored.problems {
@@ -204,7 +252,7 @@ impl About<'_> {
                 }))
             }
             Err(error @ RestoreError::NotThere(..)) => Ok(Err(format!("{}: {error}", self.tree))),
-            Err(error) => Err(self.not_restored(&error)),
+            Err(error) => Err(self.not_restored(&error, &trees)),
         }
     }
 
@@ -248,16 +296,27 @@ impl About<'_> {
         (Exit::Refused, why)
     }
 
-    fn not_restored(&self, error: &RestoreError) -> Failure {
+    /// Returns what the trees of a restore are called.
+    fn trees(&self, to: Option<&Path>) -> RestoreTrees {
+        let trashed = if self.is_source {
+            Side::Source
+        } else {
+            Side::Replica
+        };
+        RestoreTrees {
+            trashed: trashed.tree(),
+            target: to.map_or_else(|| Side::Source.tree(), quote),
+        }
+    }
+
+    fn not_restored(&self, error: &RestoreError, trees: &RestoreTrees) -> Failure {
         let code = match error {
-            RestoreError::Incomplete(_) if self.signals.stop.load(Relaxed) => {
-                Exit::Signal(self.signals.number())
-            }
+            RestoreError::Interrupted(_) => Exit::Signal(self.signals.number()),
             RestoreError::Incomplete(_) => Exit::Problems,
             RestoreError::OtherFileSystem(_) => Exit::Refused,
             _ => Exit::CouldNotRun,
         };
-        (code, format!("{}: {error}", self.job.name))
+        (code, format!("{}: {}", self.job.name, trees.words(error)))
     }
 
     fn purge(&self, older: Option<Duration>) -> Result<Exit, Failure> {
@@ -286,7 +345,8 @@ impl About<'_> {
         let purged = bin
             .purge(limits, &mut Sizes::default(), &is_over)
             .map_err(|fault| self.failed(&fault))?;
-        show::purged(&purged);
+        let (trees, side) = (self.trees(None), Side::Source);
+        show::purged(&purged, trees.of(side));
         Ok(match (is_over(), purged.stuck.is_empty()) {
             (true, _) => Exit::Signal(self.signals.number()),
             (_, false) => Exit::Problems,
@@ -314,7 +374,8 @@ impl About<'_> {
     /// The trash of the tree; nothing of a source that has none, or is out of reach: it may be lost.
     fn bin(&self) -> Result<Option<(Bin, Connections)>, Failure> {
         let found = self.bin_there().and_then(|(bin, connections)| {
-            let is_meant = !self.is_source || self.has_any(&bin)?;
+            let has_any = || bin.has_any().map_err(|fault| self.failed(&fault));
+            let is_meant = !self.is_source || has_any()?;
             Ok(is_meant.then_some((bin, connections)))
         });
         match found {
@@ -329,21 +390,22 @@ impl About<'_> {
     fn bin_there(&self) -> Result<(Bin, Connections), Failure> {
         let mut options = self.options("/", Path::new(self.tree));
         let connections = self.connect(&mut options)?;
-        let bin = Bin::of(&options)
-            .map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", self.job.name)))?;
+        let bin = Bin::of(&options).map_err(|error| {
+            let why = match error {
+                RunError::NoReplica(path) if self.is_source => {
+                    format!("\"{path}\": nothing is at the source's path")
+                }
+                RunError::Root(error) if self.is_source => root_words_back(&error),
+                error => error.to_string(),
+            };
+            (Exit::CouldNotRun, format!("{}: {why}", self.job.name))
+        })?;
         Ok((bin, connections))
     }
 
-    fn has_any(&self, bin: &Bin) -> Result<bool, Failure> {
-        let mut has_any = false;
-        let seen = bin.for_each(&mut |_| has_any = true);
-        seen.map_err(|fault| self.failed(&fault))?;
-        Ok(has_any)
-    }
-
-    fn options(&self, from: &str, to: &Path) -> Options {
+    fn options(&self, from: impl AsRef<Path>, to: &Path) -> Options {
         Options {
-            source: Endpoint::from(Path::new(from).to_owned()),
+            source: Endpoint::from(from.as_ref().to_owned()),
             replica: Endpoint::from(to.to_owned()),
             policy: Policy {
                 keep: self.job.policy.keep,
@@ -364,7 +426,8 @@ impl About<'_> {
     }
 
     fn failed(&self, fault: &Fault) -> Failure {
-        let why = format!("{}: the trash: {fault}", self.job.name);
+        let (name, tree) = (&self.job.name, quote(Path::new(self.tree)));
+        let why = format!("{name}: the trash of {tree}: {}", fault.alone());
         (Exit::CouldNotRun, why)
     }
 }
@@ -398,10 +461,37 @@ fn is_at_work(socket: &Path) -> bool {
     }
 }
 
-/// Prints what cannot be copied.
-struct Told;
+/// Names of the two trees of a restore. Prints problems with these words: the engine takes
+/// the tree with the trash for the source of a run, and the target for its replica.
+struct RestoreTrees {
+    /// The tree that has the trash.
+    trashed: String,
+    /// The tree that gets the entries.
+    target: String,
+}
 
-impl Monitor for Told {
+impl RestoreTrees {
+    fn of(&self, side: Side) -> &str {
+        match side {
+            Side::Source => &self.trashed,
+            Side::Replica => &self.target,
+        }
+    }
+
+    /// Returns the words of an error.
+    fn words(&self, error: &RestoreError) -> String {
+        match error {
+            RestoreError::Failed { path, fault } => {
+                let (path, tree) = (escape(path.as_bytes()), self.of(fault.side));
+                let act = fault.act.on_tree(tree);
+                format!("\"{path}\": cannot {act}: {}", fault.cause())
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
+impl Monitor for RestoreTrees {
     fn wants_receipts(&self) -> bool {
         false
     }
@@ -409,7 +499,7 @@ impl Monitor for Told {
     fn receipt(&self, _receipt: &Receipt) {}
 
     fn problem(&self, problem: &Problem) {
-        say::complaint(&problem.to_string());
+        say::complaint(&problem.on_tree(self.of(problem.side)));
     }
 
     fn progress(&self, _progress: &Progress) {}

@@ -5,13 +5,14 @@
 //! what is removed is removed as anything else on a replica is.
 
 use super::date::{Date, for_each_date};
+use super::expire::{FolderRemoval, expire, expired, remove_expired};
 use super::leads;
 use super::limits::{Limits, Size};
 use crate::clock::now;
 use crate::options::Options;
 use crate::trees::error::RunError;
 use driftless_model::{Fault, Kind, Meta, RelPath, TRASH};
-use driftless_tree::{Dir, DirMutRef, DirRef, Done, HandlePool, Place, Removed, Spared, windows};
+use driftless_tree::{Dir, DirMutRef, DirRef, Done, HandlePool, Place, windows};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
@@ -68,7 +69,12 @@ pub(super) fn folder<D: Dir + ?Sized>(root: &Arc<D>, date: Date) -> Done<DirRef>
 
 /// Tells `each` of what went at a time, directories whole.
 fn for_each<D: Dir + ?Sized>(root: &Arc<D>, date: Date, each: &mut dyn FnMut(Gone)) -> Done {
-    let mut waiting = vec![(RelPath::root(), folder(root, date)?)];
+    for_each_in(folder(root, date)?, date, each)
+}
+
+/// Tells `each` of the entries in the folder of a date, directories whole.
+fn for_each_in(folder: DirRef, date: Date, each: &mut dyn FnMut(Gone)) -> Done {
+    let mut waiting = vec![(RelPath::root(), folder)];
     while let Some((path, dir)) = waiting.pop() {
         for names in windows(&dir)? {
             let names = names?;
@@ -148,33 +154,46 @@ fn purge(
     is_over: &dyn Fn() -> bool,
 ) -> Done<Purged> {
     let now_sec = now().sec;
+    let mut done = FolderRemoval::default();
+    remove_expired(root, &mut done, is_over)?;
     let folders = measured(root, now_sec, known, is_over)?;
-    let mut purged = Purged::default();
     for date in limits.what_goes(&folders, now_sec) {
         if is_over() {
             break;
         }
-        let removed = remove(root, date, is_over)?;
-        purged.removed += removed.entries.saturating_sub(1);
-        purged.stuck.extend(removed.stuck);
+        expire(root, date, &mut done, is_over)?;
         known.remove(&date);
     }
     let left = measured(root, now_sec, known, is_over)?;
-    purged.left = left.into_values().fold(Size::default(), Size::and);
+    let left = left.into_values().fold(Size::default(), Size::and);
+    let mut purged = Purged {
+        removed: done.removed,
+        stuck: done.stuck,
+        left,
+    };
+    if !is_over() {
+        let mut add = |gone: Gone| purged.left = purged.left.and(gone.size);
+        for_each_expired(root, &mut add)?;
+    }
     Ok(purged)
 }
 
-fn remove(root: &DirMutRef, date: Date, is_over: &dyn Fn() -> bool) -> Done<Removed> {
-    let trash = super::open(root)?;
-    let spared = Spared {
-        is_over: Some(is_over),
-        ..Spared::NOTHING
+/// Tells `each` of the entries that a removal has left.
+fn for_each_expired(root: &DirMutRef, each: &mut dyn FnMut(Gone)) -> Done {
+    let trash = match root.enter(TRASH) {
+        Err(fault) if fault.is_absent() => return Ok(()),
+        entered => entered?,
     };
-    let mut removed = trash.remove_tree(&date.name(), spared);
-    for (path, _) in &mut removed.stuck {
-        *path = RelPath::from_names([TRASH.to_bytes()].into_iter().chain(path.names()));
+    for (date, name) in expired(&trash)? {
+        match trash
+            .enter(&name)
+            .and_then(|folder| for_each_in(folder, date, each))
+        {
+            Err(fault) if fault.is_missing() => {}
+            done => done?,
+        }
     }
-    Ok(removed)
+    Ok(())
 }
 
 /// How much is in each folder. What nothing can be put into any more is measured once.
@@ -232,6 +251,17 @@ impl Bin {
                 Err(fault) if fault.is_missing() => Ok(()),
                 done => done,
             })
+    }
+
+    /// Returns whether the trash has anything to list or to purge.
+    ///
+    /// # Errors
+    /// It cannot be opened or listed.
+    pub fn has_any(&self) -> Done<bool> {
+        let mut has_any = false;
+        self.for_each(&mut |_| has_any = true)?;
+        for_each_expired(&self.root, &mut |_| has_any = true)?;
+        Ok(has_any)
     }
 
     /// Removes what `limits` do not allow. `known` has the sizes of folders that were measured

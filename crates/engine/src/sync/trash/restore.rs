@@ -18,15 +18,19 @@ use super::leads;
 use crate::monitor::Monitor;
 use crate::options::Options;
 use crate::sync::ground::Ground;
+use crate::sync::run::LinkGroups;
 use crate::trees::error::RunError;
 use driftless_model::{Act, Fault, Kind, RelPath, Side, errno, escape};
 use driftless_pool::descriptors;
-use driftless_tree::{DirMutRef, DirRef, Done, HandlePool, Place, descend_mut};
+use driftless_tree::{
+    DirMutRef, DirRef, Done, Endpoint, HandlePool, Place, RootError, descend_mut,
+};
 use gather::{PieceGathering, RestoreRoots};
 use merge::PieceMerging;
 use problems::RestoreProblems;
 use reach::require_reach;
 use room::RestoreRoom;
+use std::collections::HashSet;
 use std::ffi::CString;
 use std::fmt;
 use std::sync::Arc;
@@ -142,6 +146,12 @@ pub enum RestoreError {
         escape(.0.as_bytes())
     )]
     Incomplete(RelPath),
+    /// The user ended it before all was copied.
+    #[error("\"{}\": interrupted; nothing was brought back, and the trash keeps all of it", escape(.0.as_bytes()))]
+    Interrupted(RelPath),
+    /// There is no directory at the path of a tree.
+    #[error("\"{0}\": no such directory; make it, or mount its file system (nothing was changed)")]
+    NoTree(String),
 }
 
 /// Copies all that the trash of the tree that `options` read has at a path and below it, of each
@@ -161,10 +171,8 @@ pub fn restore(
     let pool = HandlePool::new(directories);
     let trashed = root_of(options, &pool)?;
     let dates = found(&trashed, wanted)?;
-    let root = match options.replica.locate_mut(&pool).map_err(RunError::from)? {
-        Place::Dir(root) => root,
-        _ => return Err(RunError::NoReplica(options.replica.to_string()).into()),
-    };
+    let located = options.replica.locate_mut(&pool);
+    let root = directory_at(located, &options.replica)?;
     let target = new_place(&root, wanted)?;
     let problems = RestoreProblems::new(monitor);
     let room = match RestoreRoom::open(&root) {
@@ -180,6 +188,8 @@ pub fn restore(
         stop,
         ground: Ground::of(options, (trashed.clone(), Some(staging.clone()))),
         restored: Restored::default(),
+        led: HashSet::new(),
+        links: LinkGroups::new(),
     };
     let restored = bring_back(gathering, &dates, (&trashed, staging), &target);
     let has_left = room.close(&root);
@@ -245,10 +255,22 @@ fn require_any(restored: &Restored, wanted: &Wanted) -> Result<(), RestoreError>
     }
 }
 
-fn root_of(options: &Options, pool: &Arc<HandlePool>) -> Result<DirRef, RunError> {
-    match options.source.locate(Side::Source, pool)? {
-        Place::Dir(root) => Ok(root),
-        _ => Err(RunError::NoReplica(options.source.to_string())),
+fn root_of(options: &Options, pool: &Arc<HandlePool>) -> Result<DirRef, RestoreError> {
+    directory_at(options.source.locate(Side::Source, pool), &options.source)
+}
+
+/// Returns the directory that is at the path of a tree. The words for a missing root name the wrong
+/// tree: what a restore changes is no replica.
+fn directory_at<D>(
+    located: Result<Place<D>, RootError>,
+    root: &Endpoint,
+) -> Result<D, RestoreError> {
+    match located {
+        Ok(Place::Dir(dir)) => Ok(dir),
+        Ok(Place::Entry { .. }) => Err(RunError::NotTrees(root.to_string()).into()),
+        Ok(Place::Missing { .. }) => Err(RestoreError::NoTree(root.to_string())),
+        Err(error) if error.is_missing() => Err(RestoreError::NoTree(root.to_string())),
+        Err(error) => Err(RunError::from(error).into()),
     }
 }
 

@@ -4,7 +4,8 @@
 //! trash has many pieces under many dates: a live mirror deletes the first files before the last
 //! ones are gone. Pieces come from the newest date to the oldest. Memory holds one window of names
 //! for each level of the tree, however many pieces there are, and the names of the subdirectories of a
-//! directory that is many levels deep.
+//! directory that is many levels deep. It also holds the inode of each directory that was made because
+//! neither the tree nor a newer piece has it.
 
 use super::choice::{Occupant, RestoreChoice, StagedEntry, TrashPiece, choose};
 use super::listing::{LISTINGS_MAX, OpenListing};
@@ -15,15 +16,17 @@ use super::{RestoreError, Restored, Wanted, place, split};
 use crate::options::Options;
 use crate::sync::ending::{End, Summary, sum_up};
 use crate::sync::ground::Ground;
-use crate::sync::run::Run;
+use crate::sync::run::{LinkGroups, LinkRoot, Run};
 use crate::sync::stages::walk;
+use crate::sync::trash::bin::folder;
 use crate::sync::trash::date::Date;
-use crate::sync::trash::{lead, leads};
+use crate::sync::trash::{LEADING_MODE, lead, leads};
 use crate::sync::visit::{Sides, Visit};
 use crate::tally::{Counts, WHOLE_WALK};
 use crate::trees::error::RunError;
 use driftless_model::{Act, Fault, Keep, Meta, RelPath, Selection, Side, Work, Xattrs, errno};
 use driftless_tree::{Attributes, DirMutRef, DirRef, Done, Known, Names, Spared};
+use std::collections::HashSet;
 use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -45,6 +48,11 @@ pub struct PieceGathering<'a> {
     pub ground: Ground,
     /// Counts so far.
     pub restored: Restored,
+    /// Device and inode of each gathered directory that was made for entries below it, and that the
+    /// tree lacks. Its mode alone does not show that: a piece may have the same.
+    pub led: HashSet<(u64, u64)>,
+    /// Files with several names that were gathered.
+    pub links: LinkGroups,
 }
 
 /// Directories between which a path is restored.
@@ -62,6 +70,8 @@ pub struct RestoreRoots<'a> {
 struct GatherFrame {
     /// Path that it had.
     path: RelPath,
+    /// Path below the directory in which pieces are gathered.
+    below_staging: RelPath,
     source: DirRef,
     /// Directory in which its entries are gathered.
     staged: DirMutRef,
@@ -76,13 +86,28 @@ struct GatherFrame {
     entries_before: u64,
     /// The directory is a piece that is not counted yet.
     is_uncounted: bool,
-    /// Its entries come into a directory that has the attributes of a newer piece.
-    is_joined: bool,
+    /// Rights that the directory keeps, at most, if entries of this one come into it.
+    joined: JoinedRights,
     /// Attributes of the directory in which its entries are gathered, before any was added.
     before: Meta,
     /// Name of that directory, if it was made for this one.
     made: Option<CString>,
 }
+
+/// Rights of newer entries in a gathered directory, which the piece must not widen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum JoinedRights {
+    /// The tree has the directory, or nothing newer is in it.
+    Unlimited,
+    /// The rights of the gathered directory, which come from a newer piece.
+    OfPiece,
+    /// The rights of the mirror's user alone: newer entries came without their directory, so its
+    /// rights are unknown.
+    OfUser,
+}
+
+/// Device and inode of the folder of a date; `None` if there is none.
+type FolderId = Option<(u64, u64)>;
 
 /// A directory that is to be entered.
 struct Entering {
@@ -100,8 +125,10 @@ impl PieceGathering<'_> {
     pub fn gather(&mut self, dates: &[Date], roots: RestoreRoots<'_>) -> Result<(), RestoreError> {
         for date in dates {
             let pieces = self.restored.pieces;
+            let began = folder_id(roots.trashed, *date);
             if let Some(first) = self.begin(*date, roots)? {
                 self.go_through(first)?;
+                self.require_whole(began, folder_id(roots.trashed, *date))?;
             }
             if self.restored.pieces > pieces {
                 self.restored.add_date(*date);
@@ -110,6 +137,21 @@ impl PieceGathering<'_> {
         match self.problems.missing() {
             0 => Ok(()),
             _ => Err(self.incomplete()),
+        }
+    }
+
+    /// Reports a purge that removed a part of a date meanwhile: a purge gives the folder another
+    /// name first.
+    fn require_whole(
+        &self,
+        began: Done<FolderId>,
+        now: Done<FolderId>,
+    ) -> Result<(), RestoreError> {
+        let whole = began.and_then(|began| now.map(|now| now == began));
+        match whole {
+            Ok(true) => Ok(()),
+            Ok(false) => self.report(&self.wanted.path, gone()),
+            Err(fault) => self.report(&self.wanted.path, fault),
         }
     }
 
@@ -134,6 +176,7 @@ impl PieceGathering<'_> {
         names.push(&name, None);
         Ok(Some(GatherFrame {
             path: above,
+            below_staging: RelPath::root(),
             source,
             staged: roots.staging.clone(),
             standing: Some(roots.above.clone()),
@@ -142,7 +185,7 @@ impl PieceGathering<'_> {
             is_inside,
             entries_before: self.restored.entries,
             is_uncounted: false,
-            is_joined: false,
+            joined: JoinedRights::Unlimited,
             before: *roots.staging.first_meta(),
             made: None,
         }))
@@ -156,7 +199,7 @@ impl PieceGathering<'_> {
                 return Ok(());
             };
             if self.stop.load(Relaxed) {
-                return Err(self.incomplete());
+                return Err(self.interrupted());
             }
             let is_next_below = !is_deep || frame.names.is_over();
             if let Some(entering) = frame.below.pop_if(|_| is_next_below) {
@@ -189,7 +232,7 @@ impl PieceGathering<'_> {
     fn take(&mut self, frame: &GatherFrame, names: &Names) -> Result<Vec<Entering>, RestoreError> {
         let (mut works, mut below) = (Vec::new(), Vec::new());
         for (name, _) in (0..names.len()).map(|index| names.get(index)) {
-            let met = match frame.meet(name) {
+            let met = match frame.meet(name, &mut self.led) {
                 Ok(met) => met,
                 Err(fault) => {
                     self.report(&frame.path.join(name.to_bytes()), fault)?;
@@ -236,6 +279,17 @@ impl PieceGathering<'_> {
         let mut run = Run::new(self.options, &monitor, self.stop, ground);
         // Many directories have a single piece.
         run.is_few = true;
+        // Names of one file may lie in directories of several runs.
+        run.links = std::mem::take(&mut self.links);
+        run.links_above = Some(LinkRoot {
+            dir: self
+                .ground
+                .roots
+                .1
+                .clone()
+                .expect("pieces are gathered somewhere"),
+            below: frame.below_staging.clone(),
+        });
         let sides = Sides {
             source: frame.source.clone(),
             replica: Some(frame.staged.clone()),
@@ -246,8 +300,12 @@ impl PieceGathering<'_> {
         visit.borrowed = true;
         let reported = self.problems.missing();
         walk(&mut run, visit, self.threads_max)?;
-        run.report_split_groups();
+        // Names of a group may be elsewhere in the replica, so one that is not met is no sign of a
+        // change.
         let summary = sum_up(&run, End::Complete);
+        let links = std::mem::take(&mut run.links);
+        drop(run);
+        self.links = links;
         self.account(&summary)?;
         let is_reported = self.problems.missing() > reported;
         match is_reported || frame.is_whole(works, &summary.counts) {
@@ -265,6 +323,7 @@ impl PieceGathering<'_> {
         match &summary.end {
             End::Complete => Ok(()),
             End::CutOff(why) => Err(RunError::CutOff(why.clone()).into()),
+            End::Stopped => Err(self.interrupted()),
             _ => Err(self.incomplete()),
         }
     }
@@ -296,26 +355,37 @@ impl PieceGathering<'_> {
         Entering { name, is_counted }: Entering,
         (path, standing): (RelPath, Option<DirMutRef>),
     ) -> Done<GatherFrame> {
+        let below_staging = above.below_staging.join(name.to_bytes());
         let source = above.source.enter(&name)?;
         let is_inside = above.is_inside || !leads(source.first_meta(), source.user().0);
         let (staged, made) = match above.staged.enter_mut(&name) {
             Err(fault) if fault.is_missing() => {
                 let made = lead(&above.staged, &name)?;
-                self.restored.made += u64::from(standing.is_none());
+                if standing.is_none() {
+                    self.restored.made += 1;
+                    self.led.insert(made.first_meta().id());
+                }
                 (made, Some(name))
             }
             entered => (entered?, None),
         };
         let before = staged.meta()?;
         staged.make_writable();
+        let is_standing_led = standing.is_some() && leads(&before, staged.user().0);
+        let is_led = made.is_some() || is_standing_led || self.led.contains(&before.id());
         Ok(GatherFrame {
             path,
+            below_staging,
             names: OpenListing::of(&source)?,
             below: Vec::new(),
             is_inside,
             entries_before: self.restored.entries,
             is_uncounted: is_inside && !above.is_inside && !is_counted,
-            is_joined: is_inside && !is_counted && !leads(&before, staged.user().0),
+            joined: match is_counted {
+                true => JoinedRights::OfUser,
+                false if is_inside && !is_led => JoinedRights::OfPiece,
+                false => JoinedRights::Unlimited,
+            },
             source,
             staged,
             standing,
@@ -338,12 +408,18 @@ impl PieceGathering<'_> {
         let Some(above) = above else { return Ok(()) };
         let made = over.made.as_ref();
         if made.is_some_and(|name| above.staged.remove_dir(name).is_ok()) {
-            let counted = u64::from(over.standing.is_none());
+            let is_counted = self.led.remove(&over.before.id());
+            let counted = u64::from(is_counted);
             self.restored.made = self.restored.made.saturating_sub(counted);
             return Ok(());
         }
         let keep = &self.options.policy.keep;
-        let failed = over.finish(has_more && over.is_joined, keep);
+        let is_narrowed = match over.joined {
+            JoinedRights::Unlimited => false,
+            JoinedRights::OfPiece => has_more,
+            JoinedRights::OfUser => true,
+        };
+        let failed = over.finish(is_narrowed, keep);
         over.staged.leave();
         failed.map_or(Ok(()), |fault| self.report(&over.path, fault))
     }
@@ -355,6 +431,10 @@ impl PieceGathering<'_> {
 
     fn incomplete(&self) -> RestoreError {
         RestoreError::Incomplete(self.wanted.path.clone())
+    }
+
+    fn interrupted(&self) -> RestoreError {
+        RestoreError::Interrupted(self.wanted.path.clone())
     }
 }
 
@@ -403,14 +483,25 @@ impl GatherFrame {
     fn narrowed(&self, keep: &Keep) -> Done<Attributes> {
         let (staged, before) = (&*self.staged, &self.before);
         let there = DirectoryRights::of(staged, before, keep)?;
+        let newer = match self.joined {
+            JoinedRights::OfUser => {
+                DirectoryRights::closed((staged.user().0, before.gid), LEADING_MODE)
+            }
+            _ => there.clone(),
+        };
         let piece = DirectoryRights::of(&*self.source, self.source.first_meta(), keep)?;
         let piece = piece.copied_to(staged, (before.uid, before.gid));
-        let common = there.common(&piece, staged.user());
+        let common = newer.common(&piece, staged.user());
         Ok(common.attributes(&there, keep))
     }
 
-    /// Looks at an entry on all sides; `None` if it is gone from the trash.
-    fn meet(&self, name: &CStr) -> Done<Option<(TrashPiece, RestoreChoice)>> {
+    /// Looks at an entry on all sides; `None` if it is gone from the trash. A directory whose
+    /// attributes are copied is no longer one of `led`.
+    fn meet(
+        &self,
+        name: &CStr,
+        led: &mut HashSet<(u64, u64)>,
+    ) -> Done<Option<(TrashPiece, RestoreChoice)>> {
         let meta = match self.source.look(name) {
             Err(fault) if fault.is_absent() => return Ok(None),
             looked => looked?,
@@ -418,13 +509,16 @@ impl GatherFrame {
         let is_leading = !self.is_inside && leads(&meta, self.source.user().0);
         let piece = TrashPiece::of(&meta, is_leading);
         let staged = there(self.staged.look(name))?;
-        let user = self.staged.user().0;
-        let is_leading = staged.as_ref().is_some_and(|meta| leads(meta, user));
+        let id = staged.as_ref().map(Meta::id);
+        let is_leading = id.is_some_and(|id| led.contains(&id));
         let gathered = StagedEntry::of(staged.as_ref(), is_leading);
         let standing = self.standing.as_ref();
         let standing = standing.map_or(Ok(None), |dir| there(dir.look(name)))?;
-        let occupant = Occupant::of(standing.as_ref());
-        Ok(Some((piece, choose(piece, gathered, occupant))))
+        let choice = choose(piece, gathered, Occupant::of(standing.as_ref()));
+        if let Some(id) = id.filter(|_| choice == RestoreChoice::Complete) {
+            led.remove(&id);
+        }
+        Ok(Some((piece, choice)))
     }
 
     /// Counts an entry and everything below it.
@@ -456,6 +550,13 @@ impl Entering {
             name: name.into(),
             is_counted,
         }
+    }
+}
+
+fn folder_id(trashed: &DirRef, date: Date) -> Done<FolderId> {
+    match folder(trashed, date) {
+        Err(fault) if fault.is_missing() => Ok(None),
+        opened => opened.map(|folder| Some(folder.first_meta().id())),
     }
 }
 

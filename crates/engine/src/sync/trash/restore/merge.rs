@@ -5,7 +5,7 @@
 use super::listing::{LISTINGS_MAX, OpenListing};
 use super::problems::RestoreProblems;
 use super::{RestoreError, Restored};
-use crate::sync::trash::lend_and_take;
+use crate::sync::trash::{leads, lend_and_take};
 use driftless_model::{Fault, Kind, RelPath, errno};
 use driftless_tree::{DirMutRef, Done, Names, Removed, Spared};
 use std::ffi::{CStr, CString};
@@ -163,7 +163,14 @@ impl<'a> PieceMerging<'a> {
     ) -> Result<(), RestoreError> {
         let Some(above) = above else { return Ok(()) };
         match above.staged.remove_dir(&over.name) {
-            Ok(()) => above.has_moved = true,
+            Ok(()) => {
+                above.has_moved = true;
+                // The tree got the directory after this one was copied, and keeps its own.
+                if !leads(over.staged.first_meta(), over.staged.user().0) {
+                    self.restored.entries = self.restored.entries.saturating_sub(1);
+                    self.restored.stays += 1;
+                }
+            }
             Err(fault) => self.give_up(above, &over.name, fault)?,
         }
         Ok(())

@@ -37,6 +37,15 @@ impl DirectoryRights {
         })
     }
 
+    /// Returns the rights of a directory of this owner with this mode and without ACLs.
+    pub fn closed(owner: (u32, u32), mode: u32) -> DirectoryRights {
+        DirectoryRights {
+            owner,
+            mode,
+            acls: Some(Xattrs::default()),
+        }
+    }
+
     /// Returns these rights of a piece as its copy in `staged` has them: an ordinary user gives no
     /// directory to another owner.
     pub fn copied_to(self, staged: &dyn DirMut, (uid, gid): (u32, u32)) -> DirectoryRights {
