@@ -164,6 +164,13 @@ impl<'a> CastSession<'a> {
             if let Some(thread) = written {
                 let _panic_was_printed = thread.join();
             }
+            // The coordinator waits for the outcome of a commit.
+            while let Ok(result) = self.results.1.try_recv() {
+                if let CastResult::Written(Ok(Some(placed))) = result {
+                    let first = placed.metadata.first_text();
+                    let _the_coordinator_may_be_gone = self.complete(placed.copy, first);
+                }
+            }
         }
         let keys = self.peers.values().map(CastPeer::key);
         self.host.forget_peers(keys);
@@ -204,8 +211,7 @@ impl<'a> CastSession<'a> {
         let Some(path) = self.brief.place.directory()? else {
             return Ok(Placing::Cached);
         };
-        self.host.check_place(&path)?;
-        Ok(Placing::Directory(path))
+        self.host.placing(path)
     }
 
     fn take(&mut self, input: ControlInput) -> SessionStep {
