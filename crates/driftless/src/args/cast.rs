@@ -66,7 +66,10 @@ pub struct PlanArgs {
     /// The time begins when the first node is ready. Such a node can join later.
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = crate::units::seconds)]
     pub start_wait: Duration,
-    /// Time in which each node must have joined
+    /// Time in which each node must have connected
+    ///
+    /// The time begins with the distribution. A node that connected and verifies what it holds is
+    /// waited for.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = crate::units::seconds)]
     pub join_wait: Duration,
     /// Time to wait for lost nodes after all other nodes are done
@@ -81,14 +84,22 @@ pub struct CopiesArgs {
     /// Keep copies in the cache until the job NAME is purged
     ///
     /// "driftless node purge --job NAME" ends the references of the job.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = job_name)]
     pub job: Option<String>,
     /// Keep copies in the cache until they are purged
     #[arg(long)]
     pub pin: bool,
-    /// Let copies in the cache go after TIME, such as 7d
-    #[arg(long, value_name = "TIME", value_parser = crate::units::span)]
+    /// Let copies in the cache go after TIME, such as 7d; needs --to-cache
+    #[arg(long, value_name = "TIME", value_parser = crate::units::span, conflicts_with = "to")]
     pub ttl: Option<Duration>,
+}
+
+/// Returns the name of a job.
+fn job_name(text: &str) -> Result<String, String> {
+    match driftless_cast::is_job_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err("a short name without control characters is expected".to_owned()),
+    }
 }
 
 /// Output of a cast.

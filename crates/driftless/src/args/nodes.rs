@@ -11,8 +11,8 @@ use std::path::PathBuf;
 pub struct NodesArgs {
     /// Nodes, such as rack1n[01-20],b7; @FILE has one node a line
     ///
-    /// Each name occurs once. Without --daemons, ssh connects to these names.
-    #[arg(long, value_name = "LIST", required = true)]
+    /// A name that occurs twice counts once. Without --daemons, ssh connects to these names.
+    #[arg(long, value_name = "LIST", required = true, allow_hyphen_values = true)]
     pub nodes: String,
     /// Reach the nodes that FILE lists through their daemons
     ///
