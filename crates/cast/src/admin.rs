@@ -125,6 +125,8 @@ pub enum PurgeSelection {
 /// Result of a removal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PurgeSummary {
+    /// Copies that the selection names.
+    pub selected: u64,
     /// Copies that were removed.
     pub copies: u64,
     /// Bytes of content that were removed.
@@ -358,9 +360,21 @@ pub(crate) fn purge_in(
         PurgeSelection::Job(job) => PurgeWhat::Job(job.clone()),
         PurgeSelection::All => PurgeWhat::All,
     };
+    let is_selected = |row: &&CopyRow| match &what {
+        PurgeWhat::Copy(copy) => row.id == *copy,
+        PurgeWhat::Set(set) => row.hash == set.to_string(),
+        PurgeWhat::Job(job) => row.jobs.contains(job),
+        _ => true,
+    };
+    let rows = store.copies().map_err(refusal_of)?;
+    let selected = rows.iter().filter(is_selected).count() as u64;
     let report = store.purge(&what).map_err(refusal_of)?;
+    if let PurgeWhat::Job(job) = &what {
+        store.end_job(job).map_err(refusal_of)?;
+    }
     let kept = report.first_kept.iter();
     Ok(PurgeSummary {
+        selected,
         copies: report.copies,
         bytes: report.bytes,
         kept: kept.map(|path| driftless_model::escape(path)).collect(),

@@ -26,6 +26,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use run::CastRun;
 use source::{SourceFeeders, SourceParts};
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
@@ -116,20 +117,30 @@ fn check(settings: &CastSettings) -> Result<(), Error> {
     Ok(())
 }
 
+/// Checks that the store of this host is no part of a source, and no source a part of the store. Makes
+/// nothing.
+///
+/// # Errors
+/// [`Error::Overlap`]; a source cannot be opened.
+pub fn check_sources(sources: &[PathBuf], dir: &Path) -> Result<(), Error> {
+    for source in sources {
+        if driftless_store::overlaps(source, dir)? {
+            return Err(Error::Overlap {
+                source_path: source.clone(),
+                dir: dir.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
 fn build(
     settings: &CastSettings,
     monitor: &dyn CastMonitor,
     stop: &AtomicBool,
 ) -> Result<BuiltSet, Error> {
+    check_sources(&settings.sources, &settings.dir)?;
     let store = open_store(&settings.dir)?;
-    for source in &settings.sources {
-        if store.overlaps(source)? {
-            return Err(Error::Overlap {
-                source_path: source.clone(),
-                dir: settings.dir.clone(),
-            });
-        }
-    }
     let mut pace = |bytes| {
         monitor.event(CastEvent::Hashed { bytes });
         !stop.load(Relaxed)

@@ -18,7 +18,7 @@ pub enum Error {
     Plan(#[from] driftless_planner::PlanSetupError),
     /// A source lies in the directory of the store, or the reverse.
     #[error(
-        "{}: it and the store's directory {} lie one in the other; choose another directory for the store",
+        "{}: it and the store's directory {} lie one in the other; choose another directory for the store (--dir)",
         driftless_model::quote(source_path),
         driftless_model::quote(dir)
     )]

@@ -34,7 +34,7 @@ pub enum CastEvent {
         /// Node.
         node: String,
     },
-    /// The coordinator could not connect to a node, and tries again.
+    /// The coordinator could not connect to a node, and tries again. Each cause is reported once.
     Unreachable {
         /// Node.
         node: String,

@@ -30,13 +30,14 @@ pub use admin::{
     AdminError, CheckSummary, HeldCopyInfo, NodeInfo, PurgeSelection, PurgeSummary, node_info,
     purge_node, verify_node,
 };
-pub use coordinator::cast;
+pub use coordinator::{cast, check_sources};
 pub use daemon::{NodeDaemon, stored_identity};
 pub use doctor::{DoctorSettings, LinkHealth, NodeHealth, examine};
 pub use error::Error;
 pub use event::{CastEvent, CastMonitor, CastReport, NodeProgress, NodeReport};
 #[doc(hidden)]
 pub use message::decode_any;
+pub use message::is_job_name;
 pub use node::serve_one_cast;
 pub use settings::{
     CastNode, CastPlace, CastSettings, ContentLimits, DaemonSettings, DaemonTrust, NodeAccess,

@@ -301,10 +301,9 @@ impl CastBrief {
     /// # Errors
     /// The name of the job is empty or too long.
     pub fn content(&self) -> Result<ContentLimits, String> {
-        let is_name = |job: &String| !job.is_empty() && job.len() < PATH_BYTES_MAX;
-        if self.job.as_ref().is_some_and(|job| !is_name(job)) {
+        if self.job.as_ref().is_some_and(|job| !is_job_name(job)) {
             return Err(
-                "name of the job: cannot use it: it is empty or too long; shorten it".into(),
+                "name of the job: it is empty, too long or has control characters; choose another one".into(),
             );
         }
         Ok(ContentLimits {
@@ -320,6 +319,12 @@ impl CastPeer {
     pub fn key(&self) -> PeerKey {
         PeerKey::from(self.key)
     }
+}
+
+/// Returns whether a text can be the name of a job: not empty, shorter than a path, without control
+/// characters.
+pub fn is_job_name(name: &str) -> bool {
+    !name.is_empty() && name.len() < PATH_BYTES_MAX && !name.chars().any(char::is_control)
 }
 
 #[cfg(test)]

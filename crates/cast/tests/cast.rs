@@ -134,6 +134,46 @@ fn stopped_cast_is_resumed() {
 }
 
 #[test]
+fn commit_at_the_end_counts() {
+    let cluster = Cluster::new(1);
+    // Many files, so that the commit takes a while.
+    for number in 0..3000 {
+        cluster.write(&number.to_string(), 100);
+    }
+    let mut settings = cluster.settings();
+    settings.limits.tick_ms = 5;
+    let running = cluster.start(settings);
+    cluster.events.wait("all units", |event| match event {
+        CastEvent::Catalogued { .. } => false,
+        CastEvent::Progress { nodes } => nodes.iter().all(|node| node.bytes >= 300_000),
+        _ => false,
+    });
+    stop(&cluster);
+    let report = running.join().expect("a report");
+    assert!(report_of(&report, "n1").is_complete, "{report:#?}");
+    cluster.assert_equal("n1");
+}
+
+#[test]
+fn cause_of_failed_starts_is_told_once() {
+    let cluster = Cluster::new(2);
+    cluster.write("file", 10);
+    let words = "#!/bin/sh\necho 'Permission denied (publickey).' >&2\nexit 255\n";
+    fs::write(cluster.path("ssh"), words).expect("a script");
+    let mut settings = cluster.settings();
+    settings.start_wait = Duration::from_millis(100);
+    settings.limits.join_ms = 3000;
+    let report = cluster.cast(&settings);
+    for node in &report.nodes {
+        let reason = node.reason.as_deref().unwrap_or_default();
+        assert!(reason.contains("never connected"), "{reason}");
+        assert!(reason.contains("Permission denied"), "{reason}");
+    }
+    let told = cluster.events.text();
+    assert_eq!(told.matches("Unreachable").count(), 2, "{told}");
+}
+
+#[test]
 fn cast_follows_a_killed_coordinator() {
     let cluster = Cluster::new(2);
     cluster.write("large", LARGE);

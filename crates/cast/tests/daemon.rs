@@ -133,21 +133,50 @@ fn daemon_refuses_an_unknown_coordinator() {
     assert!(node_info(&daemon.dir).expect("an answer").copies.is_empty());
 }
 
-#[test]
-fn doctor_measures_each_node() {
-    let cluster = Cluster::new(3);
-    cluster.set_dead("n3", true);
+/// Returns settings for measurements of all nodes.
+fn doctor(cluster: &Cluster, place: PathBuf) -> DoctorSettings {
     let settings = cluster.settings();
-    let settings = DoctorSettings {
+    DoctorSettings {
         nodes: settings.nodes,
         ssh: settings.ssh,
         identity: None,
         authority_pem: None,
-        place: Some(cluster.path("n1")),
+        place: Some(place),
         link_time: Duration::from_millis(200),
         disk_bytes: 1 << 20,
         transfer: patient(),
-    };
+    }
+}
+
+#[test]
+fn doctor_measures_allowed_directories_only() {
+    let cluster = Cluster::new(1);
+    let identity = TlsIdentity::generate().expect("a key");
+    let daemon = Daemon::start(&cluster, &identity);
+    let link = cluster.path("n1/to/out");
+    std::os::unix::fs::symlink(cluster.path("src"), &link).expect("a link");
+    for (place, is_allowed) in [
+        (cluster.path("n1/to"), true),
+        (cluster.path("src"), false),
+        (link, false),
+    ] {
+        let settings = DoctorSettings {
+            nodes: vec![daemon.node()],
+            identity: Some(identity.clone()),
+            ..doctor(&cluster, place.clone())
+        };
+        let health = examine(&settings, &mut |_| {}, &cluster.stop).expect("results");
+        let has_measured = health[0].disk_write_bytes_per_second.is_some();
+        assert_eq!(has_measured, is_allowed, "{place:?}: {health:?}");
+        assert_eq!(health[0].faults.is_empty(), is_allowed, "{place:?}");
+    }
+}
+
+#[test]
+fn doctor_measures_each_node() {
+    let cluster = Cluster::new(3);
+    cluster.set_dead("n3", true);
+    let settings = doctor(&cluster, cluster.path("n1"));
     let mut reported = 0;
     let health = examine(&settings, &mut |_| reported += 1, &cluster.stop).expect("results");
     assert_eq!((health.len(), reported), (3, 3));

@@ -580,10 +580,26 @@ fn wrong_arguments_are_refused() {
             2,
             "--cert",
         ),
+        (&[path, "--nodes", "-oX", "--to", "/x"], 2, "--nodes: -oX"),
+        (
+            &[path, "--nodes", "n1", "--to", "/x", "--ttl", "7d"],
+            2,
+            "--ttl",
+        ),
+        (
+            &[path, "--nodes", "n1", "--to-cache", "--job", ""],
+            2,
+            "--job",
+        ),
+        (
+            &[path, "--nodes", "n1", "--to-cache", "--job", "a\nb"],
+            2,
+            "--job",
+        ),
         (
             &["/missing", "--nodes", "n1", "--to", "/x"],
             1,
-            "no such file or directory",
+            "\"/missing\"",
         ),
         (
             &[inside, "--nodes", "n1", "--to", "/x"],
@@ -596,6 +612,46 @@ fn wrong_arguments_are_refused() {
         let outcome = cast(words).run().expect(code);
         let text = outcome.stderr_text();
         assert!(text.contains(reason), "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn store_within_a_source_is_not_made() {
+    let (_folder, src, _) = stage();
+    put(&src.join("file"), "content");
+    let store = src.join("store");
+    let cast = driftless().arg("cast").arg(&src).args(["--nodes", "n1"]);
+    let cast = cast.args(["--to", "/x", "--ssh", "/bin/false", "--dir"]);
+    let outcome = cast.arg(&store).run().expect(13);
+    assert!(!store.exists(), "{}", outcome.stderr_text());
+}
+
+#[test]
+fn store_that_cannot_be_made_is_named() {
+    let (_folder, src, _) = stage();
+    put(&src.join("file"), "content");
+    let cast = driftless().arg("cast").arg(&src).args(["--nodes", "n1"]);
+    let cast = cast.args(["--to", "/x", "--ssh", "/bin/false", "--dir", "/proc/x"]);
+    let text = cast.run().expect(1).stderr_text();
+    assert!(text.contains("/proc/x") && text.contains("--dir"), "{text}");
+}
+
+#[test]
+fn purge_of_an_unknown_copy_exits_with_3() {
+    let (folder, _, _) = stage();
+    let store = folder.path().join("store");
+    fs::create_dir(&store).expect("a folder");
+    let unknown = "ab".repeat(32);
+    for (words, code) in [
+        (&["999"][..], 3),
+        (&["--job", "nosuch"], 3),
+        (&["--set", &unknown], 3),
+        (&["--all"], 0),
+    ] {
+        let purge = driftless().args(["node", "purge"]).args(words);
+        let outcome = purge.arg("--dir").arg(&store).run().expect(code);
+        let text = outcome.stderr_text();
+        assert_eq!(text.contains("no copy of this node"), code == 3, "{text}");
     }
 }
 

@@ -37,7 +37,7 @@ pub struct PlanLimits {
     pub give_up_ms: u64,
     /// Time for which units may be on no reachable node before the nodes that lack them fail.
     pub grace_ms: u64,
-    /// Time for which nodes that have never joined are waited for.
+    /// Time for which nodes that have never connected are waited for.
     pub join_ms: u64,
     /// Time for which a lost node is waited for after all others have an outcome.
     pub rejoin_ms: u64,

@@ -32,6 +32,12 @@ pub(crate) enum PlanRole {
 pub(crate) struct PlanMember {
     pub name: String,
     pub phase: Phase,
+    /// Whether the node is connected and verifies what it holds, before it joins.
+    pub is_preparing: bool,
+    /// Moment at which the coordinator last lost the node while it prepared.
+    pub unprepared_ms: Option<u64>,
+    /// Times that the node began to prepare.
+    pub preparations: u32,
     pub outcome: Option<NodeOutcome>,
     pub role: PlanRole,
     /// Position in the chain.
@@ -75,6 +81,9 @@ impl PlanMember {
         Self {
             name: name.to_owned(),
             phase: Phase::Pending,
+            is_preparing: false,
+            unprepared_ms: None,
+            preparations: 0,
             outcome: None,
             role: PlanRole::Chain,
             seat: None,

@@ -85,7 +85,12 @@ pub enum OrderAction {
 pub enum PlanEvent {
     /// Start the distribution among the nodes that have joined. Nodes that join later are fed by the tail.
     Start,
-    /// A node connected to the coordinator: at first, late, or again after a reboot.
+    /// A node connected to the coordinator, and verifies what it holds.
+    Connected {
+        /// The node.
+        node: NodeId,
+    },
+    /// A connected node is ready: at first, late, or again after a reboot.
     Joined {
         /// The node, or [`SOURCE`] when it is back.
         node: NodeId,
@@ -170,7 +175,7 @@ pub enum NodeOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum FailReason {
     /// The node did not join in time.
-    #[error("never connected; check that the node is up and its daemon runs")]
+    #[error("never connected; check that the node is up")]
     NeverJoined,
     /// The coordinator lost the node, and the node did not come back in time.
     #[error("connection lost; check the node and cast again")]
@@ -184,7 +189,9 @@ pub enum FailReason {
     )]
     RootDiffers,
     /// Units that no reachable node holds.
-    #[error("{units} units are on no reachable node; cast again from the source")]
+    #[error(
+        "units that the node lacks are on no reachable node ({units}); cast again from the source"
+    )]
     Unavailable {
         /// Number of units.
         units: u64,

@@ -35,6 +35,8 @@ const TYPICAL_DECAY: u64 = 64;
 const SPARE_PATIENCE: u64 = 4;
 /// Doublings of the time after which a stream has stalled.
 const STALL_DOUBLINGS_MAX: u32 = 5;
+/// Times that a node may begin to verify what it holds, each with the whole time to join.
+const PREPARATIONS_MAX: u32 = 4;
 /// Streams of a slow vertex of a hypercube have so many times the usual backlog.
 const CUBE_LAG_FACTOR: u64 = 4;
 
@@ -524,26 +526,38 @@ fn end_if_hopeless(state: &mut PlanState, id: NodeId, available: &UnitSet) {
     }
 }
 
-/// Gives an outcome to nodes that are not connected, after all others have theirs.
+/// Returns the time of an absence, its limit, and the reason for which the node then fails. Returns
+/// `None` if the node is connected.
+fn absence(state: &PlanState, id: NodeId) -> Option<(u64, u64, FailReason)> {
+    let (member, limits) = (&state.members[id], &state.limits);
+    let joining = (state.started_ms, limits.join_ms);
+    let (since, limit, reason) = match (member.phase, member.unprepared_ms) {
+        (Phase::Connected, _) => return None,
+        (Phase::Lost { since_ms }, _) => (since_ms, limits.rejoin_ms, FailReason::Lost),
+        (Phase::Pending, None) => (joining.0, joining.1, FailReason::NeverJoined),
+        // The node comes back at once if the connection alone has failed.
+        (Phase::Pending, Some(since_ms)) if member.preparations < PREPARATIONS_MAX => {
+            (since_ms.max(joining.0), joining.1, FailReason::Lost)
+        }
+        (Phase::Pending, Some(_)) => (joining.0, joining.1, FailReason::Lost),
+    };
+    Some((state.now_ms.saturating_sub(since), limit, reason))
+}
+
+/// Gives an outcome to nodes that are not connected, after all others have theirs. A node that
+/// verifies what it holds is connected.
 fn end_absent(state: &mut PlanState, ids: &[NodeId]) {
     let is_open = |id: &&NodeId| {
         let member = &state.members[**id];
-        member.outcome.is_none() && member.is_connected()
+        member.outcome.is_none() && (member.is_connected() || member.is_preparing)
     };
     if ids.iter().any(|id| is_open(&id)) {
         return;
     }
     for id in ids {
-        let (since, limit, reason) = match state.members[*id].phase {
-            Phase::Pending => (
-                state.started_ms,
-                state.limits.join_ms,
-                FailReason::NeverJoined,
-            ),
-            Phase::Lost { since_ms } => (since_ms, state.limits.rejoin_ms, FailReason::Lost),
-            Phase::Connected => continue,
-        };
-        if state.now_ms.saturating_sub(since) >= limit {
+        if let Some((absent_ms, limit_ms, reason)) = absence(state, *id)
+            && absent_ms >= limit_ms
+        {
             state.end(*id, NodeOutcome::Failed(reason));
         }
     }

@@ -176,6 +176,11 @@ fn apply(state: &mut PlanState, event: PlanEvent) {
     match event {
         PlanEvent::Start => start(state),
         PlanEvent::Tick => pace::tick(state),
+        PlanEvent::Connected { node } if state.members.has(node) && node != SOURCE => {
+            let member = &mut state.members[node];
+            member.is_preparing = true;
+            member.preparations = member.preparations.saturating_add(1);
+        }
         PlanEvent::Joined { node, holds } if state.members.has(node) => join(state, node, &holds),
         PlanEvent::Lost { node } if state.members.has(node) => lose(state, node),
         PlanEvent::Left { node } if state.members.has(node) && node != SOURCE => {
@@ -234,6 +239,7 @@ fn start(state: &mut PlanState) {
 }
 
 fn join(state: &mut PlanState, id: NodeId, holds: &UnitSet) {
+    state.members[id].is_preparing = false;
     if let Some(outcome) = state.members[id].outcome.clone() {
         return rejoin_ended(state, id, holds, outcome);
     }
@@ -278,6 +284,9 @@ fn rejoin_ended(state: &mut PlanState, id: NodeId, holds: &UnitSet, outcome: Nod
 }
 
 fn lose(state: &mut PlanState, id: NodeId) {
+    if std::mem::take(&mut state.members[id].is_preparing) {
+        state.members[id].unprepared_ms = Some(state.now_ms);
+    }
     if !state.members[id].is_connected() {
         return;
     }

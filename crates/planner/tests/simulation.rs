@@ -6,7 +6,10 @@ mod random;
 #[path = "simulation/world.rs"]
 mod world;
 
-use driftless_planner::{FailReason, NodeId, NodeOutcome, SOURCE, UnitSet};
+use driftless_planner::{
+    DataSet, FailReason, NodeId, NodeOutcome, PlanEvent, PlanLimits, Planner, RackTopology, SOURCE,
+    UnitSet,
+};
 use world::{Fault, Nature, SECOND, Setup, World, index};
 
 const LIMIT: u64 = 3_000 * SECOND;
@@ -358,6 +361,45 @@ fn absent_nodes_fail_after_a_limit() {
     let expected = NodeOutcome::Failed(FailReason::NeverJoined);
     assert_eq!(outcome, Some(&expected));
     assert!(world.is_complete(NodeId(1)) && world.is_complete(NodeId(3)));
+}
+
+/// Returns a plan of two nodes, of which the first is complete and the second verifies what it holds.
+fn plan_with_a_node_that_prepares() -> Planner {
+    let names = ["n1".to_owned(), "n2".to_owned()];
+    let data = DataSet {
+        units: 5,
+        root: world::ROOT,
+    };
+    let limits = PlanLimits::default();
+    let plan = Planner::new(data, "head", &names, RackTopology::default(), limits);
+    let mut plan = plan.expect("a plan");
+    let (node, holds) = (NodeId(1), UnitSet::first(5));
+    plan.handle(0, PlanEvent::Connected { node });
+    plan.handle(0, PlanEvent::Connected { node: NodeId(2) });
+    plan.handle(0, PlanEvent::Joined { node, holds });
+    plan.handle(0, PlanEvent::Start);
+    let root = world::ROOT;
+    plan.handle(0, PlanEvent::Finished { node, root });
+    plan
+}
+
+#[test]
+fn node_that_verifies_is_waited_for() {
+    let mut plan = plan_with_a_node_that_prepares();
+    plan.handle(1_000_000, PlanEvent::Tick);
+    assert_eq!(plan.outcome(NodeId(2)), None);
+}
+
+#[test]
+fn node_lost_while_it_verifies_may_return() {
+    let mut plan = plan_with_a_node_that_prepares();
+    let node = NodeId(2);
+    plan.handle(100_000, PlanEvent::Lost { node });
+    plan.handle(159_000, PlanEvent::Tick);
+    assert_eq!(plan.outcome(node), None);
+    plan.handle(160_000, PlanEvent::Tick);
+    let lost = NodeOutcome::Failed(FailReason::Lost);
+    assert_eq!(plan.outcome(node), Some(&lost));
 }
 
 #[test]

@@ -94,7 +94,9 @@ pub(crate) fn check_entries(
                 }
             }
             LookOutcome::Missing | LookOutcome::Other => report.note(path(), CopyFinding::Missing),
-            LookOutcome::Failed(_) => report.note(path(), CopyFinding::Metadata),
+            LookOutcome::OtherOwner | LookOutcome::Failed(_) => {
+                report.note(path(), CopyFinding::Metadata);
+            }
             LookOutcome::Extra(name) => {
                 let path = [&path(), &b"/"[..], name.to_bytes()].concat();
                 report.note(path, CopyFinding::Extra);

@@ -32,6 +32,18 @@ pub enum Error {
         /// The call and its error number.
         fault: Fault,
     },
+    /// The directory of the store cannot be made or changed.
+    #[error(
+        "{}: cannot use the directory as store: {}; name another one (--dir, or --node-dir for the nodes of a cast)",
+        quote(path),
+        fault.alone()
+    )]
+    Store {
+        /// The path.
+        path: PathBuf,
+        /// The call and its error number.
+        fault: Fault,
+    },
     /// The source changed after its content was hashed.
     #[error(
         "\"{}\": the source changed while it was distributed; start again when it is quiet",
@@ -109,10 +121,11 @@ pub enum Error {
         /// The number.
         number: u64,
     },
-    /// The file system or the quota has no room for the set.
+    /// The file system has no room for the set.
     #[error(
-        "\"{}\": no room: {needed} bytes and {inodes} entries needed, {free} bytes free; make room or choose another directory",
-        escape(path)
+        "\"{}\": no room: {}; make room or choose another directory",
+        escape(path),
+        room_text((*needed, *free), (*inodes, *free_inodes))
     )]
     NoRoom {
         /// The place.
@@ -121,6 +134,25 @@ pub enum Error {
         needed: u64,
         /// Entries that are needed.
         inodes: u64,
+        /// Bytes that are free.
+        free: u64,
+        /// Inodes that are free, if the file system has a limit.
+        free_inodes: Option<u64>,
+    },
+    /// A write found no room, although the file system has free bytes: a quota is used up, or another process
+    /// removed files meanwhile.
+    #[error(
+        "\"{}\": {}; {needed} bytes are missing, and the file system has {free} bytes free: make room, or raise the quota",
+        escape(path),
+        fault.alone()
+    )]
+    Quota {
+        /// The path below the place.
+        path: Vec<u8>,
+        /// The call and its error number.
+        fault: Fault,
+        /// Bytes that are needed.
+        needed: u64,
         /// Bytes that are free.
         free: u64,
     },
@@ -148,6 +180,15 @@ pub enum Error {
         /// The path.
         path: Vec<u8>,
     },
+    /// A user gave an entry that this store placed another owner.
+    #[error(
+        "\"{}\": its owner was changed after driftless cast placed it, so it stays; change the owner back, or move it away",
+        escape(path)
+    )]
+    OtherOwner {
+        /// The path.
+        path: Vec<u8>,
+    },
     /// Another process receives the same set at the same place, or synchronises that place.
     #[error(
         "{hash} in {}: another process is at work there; wait for its end",
@@ -160,7 +201,7 @@ pub enum Error {
         place: PathBuf,
     },
     /// Units are missing.
-    #[error("{hash}: {lacking} units are missing; fetch them and finish again")]
+    #[error("{hash}: units are missing ({lacking}); fetch them and finish again")]
     Incomplete {
         /// The set.
         hash: SetHash,
@@ -174,6 +215,33 @@ pub enum Error {
         quote(path)
     )]
     Foreign {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The directory for copies is missing.
+    #[error(
+        "{}: no such directory; make it on the node, or choose another one with --to",
+        quote(path)
+    )]
+    NoDirectory {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The directory for copies lies in the store.
+    #[error(
+        "{}: cannot place a data set in the store of the node; choose another directory with --to",
+        quote(path)
+    )]
+    InStore {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The configuration of the node does not allow the directory for copies.
+    #[error(
+        "{}: cannot place a data set: the node's configuration allows no copies there; add it to the places of the daemon",
+        quote(path)
+    )]
+    Disallowed {
         /// The path.
         path: PathBuf,
     },
@@ -206,6 +274,25 @@ pub enum Error {
 }
 
 impl Error {
+    /// Names an entry by the path that the user gave for its source.
+    pub(crate) fn with_sources(mut self, sources: &[PathBuf]) -> Error {
+        if let Error::Entry { path, .. }
+        | Error::SourceChanged { path }
+        | Error::TooManyAttributes { path, .. } = &mut self
+        {
+            let end = path.iter().position(|byte| *byte == b'/');
+            let (name, below) = path.split_at(end.unwrap_or(path.len()));
+            let is_it = |source: &&PathBuf| {
+                let own = source.file_name();
+                own.is_some_and(|own| own.as_encoded_bytes() == name)
+            };
+            if let Some(source) = sources.iter().find(is_it) {
+                *path = [source.as_os_str().as_encoded_bytes(), below].concat();
+            }
+        }
+        self
+    }
+
     /// Returns whether another process holds the store or the copy. A later attempt may succeed.
     pub fn is_busy(&self) -> bool {
         match self {
@@ -218,10 +305,22 @@ impl Error {
     /// Returns whether the file system or the quota of a user is full.
     pub fn is_of_room(&self) -> bool {
         match self {
-            Error::NoRoom { .. } | Error::CacheFull { .. } => true,
+            Error::NoRoom { .. } | Error::Quota { .. } | Error::CacheFull { .. } => true,
             Error::Entry { fault, .. } | Error::OwnFile { fault, .. } => fault.lacks_room(),
             _ => false,
         }
+    }
+}
+
+/// Returns what is needed and what is free: bytes, or the inodes of which there are too few.
+fn room_text((needed, free): (u64, u64), (inodes, free_inodes): (u64, Option<u64>)) -> String {
+    let bytes = format!("{needed} bytes needed, {free} bytes free");
+    match free_inodes {
+        Some(left) if left < inodes && free < needed => {
+            format!("{bytes}; {inodes} inodes needed, {left} inodes free")
+        }
+        Some(left) if left < inodes => format!("{inodes} inodes needed, {left} inodes free"),
+        _ => bytes,
     }
 }
 

@@ -49,7 +49,7 @@ pub use reader::UnitReader;
 pub use receiver::{PlacedCopy, ReplacedVersions, SetReceiver};
 pub use remove::PurgeReport;
 pub use reuse::ReusedContent;
-pub use store::{BuiltSet, NodeStore, Placing, PurgeWhat, Receiving, SetSource};
+pub use store::{BuiltSet, NodeStore, Placing, PurgeWhat, Receiving, SetSource, overlaps};
 pub use verified::VerifiedUnit;
 pub use walk::BuildOptions;
 

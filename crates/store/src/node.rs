@@ -6,9 +6,11 @@ use crate::format::SetHash;
 use crate::parts::file_name;
 use crate::place::{IdFile, id_of, ids_name, look_at};
 use crate::placed::PlacedWalk;
-use crate::staging::{PASSAGE_DIR, PRIVATE_FILE, close_to_others, enter_or_make, open_passage};
+use crate::staging::{
+    PASSAGE_DIR, PRIVATE_FILE, close_to_others, enter_or_make, failed_at, open_passage,
+};
 use driftless_lock::Mutex;
-use driftless_model::{Side, errno};
+use driftless_model::{Fault, Side, errno};
 use driftless_state::holdings::{CopyRow, CopyState, Holdings, InodeIdentity};
 use driftless_tree::{
     Attributes, Dir, DirMut, DirMutRef, DirRef, Done, HandlePool, Hold, Known, Place, RootError,
@@ -90,7 +92,7 @@ pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
 impl NodeFiles {
     pub(crate) fn open(path: &Path, clock: NodeClock) -> Result<NodeFiles> {
         let (pool, path) = (HandlePool::new(OPEN_DIRS_MAX), plain_path(path));
-        let own = own_file(b".");
+        let own = store_failed(&path);
         let dir = match locate_mut(&path, &pool)? {
             Place::Dir(dir) => dir,
             Place::Missing { parent, name } => parent.make_dir(&name).map_err(&own)?,
@@ -195,10 +197,47 @@ impl NodeFiles {
         let path = plain_path(path);
         let dir = match locate_mut(&path, &self.pool)? {
             Place::Dir(dir) => dir,
-            _ => return Err(not_there(&path)),
+            Place::Missing { .. } => return Err(not_there(&path, errno::ENOENT)),
+            Place::Entry { .. } => return Err(not_there(&path, errno::ENOTDIR)),
         };
         let path = path.into_os_string().into_encoded_bytes();
         Ok(CopyPlace { dir, path })
+    }
+
+    /// Opens the directory that a cast named for copies, if it is one of `allowed` or lies below one.
+    pub(crate) fn open_target(
+        &self,
+        path: &Path,
+        allowed: Option<&[PathBuf]>,
+    ) -> Result<CopyPlace> {
+        let place = match self.open_place(path) {
+            Err(Error::Root(error)) if error.parts().1 == errno::ENOENT => {
+                let path = path.to_owned();
+                return Err(Error::NoDirectory { path });
+            }
+            other => other?,
+        };
+        // Of the open directory, because a name in the path can be a symbolic link.
+        let above = place.dir.lineage();
+        let above = above.map_err(failed_at(&place.path, c"."))?;
+        let is_below = |dir: &DirMutRef| {
+            let own = dir.lineage().unwrap_or_default().into_iter().next();
+            own.is_some_and(|own| above.iter().any(|one| one.id == own.id))
+        };
+        if is_below(&self.dir) {
+            let path = path.to_owned();
+            return Err(Error::InStore { path });
+        }
+        let is_allowed = allowed.is_none_or(|allowed| {
+            let roots = allowed.iter().map(|root| self.open_place(root));
+            roots.flatten().any(|root| is_below(&root.dir))
+        });
+        match is_allowed {
+            true => Ok(place),
+            false => Err(Error::Disallowed {
+                path: path.to_owned(),
+            }),
+        }
     }
 
     /// Opens the place of a copy; `None` if it is gone. [`Error::OtherPlace`] if another directory
@@ -283,6 +322,15 @@ impl NodeFiles {
     }
 }
 
+/// Names the directory of the store, of which a call failed.
+fn store_failed(path: &Path) -> impl Fn(Fault) -> Error + use<> {
+    let path = path.to_owned();
+    move |fault| Error::Store {
+        path: path.clone(),
+        fault,
+    }
+}
+
 /// Makes the file of the index, which SQLite fills. Other users cannot read it (sqlite.org/tempfiles.html:
 /// the files beside it get its mode).
 fn make_index(dir: &dyn DirMut) -> Done {
@@ -309,8 +357,7 @@ pub(crate) fn range_named(catalogue: &Catalogue, name: &[u8]) -> Result<Option<R
     Ok(at.map(|at| range_of_top(catalogue, at)))
 }
 
-fn not_there(path: &Path) -> Error {
-    let errno = errno::ENOTDIR;
+fn not_there(path: &Path, errno: i32) -> Error {
     let act = driftless_model::Act::OpenDirectory;
     Error::Root(RootError::from_errno(path, act, errno))
 }

@@ -24,6 +24,8 @@ pub(crate) enum LookOutcome<'a> {
     Missing,
     /// Another entry stands at the name.
     Other,
+    /// The entry that was placed stands at the name, and a user gave it another owner.
+    OtherOwner,
     /// A user added an entry.
     Extra(&'a CStr),
     /// The directory was visited before, with everything below it.
@@ -125,6 +127,7 @@ impl PlacedWalk<'_> {
             FoundEntry::Placed(meta) => LookOutcome::Placed(meta),
             FoundEntry::Missing => LookOutcome::Missing,
             FoundEntry::Other => LookOutcome::Other,
+            FoundEntry::OtherOwner => LookOutcome::OtherOwner,
             FoundEntry::Failed(fault) => LookOutcome::Failed(*fault),
         };
         see(LookedAt {
@@ -159,9 +162,14 @@ impl PlacedWalk<'_> {
             Some(ids) => ids.get(number)?,
             None => Some(id),
         };
-        let is_same = placed.is_some_and(|placed| is_placed((placed, id), &meta, entry, holder));
+        let is_same = placed.is_some_and(|placed| is_placed((placed, id), &meta, entry));
         if !is_same || kind.is_some_and(|kind| kind != meta.kind) {
             return Ok((FoundEntry::Other, None));
+        }
+        let facts = entry.body.facts();
+        let own = holder.user().0;
+        if facts.is_some_and(|facts| meta.uid != facts.uid && meta.uid != own) {
+            return Ok((FoundEntry::OtherOwner, None));
         }
         if kind != Some(Kind::Dir) {
             return Ok((FoundEntry::Placed(meta), None));
@@ -240,24 +248,19 @@ enum FoundEntry {
     Placed(Meta),
     Missing,
     Other,
+    OtherOwner,
     Failed(Fault),
 }
 
-/// Returns whether an entry is the one that was placed: its inode, its time of birth, and its
-/// owner. Without a time of birth, its modification time counts, as far as the file system keeps it.
-fn is_placed(
-    ids: (InodeIdentity, InodeIdentity),
-    meta: &Meta,
-    entry: &EntryGuard,
-    holder: &DirMutRef,
-) -> bool {
+/// Returns whether an entry is the one that was placed: its inode and its time of birth. Without a
+/// time of birth, its modification time counts, as far as the file system keeps it.
+fn is_placed(ids: (InodeIdentity, InodeIdentity), meta: &Meta, entry: &EntryGuard) -> bool {
     let (placed, now) = ids;
     let facts = entry.body.facts();
-    let is_owner = facts.is_none_or(|facts| meta.uid == facts.uid || meta.uid == holder.user().0);
     let is_dir = entry.body.kind() == Some(Kind::Dir);
     let is_time =
         placed.birth.is_some() || is_dir || facts.is_none_or(|facts| is_kept(facts.mtime, meta));
-    placed == now && is_owner && is_time
+    placed == now && is_time
 }
 
 /// Reports the names of a directory that come before `name` in its order, or all that are left.

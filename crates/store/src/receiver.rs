@@ -21,7 +21,7 @@ use crate::remove::PurgeReport;
 use crate::staging::{StagedDir, failed_at, take_up};
 use crate::verified::VerifiedUnit;
 use crate::writer::UnitWriter;
-use driftless_model::Keep;
+use driftless_model::{Fault, Keep, errno};
 use driftless_state::holdings::{CopyRow, NewCopy};
 use driftless_tree::{DirMutRef, DirRef, random_id};
 use std::ffi::CString;
@@ -30,6 +30,9 @@ use std::time::Duration;
 
 /// The time after which a receiver notes again that it is at work.
 const USE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Free bytes beyond those that are missing, above which the file system itself is not full.
+const ROOM_MARGIN: u64 = 64 << 20;
 
 /// The result of a reception: the copy under its final names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -383,13 +386,33 @@ impl SetReceiver {
     /// Returns the error of a full disk with what is needed and free.
     fn room_error(&self, error: Error) -> Error {
         match error {
-            Error::Entry { path, fault } if fault.lacks_room() => Error::NoRoom {
-                path,
-                needed: self.lacking_bytes(),
-                inodes: 1,
-                free: free_bytes(&self.place.dir),
-            },
+            Error::Entry { path, fault } if fault.lacks_room() => self.error_of_room(path, fault),
             other => other,
+        }
+    }
+
+    /// Returns the resource that lacks, after a call found no room for an entry.
+    fn error_of_room(&self, path: Vec<u8>, fault: Fault) -> Error {
+        let room = self.place.dir.free_room().ok().flatten();
+        let (free, free_inodes) = room.map_or((0, None), |room| (room.bytes, room.inodes));
+        let needed = self.lacking_bytes();
+        let has_room = free > needed.saturating_add(ROOM_MARGIN)
+            && free_inodes.is_none_or(|free_inodes| free_inodes > 0);
+        if fault.errno == errno::EDQUOT || has_room {
+            return Error::Quota {
+                path,
+                fault,
+                needed,
+                free,
+            };
+        }
+        Error::NoRoom {
+            path: self.place.path.clone(),
+            // The file that had no room needs a block at least.
+            needed: needed.max(1),
+            inodes: 1,
+            free,
+            free_inodes,
         }
     }
 
@@ -417,13 +440,9 @@ impl SetReceiver {
             needed,
             inodes,
             free: room.bytes,
+            free_inodes: room.inodes,
         })
     }
-}
-
-fn free_bytes(dir: &DirMutRef) -> u64 {
-    let room = dir.free_room().ok().flatten();
-    room.map_or(0, |room| room.bytes)
 }
 
 fn staged_cursor(

@@ -63,7 +63,7 @@ pub(crate) fn remove_placed(walk: &mut PlacedWalk<'_>, range: Range<u32>) -> Res
             LookOutcome::Failed(fault) => Err(fault),
             // The directory that holds it is found to be not empty.
             LookOutcome::Extra(_) => return Ok(()),
-            LookOutcome::Other => {
+            LookOutcome::Other | LookOutcome::OtherOwner => {
                 kept.push(at.number);
                 return Ok(());
             }

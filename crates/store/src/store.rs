@@ -65,6 +65,9 @@ impl SetSource {
 pub enum Placing {
     /// A directory of the user: the copy stays until it is purged.
     Directory(PathBuf),
+    /// The same, if the directory is one of the given ones or lies below one. Symbolic links count as
+    /// the directories that they lead to.
+    Below(PathBuf, Vec<PathBuf>),
     /// The cache of the node: the copy may be evicted.
     Cached,
 }
@@ -125,7 +128,8 @@ impl NodeStore {
             };
             sources.push((name, top));
         }
-        let catalogue = Arc::new(build(&sources, &self.files.catalogues, options)?);
+        let built = build(&sources, &self.files.catalogues, options);
+        let catalogue = Arc::new(built.map_err(|error| error.with_sources(paths))?);
         let source = SetSource {
             catalogue: catalogue.clone(),
             tops: sources.into_iter().map(|(_, top)| top).collect(),
@@ -156,7 +160,8 @@ impl NodeStore {
     /// entries to it; [`Error::NoRoom`]; [`Error::Busy`]; the place cannot be opened.
     pub fn receive(&self, catalogue: &Arc<Catalogue>, to: &Placing) -> Result<Receiving> {
         let place = match to {
-            Placing::Directory(path) => self.files.open_place(path)?,
+            Placing::Directory(path) => self.files.open_target(path, None)?,
+            Placing::Below(path, allowed) => self.files.open_target(path, Some(allowed))?,
             Placing::Cached => self.files.cached_place(catalogue.hash())?,
         };
         self.finish_interrupted(catalogue, &place)?;
@@ -171,6 +176,15 @@ impl NodeStore {
         let is_cached = *to == Placing::Cached;
         let receiver = SetReceiver::open(&self.files, catalogue, place, is_cached)?;
         Ok(Receiving::Open(Box::new(receiver)))
+    }
+
+    /// Checks a directory in which copies are to be placed.
+    ///
+    /// # Errors
+    /// [`Error::NoDirectory`]; [`Error::Disallowed`] if the directory is none of `allowed` and lies below
+    /// none; [`Error::InStore`].
+    pub fn check_target(&self, path: &Path, allowed: &[PathBuf]) -> Result<()> {
+        self.files.open_target(path, Some(allowed)).map(drop)
     }
 
     /// Gives complete copies of a set their final names, if an earlier attempt could not. Goes on
@@ -227,24 +241,17 @@ impl NodeStore {
         };
         let mut walk = self.files.walk(&old, copy, &place.dir, &place.path)?;
         walk.finds_extra = true;
-        let mut foreign = None;
         walk.visit(range, &mut |at: LookedAt<'_>| {
-            let found = match at.outcome {
-                LookOutcome::Other => Some(old.path(at.number)),
-                LookOutcome::Extra(name) => {
-                    Some([&old.path(at.number), &b"/"[..], name.to_bytes()].concat())
-                }
-                _ => None,
-            };
-            foreign = foreign.take().or(found);
-            Ok(())
-        })?;
-        match foreign {
-            None => Ok(()),
-            Some(below) => Err(Error::Occupied {
-                path: [&place.path, &b"/"[..], &below].concat(),
-            }),
-        }
+            let path = [&place.path, &b"/"[..], &old.path(at.number)].concat();
+            match at.outcome {
+                LookOutcome::Other => Err(Error::Occupied { path }),
+                LookOutcome::OtherOwner => Err(Error::OtherOwner { path }),
+                LookOutcome::Extra(name) => Err(Error::Occupied {
+                    path: [&path, &b"/"[..], name.to_bytes()].concat(),
+                }),
+                _ => Ok(()),
+            }
+        })
     }
 
     /// Returns a reader of the units of a copy.
@@ -475,19 +482,7 @@ impl NodeStore {
     /// # Errors
     /// The path cannot be opened.
     pub fn overlaps(&self, path: &Path) -> Result<bool> {
-        let place = locate(path, Side::Source, &HandlePool::new(4))?;
-        let (dir, is_dir) = match place {
-            Place::Dir(dir) => (dir, true),
-            Place::Entry { parent, .. } | Place::Missing { parent, .. } => (parent, false),
-        };
-        let failed = |fault| own_file(b".")(fault);
-        let own = self.files.dir.lineage().map_err(failed)?;
-        let source = dir.lineage().map_err(failed)?;
-        let first = |above: &[driftless_tree::Ancestor]| above.first().map(|dir| dir.id);
-        let is_in = |id: Option<(u64, u64)>, above: &[driftless_tree::Ancestor]| {
-            id.is_some_and(|id| above.iter().any(|dir| dir.id == id))
-        };
-        Ok(is_in(first(&own), &source) || is_dir && is_in(first(&source), &own))
+        overlaps(path, &self.files.path)
     }
 
     /// Finishes what crashes interrupted: complete copies get their final names, and removals go on.
@@ -559,6 +554,37 @@ impl NodeStore {
     pub fn path(&self) -> PathBuf {
         plain_path(&self.files.path)
     }
+}
+
+/// Returns whether a source is the directory of a store, lies in it, or holds it. The directory need
+/// not exist, and is not made.
+///
+/// # Errors
+/// The source cannot be opened.
+pub fn overlaps(source: &Path, store: &Path) -> Result<bool> {
+    let pool = HandlePool::new(8);
+    let (dir, is_dir) = match locate(source, Side::Source, &pool)? {
+        Place::Dir(dir) => (dir, true),
+        Place::Entry { parent, .. } | Place::Missing { parent, .. } => (parent, false),
+    };
+    let place = store.ancestors().find_map(|above| {
+        let place = locate(above, Side::Replica, &pool).ok()?;
+        Some((place, above == store))
+    });
+    // A missing directory is that above it, and nothing lies in it.
+    let (own, is_made) = match place {
+        None => return Ok(false),
+        Some((Place::Dir(dir), is_whole)) => (dir, is_whole),
+        Some((Place::Entry { parent, .. } | Place::Missing { parent, .. }, _)) => (parent, false),
+    };
+    let failed = |fault| own_file(b".")(fault);
+    let own = own.lineage().map_err(failed)?;
+    let source = dir.lineage().map_err(failed)?;
+    let first = |above: &[driftless_tree::Ancestor]| above.first().map(|dir| dir.id);
+    let is_in = |id: Option<(u64, u64)>, above: &[driftless_tree::Ancestor]| {
+        id.is_some_and(|id| above.iter().any(|dir| dir.id == id))
+    };
+    Ok(is_made && is_in(first(&own), &source) || is_dir && is_in(first(&source), &own))
 }
 
 fn is_meant(what: &PurgeWhat, row: &CopyRow) -> bool {

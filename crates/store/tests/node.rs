@@ -3,11 +3,15 @@
 
 mod common;
 
-use common::{Bench, assert_same, build, bytes, cast, is_occupied, names, open, put_all, write};
-use driftless_store::{CopyFinding, CopyState, Error, NodeStore, Placing, PurgeWhat, Receiving};
+use common::{
+    Bench, assert_same, bring, build, bytes, cast, is_occupied, names, open, put_all, write,
+};
+use driftless_store::{
+    CopyFinding, CopyState, Error, NodeStore, Placing, PurgeWhat, Receiving, overlaps,
+};
 use driftless_testkit::{Profile, attrs, build_tree, mutate};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -409,6 +413,84 @@ fn source_in_the_directory_of_the_node_overlaps() {
             "{path}"
         );
     }
+}
+
+#[test]
+fn overlap_is_found_before_a_store_exists() {
+    let bench = Bench::new();
+    write(&bench.path("src/a"), b"content");
+    for (store, expected) in [
+        ("src/new", true),
+        ("src/new/deep", true),
+        ("other/new", false),
+    ] {
+        let found = overlaps(&bench.path("src"), &bench.path(store));
+        assert_eq!(found.expect("asked"), expected, "{store}");
+        assert!(!bench.path(store).exists(), "{store}");
+    }
+}
+
+#[test]
+fn link_out_of_allowed_directories_is_refused() {
+    let bench = Bench::new();
+    write(&bench.path("src/a"), b"content");
+    let (set, node) = (bench.build(), bench.node());
+    let catalogue = bring(&node, &set.catalogue);
+    fs::create_dir_all(bench.path("to/below")).expect("a folder");
+    fs::create_dir(bench.path("outside")).expect("a folder");
+    symlink(bench.path("outside"), bench.path("to/out")).expect("a link");
+    symlink(bench.path("to/below"), bench.path("to/in")).expect("a link");
+    let receive = |name: &str| {
+        let to = Placing::Below(bench.path(name), vec![bench.path("to")]);
+        node.receive(&catalogue, &to).map(drop)
+    };
+    for name in ["to/out", "outside", "to/../outside"] {
+        let refused = matches!(receive(name), Err(Error::Disallowed { .. }));
+        assert!(refused, "{name}");
+    }
+    assert!(matches!(receive("to/none"), Err(Error::NoDirectory { .. })));
+    assert!(matches!(receive("node/sets"), Err(Error::InStore { .. })));
+    for name in ["to", "to/below", "to/in"] {
+        receive(name).expect(name);
+    }
+}
+
+#[test]
+fn changed_owner_is_named() {
+    let bench = Bench::new();
+    write(&bench.path("src/a"), b"content");
+    let (set, node, to) = (bench.build(), bench.node(), bench.to());
+    let copy = cast(&node, &set, &to).expect("placed").copy;
+    let file = bench.path("to/src/a");
+    if std::os::unix::fs::chown(&file, Some(1234), None).is_err() {
+        // An ordinary user cannot give files away.
+        return;
+    }
+    let checked = node.verify(copy, &mut |_| true).expect("verified");
+    assert_eq!(
+        checked.first.first().map(|found| found.1),
+        Some(CopyFinding::Metadata)
+    );
+    write(&bench.path("src/b"), b"more");
+    let other = bring(&node, &bench.build().catalogue);
+    let refused = node.receive(&other, &to).err().expect("refused");
+    let text = refused.to_string();
+    assert!(
+        text.contains("to/src/a") && text.contains("owner was changed"),
+        "{text}"
+    );
+}
+
+#[test]
+fn unreadable_source_has_the_path_given() {
+    let bench = Bench::new();
+    let missing = bench.path("deep/missing");
+    fs::create_dir(bench.path("deep")).expect("a folder");
+    let error = build(&bench.origin(), std::slice::from_ref(&missing))
+        .err()
+        .expect("refused");
+    let text = error.to_string();
+    assert!(text.contains(missing.to_str().expect("a path")), "{text}");
 }
 
 #[test]

@@ -71,17 +71,23 @@ impl StartedNode {
         }
     }
 
-    /// Whether the host was reached, and the program is missing there or is another one.
-    fn lacks_program(&mut self) -> bool {
+    /// Waits for the end of the program, and for its last words. Returns its exit code, or `None` if
+    /// it has none.
+    fn wait(&mut self) -> Option<i32> {
         let begin = Instant::now();
+        let mut code = None;
         while begin.elapsed() < END_GRACE {
-            match self.child.try_wait() {
-                Ok(Some(status)) => return status.code().is_some_and(|code| code != SSH_FAILED),
-                Ok(None) => std::thread::sleep(TICK),
-                Err(_) => return false,
+            code = match self.child.try_wait() {
+                Ok(status) => status.and_then(|status| status.code()),
+                Err(_) => return None,
+            };
+            // The thread that listens has ended, and its share with it.
+            if code.is_some() && Arc::strong_count(&self.complaint) == 1 {
+                break;
             }
+            std::thread::sleep(TICK);
         }
-        false
+        code
     }
 }
 
@@ -158,7 +164,7 @@ impl Launcher<'_> {
         addresses.truncate(ADDRESSES_MAX);
         if addresses.is_empty() {
             return Err(format!(
-                "cannot find the address of {host}; give a name that resolves"
+                "cannot find the address of {host}: the name does not resolve, and its shell has no SSH_CONNECTION; give a name that resolves"
             ));
         }
         let key = ExpectedPeer::Key(greeting.key);
@@ -202,11 +208,17 @@ impl Launcher<'_> {
                 lacks_program: true,
             }),
             Err(cause) => {
-                let lacks_program = started.lacks_program();
-                let cause = format!("{cause}{}", started.complaint());
+                let code = started.wait();
+                let complaint = started.complaint();
+                // The host was reached unless ssh itself failed.
                 Err(StartFault {
-                    cause,
-                    lacks_program,
+                    cause: match code {
+                        Some(SSH_FAILED) if !complaint.is_empty() => {
+                            format!("ssh failed{complaint}")
+                        }
+                        _ => format!("{cause}{complaint}"),
+                    },
+                    lacks_program: code.is_some_and(|code| code != SSH_FAILED),
                 })
             }
         }
@@ -272,7 +284,7 @@ impl Launcher<'_> {
         let welcome = match link.receiver.recv() {
             Ok(Some(BundleEvent::Control(message))) => decode::<NodeMessage>(&message.bytes),
             Ok(_) => {
-                Err("the node does not serve this coordinator; add its key to the daemon".into())
+                Err("the daemon does not serve this host; add the key of this host (--trust) or the name in its certificate (--coordinator) to the daemon".into())
             }
             Err(error) => Err(text(error)),
         };
@@ -307,10 +319,10 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     found
         .map(|found| found.take(ADDRESSES_MAX).collect())
         .map_err(|error| {
+            let cause = driftless_model::cause(&error);
             format!(
-                "cannot find the address of {}: {}; check the name",
-                shown(host),
-                driftless_model::cause(&error)
+                "cannot find the address of {}: {cause}; check the name",
+                shown(host)
             )
         })
 }

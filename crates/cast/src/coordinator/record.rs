@@ -1,5 +1,7 @@
 //! Numbers of a node, which the loop of a cast collects for the report.
 
+use std::collections::BTreeSet;
+
 /// Numbers of a node for its report.
 #[derive(Default)]
 pub(crate) struct NodeRecord {
@@ -13,4 +15,6 @@ pub(crate) struct NodeRecord {
     pub demotions: u32,
     pub is_quarantined: bool,
     pub last_fault: Option<String>,
+    /// Causes of failed attempts to connect that were reported.
+    pub faults: BTreeSet<String>,
 }

@@ -24,6 +24,10 @@ use std::time::{Duration, Instant};
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 /// Longest wait for an event before the caller's wish to stop is looked at.
 const TICK: Duration = Duration::from_millis(100);
+/// Longest wait at the end for nodes that hold all units and commit the data set.
+const COMMIT_MAX: Duration = Duration::from_secs(10);
+/// Causes of failed attempts to connect to a node that are reported.
+const FAULTS_MAX: usize = 8;
 /// Stack of the thread of a node, in bytes.
 const STACK_BYTES: usize = 512 << 10;
 
@@ -53,6 +57,7 @@ pub(crate) struct CastRun<'a> {
     pub(crate) connecting: Instant,
     pub(crate) first_ready: Option<Instant>,
     pub(crate) is_started: bool,
+    pub(crate) is_over: bool,
     pub(crate) has_failed_source: bool,
 }
 
@@ -118,6 +123,7 @@ impl<'a> CastRun<'a> {
             connecting: Instant::now(),
             first_ready: None,
             is_started: false,
+            is_over: false,
             has_failed_source: false,
         })
     }
@@ -188,7 +194,10 @@ impl<'a> CastRun<'a> {
         let now = self.now_ms();
         let orders = self.planner.handle(now, event);
         for order in orders {
-            self.carry_out(order);
+            // A cast that is over carries out none.
+            if !self.is_over {
+                self.carry_out(order);
+            }
         }
     }
 
@@ -252,11 +261,17 @@ impl<'a> CastRun<'a> {
                 self.connect(node, connected);
             }
             NodeInput::Unreachable { node, cause } => {
-                self.record(node).last_fault = Some(cause.clone());
-                self.monitor.event(CastEvent::Unreachable {
-                    node: self.name(node),
-                    cause,
-                });
+                let record = self.record(node);
+                record.last_fault = Some(cause.clone());
+                // Attempts go on, and fail for the same cause again.
+                let is_new =
+                    record.faults.len() < FAULTS_MAX && record.faults.insert(cause.clone());
+                if is_new {
+                    self.monitor.event(CastEvent::Unreachable {
+                        node: self.name(node),
+                        cause,
+                    });
+                }
             }
             NodeInput::Message {
                 node,
@@ -303,6 +318,7 @@ impl<'a> CastRun<'a> {
         });
         let peer = connected.peer.clone();
         self.nodes.insert(node, connected);
+        self.plan(PlanEvent::Connected { node });
         self.send(node, begin);
         // The new node meets all others, and the others meet it, before an order names one.
         let all: Vec<CastPeer> = self.nodes.values().map(|node| node.peer.clone()).collect();
@@ -486,8 +502,23 @@ impl<'a> CastRun<'a> {
         }
     }
 
+    /// Returns the time for the end: longer while a node may commit the data set.
+    fn close_max(&self) -> Duration {
+        let is_committing = |node: &NodeId| {
+            let status = self.planner.status(*node);
+            status.is_some_and(|status| {
+                status.outcome.is_none() && status.units >= self.catalogue.units()
+            })
+        };
+        match self.nodes.keys().any(is_committing) {
+            true => COMMIT_MAX,
+            false => CLOSE_MAX,
+        }
+    }
+
     /// Tells the nodes that the cast is over, and waits until they have closed.
     pub(crate) fn close(&mut self, arriving: &Receiver<NodeInput>) {
+        self.is_over = true;
         self.source.stop_all();
         for done in self.done {
             done.store(true, Relaxed);
@@ -496,15 +527,23 @@ impl<'a> CastRun<'a> {
             let _its_end_is_reported = node.orders.send(ToNode::Order(NodeOrder::End));
         }
         let begin = Instant::now();
-        while !self.nodes.is_empty() && begin.elapsed() < CLOSE_MAX {
-            if let Ok(NodeInput::Lost {
-                node, generation, ..
-            }) = arriving.recv_timeout(TICK)
-                && self.is_current(node, generation)
-            {
-                self.nodes.remove(&node);
+        while !self.nodes.is_empty() && begin.elapsed() < self.close_max() {
+            match arriving.recv_timeout(TICK) {
+                Ok(NodeInput::Lost {
+                    node, generation, ..
+                }) if self.is_current(node, generation) => {
+                    self.nodes.remove(&node);
+                }
+                // The node had begun its commit before the cast was stopped.
+                Ok(NodeInput::Message {
+                    node,
+                    generation,
+                    message: message @ NodeMessage::Finished { .. },
+                }) if self.is_current(node, generation) => self.hear(node, message),
+                _ => {}
             }
         }
+        self.note_outcomes();
         // Ends the threads that send, and with them the connections that are left.
         self.nodes.clear();
     }

@@ -8,9 +8,11 @@ use crossbeam_channel::Sender;
 use driftless_dataplane::{DataEndpoint, LinkHandle, LinkPeer, LinkSettings};
 use driftless_lock::Mutex;
 use driftless_pool::Pace;
-use driftless_store::{Catalogue, NodeStore, SetHash};
+use driftless_store::{Catalogue, Error as StoreError, NodeStore, Placing, SetHash};
+use rustix::fs::{Mode, OFlags};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -181,22 +183,43 @@ impl NodeHost {
             .map(|entry| entry.inbox.clone())
     }
 
-    /// Checks a directory that a coordinator names.
+    /// Returns the placing in a directory that a coordinator names. The store checks the directory itself,
+    /// because a name in the path can be a symbolic link.
     ///
     /// # Errors
-    /// The configuration of the node does not allow the directory.
-    pub fn check_place(&self, path: &Path) -> Result<(), String> {
+    /// The configuration of the node does not allow the path.
+    pub fn placing(&self, path: PathBuf) -> Result<Placing, String> {
         let PlaceRule::Below(allowed) = &self.places else {
-            return Ok(());
+            return Ok(Placing::Directory(path));
         };
         let is_plain = path.components().all(|part| part != Component::ParentDir);
         if is_plain && allowed.iter().any(|root| path.starts_with(root)) {
-            return Ok(());
+            return Ok(Placing::Below(path, allowed.clone()));
         }
-        let shown = driftless_model::quote(path);
-        Err(format!(
-            "{shown}: cannot place a data set: the node's configuration allows no copies there; add it to the places of the daemon"
-        ))
+        Err(StoreError::Disallowed { path }.to_string())
+    }
+
+    /// Opens a directory that a coordinator names, for measurements. Returns a path that leads to this
+    /// directory while the descriptor is open (proc(5), `/proc/PID/fd`).
+    ///
+    /// # Errors
+    /// The directory cannot be opened, or the configuration of the node does not allow it.
+    pub fn open_measured(&self, path: PathBuf) -> Result<(OwnedFd, PathBuf), String> {
+        let refused = StoreError::Disallowed { path: path.clone() };
+        let placing = self.placing(path.clone())?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(&path, flags, Mode::empty());
+        let opened = opened.map_err(|errno| {
+            let (path, cause) = (driftless_model::quote(&path), errno.into());
+            let cause = driftless_model::cause(&cause);
+            format!("{path}: cannot measure the disk: {cause}; check path and owner")
+        })?;
+        let held = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
+        if let Placing::Below(_, allowed) = placing {
+            let checked = self.store.check_target(&held, &allowed);
+            checked.map_err(|_| refused.to_string())?;
+        }
+        Ok((opened, held))
     }
 
     /// Trusts the key of a peer of a cast.

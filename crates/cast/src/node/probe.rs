@@ -54,7 +54,7 @@ fn answer_orders(
         let answer = match input {
             ControlInput::Order(NodeOrder::Ping) => NodeMessage::Pong,
             ControlInput::Order(NodeOrder::Examine { place, disk_bytes }) => {
-                NodeMessage::Examined(examine_here(place, disk_bytes))
+                NodeMessage::Examined(examine_here(host, place, disk_bytes))
             }
             ControlInput::Order(NodeOrder::ProbePeer { peer, milliseconds }) => {
                 meet(&peer);
@@ -78,7 +78,7 @@ fn answer_orders(
 }
 
 /// Measures the disk below a place, and the processor.
-fn examine_here(place: Option<Vec<u8>>, disk_bytes: u64) -> ExaminedNode {
+fn examine_here(host: &NodeHost, place: Option<Vec<u8>>, disk_bytes: u64) -> ExaminedNode {
     let mut examined = ExaminedNode {
         hash_bytes_per_second: measure_hash(),
         processors: std::thread::available_parallelism()
@@ -90,8 +90,15 @@ fn examine_here(place: Option<Vec<u8>>, disk_bytes: u64) -> ExaminedNode {
         return examined;
     };
     let path = PathBuf::from(OsString::from_vec(place));
-    examined.free_bytes = free_bytes(&path);
-    match measure_disk(&path, disk_bytes.min(DISK_BYTES_MAX)) {
+    let (_open, held) = match host.open_measured(path.clone()) {
+        Ok(opened) => opened,
+        Err(fault) => {
+            examined.faults.push(fault);
+            return examined;
+        }
+    };
+    examined.free_bytes = free_bytes(&held);
+    match measure_disk(&held, disk_bytes.min(DISK_BYTES_MAX)) {
         Ok(rate) => examined.disk_write_bytes_per_second = Some(rate),
         Err(error) => examined.faults.push(format!(
             "{}: cannot measure the disk: {}; check path and owner",

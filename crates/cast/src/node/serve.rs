@@ -145,6 +145,8 @@ fn admit(host: &NodeHost, cast: CastId, stream: StreamId, link: PeerLink) {
 fn control(host: &Arc<NodeHost>, link: PeerLink, protocol: u32) {
     if !host.may_command(&link.peer) {
         tracing::warn!("{}: no coordinator of this node", link.peer.address);
+        // An end without a welcome is the answer.
+        let _the_peer_may_be_gone = link.sender.finish();
         return;
     }
     let welcome = NodeMessage::Welcome {

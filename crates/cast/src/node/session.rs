@@ -162,6 +162,12 @@ impl<'a> CastSession<'a> {
             if let Some(thread) = written {
                 let _panic_was_printed = thread.join();
             }
+            // The coordinator waits for the outcome of a commit.
+            while let Ok(result) = self.results.1.try_recv() {
+                if let CastResult::Written(Ok(Some(written))) = result {
+                    let _the_coordinator_may_be_gone = self.written(written);
+                }
+            }
         }
         let keys = self.peers.values().map(CastPeer::key);
         self.host.forget_peers(keys);
@@ -202,8 +208,7 @@ impl<'a> CastSession<'a> {
         let Some(path) = self.brief.place.directory()? else {
             return Ok(Placing::Cached);
         };
-        self.host.check_place(&path)?;
-        Ok(Placing::Directory(path))
+        self.host.placing(path)
     }
 
     fn take(&mut self, input: ControlInput) -> SessionStep {
@@ -362,14 +367,18 @@ impl<'a> CastSession<'a> {
             | CastResult::Written(Err(error)) => self.fail(error.to_string()),
             // The units ended before the set was complete.
             CastResult::Written(Ok(None)) => Ok(()),
-            CastResult::Written(Ok(Some(WrittenCopy { placed, replaced }))) => {
-                let sent = self.complete(placed.copy, placed.metadata.first_text());
-                if let Some(replaced) = replaced {
-                    self.remove(replaced);
-                }
-                sent
-            }
+            CastResult::Written(Ok(Some(written))) => self.written(written),
         }
+    }
+
+    /// Reports the copy, and removes older versions.
+    fn written(&mut self, written: WrittenCopy) -> SessionStep {
+        let WrittenCopy { placed, replaced } = written;
+        let sent = self.complete(placed.copy, placed.metadata.first_text());
+        if let Some(replaced) = replaced {
+            self.remove(replaced);
+        }
+        sent
     }
 
     /// Removes older versions in a thread, which the process waits for. The cast does not.

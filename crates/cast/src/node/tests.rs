@@ -319,6 +319,22 @@ impl Drop for TestNode {
 }
 
 #[test]
+fn peer_that_may_not_command_reads_the_end() {
+    let node = TestNode::new();
+    let (feeder, cast) = (Player::new(None), CastId([1; 16]));
+    let mut control = node.coordinator.control(&node);
+    control.begin(cast, &node.built.catalogue);
+    control.introduce(&feeder);
+    let mut link = feeder.trusted(&node);
+    let opening = PeerOpening::Control { protocol: PROTOCOL };
+    let sent = link
+        .sender
+        .send_control(kind::OPENING, &[&encode(&opening)]);
+    sent.expect("sent");
+    assert!(matches!(link.receiver.recv(), Ok(None)));
+}
+
+#[test]
 fn trunk_before_its_order_is_kept() {
     let node = TestNode::new();
     let (feeder, cast) = (Player::new(None), CastId([1; 16]));

@@ -67,7 +67,10 @@ pub struct PlanArgs {
     /// The time begins when the first node is ready. Late nodes can join afterwards.
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = crate::units::seconds)]
     pub start_wait: Duration,
-    /// Time for late nodes to join after the start; other nodes fail
+    /// Time in which each node must have connected
+    ///
+    /// The time begins with the distribution. A node that connected and verifies what it holds is
+    /// waited for.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = crate::units::seconds)]
     pub join_wait: Duration,
     /// Time to wait for lost nodes after all other nodes are done
@@ -81,17 +84,25 @@ pub struct PlanArgs {
 pub struct CopiesArgs {
     /// Keep the copies until the job NAME is purged
     ///
-    /// "driftless node purge --job NAME" removes them, unless another job needs them.
-    #[arg(long, value_name = "NAME")]
+    /// "driftless node purge --job NAME" ends the references of the job.
+    #[arg(long, value_name = "NAME", value_parser = job_name)]
     pub job: Option<String>,
     /// Keep the copies until they are purged
     #[arg(long)]
     pub pin: bool,
-    /// Remove the copies after TIME, such as 7d
+    /// Remove copies in the cache after TIME, such as 7d; needs --to-cache
     ///
     /// A daemon, or the next cast to the cache, removes them. Copies with a job or a pin stay.
-    #[arg(long, value_name = "TIME", value_parser = crate::units::span)]
+    #[arg(long, value_name = "TIME", value_parser = crate::units::span, conflicts_with = "to")]
     pub ttl: Option<Duration>,
+}
+
+/// Returns the name of a job.
+fn job_name(text: &str) -> Result<String, String> {
+    match driftless_cast::is_job_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err("a short name without control characters is expected".to_owned()),
+    }
 }
 
 /// Output of a cast.

@@ -78,7 +78,8 @@ pub enum NodeCommand {
     },
     /// Remove copies from this node
     ///
-    /// Entries that driftless did not place stay. The command exits with 3 if entries stay.
+    /// Entries that driftless did not place stay. The command exits with 3 if entries stay, or if the
+    /// node has no such copy.
     Purge(PurgeArgs),
     /// Hash the copies of this node again
     ///

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 pub struct NodesArgs {
     /// Nodes, such as rack1n[01-20],b7; @FILE has one node a line
     ///
-    /// Name each node once. Without --daemons, ssh connects to these names.
-    #[arg(long, value_name = "LIST", required = true)]
+    /// A name that occurs twice counts once. Without --daemons, ssh connects to these names.
+    #[arg(long, value_name = "LIST", required = true, allow_hyphen_values = true)]
     pub nodes: String,
     /// Use the daemons of the nodes that FILE lists
     ///

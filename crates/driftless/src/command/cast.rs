@@ -46,6 +46,12 @@ fn settings(args: &CastArgs, signals: &Signals) -> Result<CastSettings, Unreache
     };
     let topology = topology(args.plan.topology.as_deref())?;
     let dir = nodes::cast_dir(args.dir.as_deref())?;
+    let sources = sources(&args.sources)?;
+    // Before the key of this host is made in the store.
+    driftless_cast::check_sources(&sources, &dir).map_err(|error| {
+        let code = Exit::of_cast_error(&error, signals.number());
+        (code, error.to_string())
+    })?;
     let ReachedNodes {
         nodes,
         ssh,
@@ -53,7 +59,7 @@ fn settings(args: &CastArgs, signals: &Signals) -> Result<CastSettings, Unreache
         authority_pem,
     } = nodes::nodes(&args.nodes, &dir, signals)?;
     Ok(CastSettings {
-        sources: sources(&args.sources)?,
+        sources,
         nodes,
         source_name: args.plan.source_name.clone().unwrap_or_else(host_name),
         topology,

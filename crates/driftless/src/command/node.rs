@@ -10,7 +10,7 @@ use crate::{own, service};
 use driftless_cast::{
     DaemonSettings, DaemonTrust, NodeDaemon, NodeSettings, PurgeSelection, TransferSettings,
 };
-use driftless_model::{cause, quote};
+use driftless_model::{cause, escape_text, quote};
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::os::fd::AsFd;
@@ -172,6 +172,13 @@ fn answer(args: &NodeArgs, command: &NodeCommand) -> Result<Exit, Unreached> {
         NodeCommand::Purge(args) => {
             let summary = driftless_cast::purge_node(&dir, &selection(args)).map_err(failed)?;
             show::purged(&summary);
+            let is_found = summary.selected > 0 || args.all;
+            if !is_found {
+                let what = selected(args);
+                let why =
+                    format!("no copy of this node {what}; \"driftless node status\" lists them");
+                return Err((Exit::Problems, why));
+            }
             Ok(match summary.kept.is_empty() {
                 true => Exit::Equal,
                 false => Exit::Problems,
@@ -204,6 +211,18 @@ fn existing(dir: PathBuf) -> Result<PathBuf, Unreached> {
             let why = format!("{dir}: cannot open the store: {cause}; name it with --dir");
             Err((Exit::CouldNotRun, why))
         }
+    }
+}
+
+/// Returns the selection as the end of a sentence.
+fn selected(args: &PurgeArgs) -> String {
+    match (args.copy, &args.set, &args.job) {
+        (Some(copy), _, _) => format!("has the number {copy}"),
+        (_, Some(set), _) => format!("has the hash {}", escape_text(set)),
+        (_, _, job) => format!(
+            "is kept by the job {}",
+            escape_text(job.as_deref().unwrap_or_default())
+        ),
     }
 }
 

@@ -15,8 +15,6 @@ use std::time::{Duration, Instant};
 
 /// Time between two progress objects of `--json`.
 const JSON_PROGRESS: Duration = Duration::from_secs(1);
-/// Names of nodes that one line lists.
-const NAMES_MAX: usize = 20;
 
 /// Writer of the events and the outcome of a cast.
 pub struct CastOutput {
@@ -164,7 +162,7 @@ impl CastOutput {
         }
         if !lacking.is_empty() {
             let count = show_counted(lacking.len() as u64, "node lacks", "nodes lack");
-            eprintln!("driftless: {count} the data set: {}", names(&lacking));
+            eprintln!("driftless: {count} the data set: {}", lacking.join(", "));
         }
         self.final_code(code)
     }
@@ -438,14 +436,4 @@ fn unkept_line(node: &NodeReport) -> String {
 fn lacking(report: &CastReport) -> impl Iterator<Item = &str> {
     let nodes = report.nodes.iter().filter(|node| !node.is_complete);
     nodes.map(|node| node.node.as_str())
-}
-
-/// Returns the first names of a list, and the number of the other ones.
-fn names(all: &[&str]) -> String {
-    let (shown, rest) = all.split_at(all.len().min(NAMES_MAX));
-    let more = match rest.len() {
-        0 => String::new(),
-        count => format!(" and {count} more; --json lists all"),
-    };
-    format!("{}{more}", shown.join(", "))
 }

@@ -5,7 +5,7 @@ use crate::output::mirror::{complaint, line};
 use crate::output::table::table;
 use crate::units::{show_bytes, show_counted};
 use driftless_cast::{CheckSummary, HeldCopyInfo, NodeInfo, PurgeSummary};
-use driftless_model::quote;
+use driftless_model::{escape_text, quote};
 
 /// Digits of a hash that a table shows.
 const HASH_DIGITS: usize = 12;
@@ -64,7 +64,11 @@ fn copies(copies: &[HeldCopyInfo]) -> String {
 
 /// Returns the cause why a copy stays.
 fn keepers(copy: &HeldCopyInfo) -> String {
-    let mut words: Vec<String> = copy.jobs.iter().map(|job| format!("job {job}")).collect();
+    let mut words: Vec<String> = copy
+        .jobs
+        .iter()
+        .map(|job| format!("job {}", escape_text(job)))
+        .collect();
     if copy.is_pinned {
         words.push("pin".into());
     }
