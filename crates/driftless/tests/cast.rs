@@ -224,8 +224,8 @@ fn cast_reaches_each_node() {
 
 /// Compares the fields of all events with the table of the page.
 fn check_documented(outcome: &Outcome) {
-    let page = read("docs/cast.md");
-    let table = rows(&page, "## JSON");
+    let page = read("docs/cast-json.md");
+    let table = rows(&page, "## Events");
     for event in outcome.events() {
         let name = event["event"].as_str().expect("a name");
         let row = table.iter().find(|row| quoted(row[0]) == [name]);

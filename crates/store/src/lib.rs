@@ -45,11 +45,12 @@ pub use in_use::CopyUse;
 pub use node::NodeClock;
 pub use parts::CatalogueReceiver;
 pub use present::PresentUnits;
+pub use purge::PurgeWhat;
 pub use reader::UnitReader;
 pub use receiver::{PlacedCopy, ReplacedVersions, SetReceiver};
 pub use remove::PurgeReport;
 pub use reuse::ReusedContent;
-pub use store::{BuiltSet, NodeStore, Placing, PurgeWhat, Receiving, SetSource, overlaps};
+pub use store::{BuiltSet, NodeStore, Placing, Receiving, SetSource, overlaps};
 pub use verified::VerifiedUnit;
 pub use walk::BuildOptions;
 

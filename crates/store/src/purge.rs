@@ -3,11 +3,38 @@
 use crate::catalogue::Catalogue;
 use crate::claim::claim;
 use crate::error::{Error, Result};
+use crate::format::SetHash;
 use crate::in_use::{busy, while_unused};
 use crate::node::{CopyPlace, NameStanding, NodeFiles};
 use crate::remove::PurgeReport;
 use driftless_state::holdings::{CopyRow, CopyState};
 use std::sync::Arc;
+
+/// A selection of copies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PurgeWhat {
+    /// A copy.
+    Copy(u64),
+    /// The copies of a set.
+    Set(SetHash),
+    /// The copies that this job alone uses.
+    Job(String),
+    /// The copies that no job uses and that are not pinned.
+    Unused,
+    /// Every copy.
+    All,
+}
+
+/// Returns whether a selection has a copy.
+pub(crate) fn is_meant(what: &PurgeWhat, row: &CopyRow) -> bool {
+    match what {
+        PurgeWhat::Copy(copy) => row.id == *copy,
+        PurgeWhat::Set(hash) => NodeFiles::hash_of(row) == Some(*hash),
+        PurgeWhat::Job(job) => row.jobs.as_slice() == std::slice::from_ref(job),
+        PurgeWhat::Unused => row.jobs.is_empty() && !row.is_pinned,
+        PurgeWhat::All => true,
+    }
+}
 
 /// Returns the unfinished copies with the names of a copy that has just been placed.
 pub(crate) fn superseded(

@@ -11,7 +11,7 @@ use crate::node::{CopyPlace, NameStanding, NodeClock, NodeFiles, locate_sources,
 use crate::parts::CatalogueReceiver;
 use crate::place::is_private_name;
 use crate::placed::{LookOutcome, LookedAt, PlacedWalk};
-use crate::purge::{purge_copy, purge_unused};
+use crate::purge::{PurgeWhat, is_meant, purge_copy, purge_unused};
 use crate::reader::UnitReader;
 use crate::receiver::{SetReceiver, recover};
 use crate::remove::PurgeReport;
@@ -78,21 +78,6 @@ pub enum Receiving {
     Held(u64),
     /// Units are to be received.
     Open(Box<SetReceiver>),
-}
-
-/// A selection of copies.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PurgeWhat {
-    /// A copy.
-    Copy(u64),
-    /// The copies of a set.
-    Set(SetHash),
-    /// The copies that this job alone uses.
-    Job(String),
-    /// The copies that no job uses and that are not pinned.
-    Unused,
-    /// Every copy.
-    All,
 }
 
 impl NodeStore {
@@ -585,16 +570,6 @@ pub fn overlaps(source: &Path, store: &Path) -> Result<bool> {
         id.is_some_and(|id| above.iter().any(|dir| dir.id == id))
     };
     Ok(is_made && is_in(first(&own), &source) || is_dir && is_in(first(&source), &own))
-}
-
-fn is_meant(what: &PurgeWhat, row: &CopyRow) -> bool {
-    match what {
-        PurgeWhat::Copy(copy) => row.id == *copy,
-        PurgeWhat::Set(hash) => NodeFiles::hash_of(row) == Some(*hash),
-        PurgeWhat::Job(job) => row.jobs.as_slice() == std::slice::from_ref(job),
-        PurgeWhat::Unused => row.jobs.is_empty() && !row.is_pinned,
-        PurgeWhat::All => true,
-    }
 }
 
 fn names_of(dir: &dyn Dir, path: &[u8]) -> Result<Vec<CString>> {

@@ -90,9 +90,9 @@ pub struct CopiesArgs {
     /// Keep the copies until they are purged
     #[arg(long)]
     pub pin: bool,
-    /// Remove copies in the cache after TIME, such as 7d; needs --to-cache
+    /// Remove cached copies after TIME, such as 7d
     ///
-    /// A daemon, or the next cast to the cache, removes them. Copies with a job or a pin stay.
+    /// The option needs --to-cache. A daemon, or the next cast to the cache, removes them. Copies with a job or a pin stay.
     #[arg(long, value_name = "TIME", value_parser = crate::units::span, conflicts_with = "to")]
     pub ttl: Option<Duration>,
 }
