@@ -221,3 +221,43 @@ fn processes_that_open_at_once_share_the_index() {
         assert_eq!(holdings.copies().expect("read").len(), 4);
     }
 }
+
+/// Tables of layout 1.
+const LAYOUT_1: &str = "
+    CREATE TABLE node (id INTEGER PRIMARY KEY CHECK (id = 0), number INTEGER NOT NULL);
+    CREATE TABLE copies (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, hash TEXT NOT NULL, place BLOB NOT NULL,
+        is_cached INTEGER NOT NULL, bytes INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'unfinished'
+            CHECK (state IN ('unfinished', 'publishing', 'held', 'damaged', 'leaving')),
+        is_pinned INTEGER NOT NULL DEFAULT 0, expires_ms INTEGER, used_ms INTEGER NOT NULL,
+        made_ms INTEGER NOT NULL
+    );
+    CREATE TABLE tops (
+        copy INTEGER NOT NULL REFERENCES copies ON DELETE CASCADE, name BLOB NOT NULL,
+        inode INTEGER NOT NULL, birth_s INTEGER, birth_ns INTEGER, PRIMARY KEY (copy, name)
+    ) WITHOUT ROWID;
+    CREATE TABLE jobs (
+        copy INTEGER NOT NULL REFERENCES copies ON DELETE CASCADE, job TEXT NOT NULL,
+        since_ms INTEGER NOT NULL, PRIMARY KEY (copy, job)
+    ) WITHOUT ROWID;
+    INSERT INTO node VALUES (0, 17);
+    INSERT INTO copies (hash, place, is_cached, bytes, state, used_ms, made_ms)
+        VALUES ('aa', CAST('/d' AS BLOB), 1, 7, 'held', 5000, 5000);
+    PRAGMA user_version = 1;";
+
+#[test]
+fn first_layout_is_upgraded() {
+    let (_folder, path) = folder();
+    let file = Connection::open(&path).expect("a file");
+    file.execute_batch(LAYOUT_1).expect("tables");
+    let id = i32::from_be_bytes(*b"drfn");
+    file.pragma_update(None, "application_id", id)
+        .expect("an id");
+    drop(file);
+    for _ in 0..2 {
+        let holdings = Holdings::open(&path).expect("upgraded");
+        let row = holdings.find(1).expect("read").expect("a row");
+        assert_eq!((row.place_id, row.private_id, row.token), (None, None, 0));
+        assert_eq!(row.unkept, UnkeptCounts::default());
+    }
+}
