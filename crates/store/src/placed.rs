@@ -167,8 +167,8 @@ impl PlacedWalk<'_> {
             return Ok((FoundEntry::Other, None));
         }
         let facts = entry.body.facts();
-        let own = holder.user().0;
-        if facts.is_some_and(|facts| meta.uid != facts.uid && meta.uid != own) {
+        let is_own = || meta.uid == holder.user().0;
+        if facts.is_some_and(|facts| meta.uid != facts.uid && !is_own()) {
             return Ok((FoundEntry::OtherOwner, None));
         }
         if kind != Some(Kind::Dir) {
