@@ -7,10 +7,10 @@
 use crate::error::Result;
 use crate::node::{CopyPlace, NodeFiles};
 use crate::place::{id_of, look_at, private_name};
-use crate::staging::{close_to_others, enter_own, failed_at};
+use crate::staging::{close_to_others, enter_own, failed_at, names_in};
 use driftless_model::{Act, Fault, Side, errno};
 use driftless_state::holdings::CopyRow;
-use driftless_tree::{DirMutRef, Names, Spared, random_id};
+use driftless_tree::{DirMutRef, Spared, random_id};
 use std::ffi::CString;
 
 /// Names that are tried at most.
@@ -87,7 +87,7 @@ impl NodeFiles {
         close_to_others(&*dir).map_err(&failed)?;
         let is_own = dir.first_meta().uid == dir.user().0;
         // Another user exchanged it before it was closed.
-        if !is_own || !names_in(&dir).map_err(&failed)?.is_empty() {
+        if !is_own || !names_in(&*dir).map_err(&failed)?.is_empty() {
             return Ok(None);
         }
         self.index.lock().note_private(row.id, id_of(&*dir))?;
@@ -105,7 +105,7 @@ impl NodeFiles {
         };
         let failed = failed_at(&place.path, &private.name);
         let mut entries = 0u64;
-        for name in names_in(&private.dir).map_err(&failed)? {
+        for name in names_in(&*private.dir).map_err(&failed)? {
             let removed = private.dir.remove_tree(&name, Spared::NOTHING);
             entries = entries.saturating_add(removed.entries);
             removed.done().map_err(&failed)?;
@@ -117,13 +117,4 @@ impl NodeFiles {
             Err(fault) => Err(failed(fault)),
         }
     }
-}
-
-fn names_in(dir: &DirMutRef) -> driftless_tree::Done<Vec<CString>> {
-    let mut names = Names::default();
-    let mut listing = dir.list()?;
-    while listing.fill(&mut names, usize::MAX)? {}
-    Ok((0..names.len())
-        .map(|at| CString::from(names.get(at).0))
-        .collect())
 }

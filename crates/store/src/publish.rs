@@ -11,10 +11,10 @@ use crate::error::{Error, Result};
 use crate::node::{CopyPlace, NameStanding, NodeFiles, range_named, range_of_top};
 use crate::place::look_at;
 use crate::remove::{PurgeReport, remove_placed};
-use crate::staging::{failed_at, set_mode};
+use crate::staging::{failed_at, names_in, set_mode};
 use driftless_model::{EntryName, Fault, Kind, errno};
 use driftless_state::holdings::{CopyRow, CopyState, TopRow, UnkeptCounts};
-use driftless_tree::{DirMut, DirMutRef, Known, Names};
+use driftless_tree::{DirMut, DirMutRef, Known};
 use std::ffi::{CStr, CString};
 
 /// A complete copy in its private directory.
@@ -120,9 +120,8 @@ impl Publication<'_> {
     /// Removes older versions from the private directory, and then the directory.
     pub(crate) fn clear(&self, rows: &[CopyRow]) -> Result<PurgeReport> {
         let mut report = PurgeReport::default();
-        let names = self.staged_names()?;
-        for at in 0..names.len() {
-            report.add(self.clear_name(rows, names.get(at).0)?);
+        for name in self.staged_names()? {
+            report.add(self.clear_name(rows, &name)?);
         }
         self.drop_stale(rows)?;
         let _it_holds_what_a_user_added = self.place.dir.remove_dir(&self.private_name);
@@ -130,11 +129,8 @@ impl Publication<'_> {
     }
 
     /// Returns the names in the private directory.
-    pub(crate) fn staged_names(&self) -> Result<Names> {
-        let (mut names, failed) = (Names::default(), failed_at(&self.place.path, c"."));
-        let mut listing = self.staging.list().map_err(&failed)?;
-        while listing.fill(&mut names, usize::MAX).map_err(&failed)? {}
-        Ok(names)
+    pub(crate) fn staged_names(&self) -> Result<Vec<CString>> {
+        names_in(&*self.staging).map_err(failed_at(&self.place.path, c"."))
     }
 
     /// Takes the final names from other copies that had them: what stood there is gone.

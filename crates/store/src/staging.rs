@@ -8,8 +8,8 @@ use crate::catalogue::Catalogue;
 use crate::cursor::{DirCursor, DirHandle};
 use crate::error::{Error, Result};
 use driftless_model::{Fault, Keep, Kind, Xattrs, errno};
-use driftless_tree::{Attributes, DirMut, DirMutRef, Done, Known};
-use std::ffi::CStr;
+use driftless_tree::{Attributes, Dir, DirMut, DirMutRef, Done, Known, Names};
+use std::ffi::{CStr, CString};
 
 /// The mode of private directories.
 const PRIVATE_DIR: u32 = 0o700;
@@ -31,6 +31,16 @@ impl DirHandle for StagedDir {
     fn leave(&self) {
         self.0.leave();
     }
+}
+
+/// Lists a directory.
+pub(crate) fn names_in(dir: &dyn Dir) -> Done<Vec<CString>> {
+    let mut names = Names::default();
+    let mut listing = dir.list()?;
+    while listing.fill(&mut names, usize::MAX)? {}
+    Ok((0..names.len())
+        .map(|at| CString::from(names.get(at).0))
+        .collect())
 }
 
 /// Opens a subdirectory, which is made if it is missing. A subdirectory of this user without rights

@@ -15,11 +15,11 @@ use crate::purge::{PurgeWhat, is_meant, purge_copy, purge_unused};
 use crate::reader::UnitReader;
 use crate::receiver::{SetReceiver, recover};
 use crate::remove::PurgeReport;
-use crate::staging::failed_at;
+use crate::staging::{failed_at, names_in};
 use crate::walk::BuildOptions;
 use driftless_model::{Side, is_reserved_name};
 use driftless_state::holdings::{CopyRow, CopyState, UnkeptCounts};
-use driftless_tree::{Dir, DirRef, HandlePool, Names, Place, locate, plain_path};
+use driftless_tree::{DirRef, HandlePool, Place, locate, plain_path};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -520,7 +520,7 @@ impl NodeStore {
     fn sweep_catalogues(&self) -> Result<()> {
         let dir = &self.files.catalogues;
         let rows = self.copies()?;
-        for name in names_of(&**dir, b"catalogues")? {
+        for name in names_in(&**dir).map_err(failed_at(b"catalogues", c"."))? {
             let is_old = |meta: driftless_model::Meta| {
                 let now = self.files.now().as_secs().cast_signed();
                 now.saturating_sub(meta.mtime.sec) > LEFTOVER_AGE.as_secs().cast_signed()
@@ -570,13 +570,4 @@ pub fn overlaps(source: &Path, store: &Path) -> Result<bool> {
         id.is_some_and(|id| above.iter().any(|dir| dir.id == id))
     };
     Ok(is_made && is_in(first(&own), &source) || is_dir && is_in(first(&source), &own))
-}
-
-fn names_of(dir: &dyn Dir, path: &[u8]) -> Result<Vec<CString>> {
-    let (mut names, failed) = (Names::default(), failed_at(path, c"."));
-    let mut listing = dir.list().map_err(&failed)?;
-    while listing.fill(&mut names, usize::MAX).map_err(&failed)? {}
-    Ok((0..names.len())
-        .map(|at| CString::from(names.get(at).0))
-        .collect())
 }
