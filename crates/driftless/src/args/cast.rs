@@ -31,7 +31,9 @@ pub struct CastArgs {
     pub plan: PlanArgs,
     #[command(flatten)]
     pub copies: CopiesArgs,
-    /// Send at most RATE bytes a second, from this host and from each node
+    /// Send at most RATE bytes a second from each host
+    ///
+    /// The rate holds for this host and for each node on its own.
     #[arg(long, value_name = "RATE", value_parser = crate::units::rate, help_heading = "Running")]
     pub bwlimit: Option<u64>,
     /// Number of connections between two nodes, 1 to 16
