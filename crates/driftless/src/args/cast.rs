@@ -114,7 +114,9 @@ pub struct CastOutputArgs {
     /// Print one JSON object a line
     #[arg(long)]
     pub json: bool,
-    /// Exit with 3 also if a node did not keep all owners, modes, ACLs, attributes and times
+    /// Exit with 3 also if a node did not keep all metadata
+    ///
+    /// Metadata are owners, modes, ACLs, extended attributes and times.
     #[arg(long)]
     pub strict: bool,
     /// Print errors only

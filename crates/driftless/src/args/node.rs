@@ -54,9 +54,9 @@ pub struct ServeArgs {
     /// Send at most RATE bytes a second
     #[arg(long, value_name = "RATE", value_parser = crate::units::rate)]
     pub bwlimit: Option<u64>,
-    /// Serve casts of the host with this key; "driftless node key" prints it there
+    /// Serve casts of the host with this key
     ///
-    /// May be given several times.
+    /// May be given several times. "driftless node key" prints the key on that host.
     #[arg(long, value_name = "KEY", value_parser = peer_key, conflicts_with = "ca")]
     pub trust: Vec<PeerKey>,
     #[command(flatten)]
