@@ -16,7 +16,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 const ENTRIES_MAX: usize = 256;
 /// Directories of a batch that are told.
 const DIRS_MAX: usize = 512;
-/// Entries of a larger batch that are told: so many, and more if this share is more.
+/// Entries that a mover tells of its trees as if each batch were its first. A mover with other trees
+/// is known by then: later samples are small, because each entry costs the coordinator requests
+/// that the movers wait for.
+const KNOWN_BY: usize = 1024;
+/// Directories of a later batch that are told.
+const DIRS_LATER: usize = 64;
+/// Entries of a larger or later batch that are told: so many, and more if this share is more.
 const ENTRIES_MIN: usize = 32;
 const SHARE: usize = 200;
 /// Directories of a batch whose names are told, with `NAMES_MAX` names in all.
@@ -102,10 +108,14 @@ impl SettledSample {
     }
 
     /// Takes the sample in the order of the paths, so that neighbours share handles. `is_far` says
-    /// that one of the trees is on another host.
-    pub fn take(&self, is_far: bool) -> Vec<Settled> {
-        let all = |count: usize| count;
-        let (dirs, entries) = (self.dirs.take(all), self.entries.take(told));
+    /// that one of the trees is on another host, and `before` the number of entries that the mover
+    /// has told of these trees.
+    pub fn take(&self, is_far: bool, before: usize) -> Vec<Settled> {
+        let is_known = before >= KNOWN_BY;
+        let dirs_max = if is_known { DIRS_LATER } else { DIRS_MAX };
+        let entries_max = if is_known { ENTRIES_MIN } else { ENTRIES_MAX };
+        let dirs = self.dirs.take(|count| count.min(dirs_max));
+        let entries = self.entries.take(|count| told(count, entries_max));
         let mut sample = told_names(dirs);
         sample.extend(entries);
         if is_far {
@@ -132,9 +142,10 @@ fn told_names(mut dirs: Vec<Settled>) -> Vec<Settled> {
     dirs
 }
 
-/// Returns how many entries of a batch with so many are told.
-fn told(count: usize) -> usize {
-    if count <= ENTRIES_MAX {
+/// Returns how many entries of a batch with so many are told, of which `all` are told if it has no
+/// more.
+fn told(count: usize, all: usize) -> usize {
+    if count <= all {
         count
     } else {
         (count / SHARE).clamp(ENTRIES_MIN, ENTRIES_MAX)
@@ -208,9 +219,16 @@ mod tests {
     }
 
     fn sample(count: usize) -> Vec<RelPath> {
-        let all = Reservoir::new(ENTRIES_MAX);
-        (0..count).for_each(|number| all.add(|| left(path(number))));
-        all.take(told).into_iter().map(|told| told.path).collect()
+        let told = told_of((0, count), 0).into_iter();
+        told.map(|told| told.path).collect()
+    }
+
+    /// Returns what is told of a batch with so many directories and other entries.
+    fn told_of((dirs, entries): (usize, usize), before: usize) -> Vec<Settled> {
+        let sample = SettledSample::default();
+        (0..entries).for_each(|number| sample.add(|| left(path(number))));
+        (0..dirs).for_each(|number| sample.add_dir(|| left(path(entries + number))));
+        sample.take(false, before)
     }
 
     #[test]
@@ -220,6 +238,22 @@ mod tests {
             told.sort_unstable();
             told.dedup();
             assert_eq!(told.len(), expected, "of {count}");
+        }
+    }
+
+    #[test]
+    fn known_mover_tells_less_of_a_batch() {
+        // Directories and other entries of a batch, and what is told of it at first and later.
+        let cases = [
+            ((0, 0), 0, 0),
+            ((3, 20), 23, 23),
+            ((100, 32), 132, 96),
+            ((600, 200), 712, 96),
+            ((600, 20_000), 612, 164),
+        ];
+        for (batch, first, later) in cases {
+            let found = [0, KNOWN_BY - 1, KNOWN_BY].map(|before| told_of(batch, before).len());
+            assert_eq!(found, [first, first, later], "{batch:?}");
         }
     }
 
@@ -260,7 +294,7 @@ mod tests {
                 ..left(path(1))
             });
         }
-        let told = sample.take(false);
+        let told = sample.take(false, 0);
         assert!(matches!(&told[..], [first, second] if first.is_equal && !second.is_mounted));
     }
 

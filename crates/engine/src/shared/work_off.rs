@@ -48,17 +48,24 @@ const OTHER_TREE: &str =
 /// file systems can do, what its user may do, buffers, limits. The roots themselves are opened for
 /// each batch: a file system may have been unmounted in between.
 #[derive(Default)]
-pub struct Known(Option<Ground>);
+pub struct Known {
+    ground: Option<Ground>,
+    /// Number of entries of these trees that the coordinator was told for comparison.
+    told: usize,
+}
 
 impl Known {
     /// What holds between these roots, known before or not.
     fn ground(&mut self, options: &Options, roots: (DirRef, Option<DirMutRef>)) -> Ground {
-        let known = self.0.take().filter(|known| known.is_of(&roots));
+        let known = self.ground.take().filter(|known| known.is_of(&roots));
+        if known.is_none() {
+            self.told = 0;
+        }
         let ground = known.map_or_else(
             || Ground::of(options, roots.clone()),
             |known| known.again(options, roots.clone()),
         );
-        self.0 = Some(ground.clone());
+        self.ground = Some(ground.clone());
         ground
     }
 }
@@ -104,8 +111,12 @@ fn try_work_off(
         batch,
         watch,
         ends,
+        told: known.told,
     };
     let done = carry_out(options, &charge, (ground, renamed), threads_max);
+    if let Ok((outcome, _)) = &done {
+        known.told += outcome.settled.len();
+    }
     // After all threads that change something have ended.
     ends.lease.into_iter().for_each(|lease| lease.leave());
     done
@@ -118,6 +129,8 @@ struct Charge<'a> {
     batch: &'a Batch,
     watch: &'a (dyn Fn(&Progress) + Sync),
     ends: Ends<'a>,
+    /// Number of entries of the trees that earlier batches told.
+    told: usize,
 }
 
 fn carry_out(
@@ -131,6 +144,7 @@ fn carry_out(
         batch,
         watch,
         ends,
+        told,
     } = charge;
     let gathered = Gathered::new(brief.receipts, watch);
     let (source, replica) = ground.roots.clone();
@@ -183,9 +197,8 @@ fn carry_out(
         note_replica_mounts(options, &gathered, (&source, replica));
     }
     let is_far = |root: &DirRef| root.as_local().is_none();
-    outcome.settled = gathered
-        .settled
-        .take(is_far(&source) || replica.as_ref().is_some_and(is_far));
+    let is_far = is_far(&source) || replica.as_ref().is_some_and(is_far);
+    outcome.settled = gathered.settled.take(is_far, told);
     Ok((outcome, summary.end))
 }
 
