@@ -177,8 +177,8 @@ def casts():
         "cast-processor", "cast", "a node that receives and forwards", "processor", "", "tmpfs", (CAST,), rounds=3, budget_seconds=60,
         targets=(NoMore("share", 5),))
     yield Case(
-        "cast-file", "spread", "one file of 512 MiB", "spread", "cast_file", "tmpfs", (CAST, SCP_ALL, SBCAST, UFTP, UDPCAST), rounds=1,
-        budget_seconds=240, targets=(AtMost(SCP_ALL, 0.2), Ahead()))
+        "cast-file", "spread", "one file of 1 GiB", "spread", "cast_file", "tmpfs", (CAST, SCP_ALL, SBCAST, UFTP, UDPCAST), rounds=1,
+        budget_seconds=420, targets=(AtMost(SCP_ALL, 0.2), Ahead()))
     yield Case(
         "cast-small", "spread", "100,000 small files", "spread", "cast_small", "tmpfs", (CAST, TAR_ALL), rounds=1, budget_seconds=240,
         targets=(AtMost(TAR_ALL, 0.4),))

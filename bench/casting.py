@@ -101,7 +101,7 @@ def killed(scene):
 
 def slow(scene):
     """A node in the middle of the chain has a slow link, or stops: how much later the others have the data set."""
-    src = scene.bench.trees.get("cast")
+    src = scene.bench.trees.get("cast_slow")
     with Cluster(scene.bench, CHAIN_NODES, CHAIN_BITS) as cluster:
         for _ in scene.rounds():
             cluster.fresh()

@@ -31,7 +31,8 @@ class Sizes:
     sum_entries: int = 125_000
     crew_files: int = 160
     cast_bytes: int = 384 << 20
-    cast_file_bytes: int = 512 << 20
+    cast_slow_bytes: int = 640 << 20
+    cast_file_bytes: int = 1 << 30
     cast_entries: int = 100_000
     cast_files: int = 512
     mirror_entries: int = 1_000_000
@@ -49,7 +50,7 @@ class Sizes:
 
 
 QUICK = Sizes(
-    20_000, 2_000, 2_000, 400, 140, 64 << 20, 10_000, 4_000, 16, 32 << 20, 32 << 20, 2_000, 32, 20_000, live_seconds=3, peer_seconds=3, burst_files=5_000, appends=1_000, idle_seconds=5,
+    20_000, 2_000, 2_000, 400, 140, 64 << 20, 10_000, 4_000, 16, 32 << 20, 32 << 20, 32 << 20, 2_000, 32, 20_000, live_seconds=3, peer_seconds=3, burst_files=5_000, appends=1_000, idle_seconds=5,
     churn_seconds=10, rate_seconds=2, script_lines=200, make_files=10, close_calls=800, read_calls=40_000)
 
 
@@ -173,6 +174,10 @@ class Trees:
 
     def _make_cast_half(self, folder):
         self._one(folder, self.sizes.cast_bytes // 2)
+
+    def _make_cast_slow(self, folder):
+        """A file that takes a minute: finding the slow node takes the same time, whatever the size."""
+        self._one(folder, self.sizes.cast_slow_bytes)
 
     def _make_cast_file(self, folder):
         self._one(folder, self.sizes.cast_file_bytes)
