@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Writes docs/bench.md and its plots from the raw results.
 
-    bench/report.py bench/out/results.json docs
+    bench/report.py docs/bench.json docs
 """
 
 import json

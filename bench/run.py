@@ -33,6 +33,8 @@ from stats import contender, failures
 from trees import QUICK, Sizes, Trees
 
 OUT = machine.ROOT / "bench" / "out"
+# Raw results beside the page, so that a run of some cases replaces their rows and keeps all others.
+RESULTS = "bench.json"
 HURRY_SHARE = 0.75
 
 
@@ -79,15 +81,14 @@ def arguments():
     parser.add_argument("--note", default="", help="what a reader must know of these figures, shown beside them")
     parser.add_argument("--driftless", type=Path, help="binary to measure instead of building one")
     parser.add_argument("--against", type=lambda path: Path(path).absolute(), metavar="PATH",
-                        help="earlier binary that takes the place of all peers; results and page go to bench/out/against")
+                        help="earlier binary that takes the place of all peers")
     parser.add_argument("--disk", type=Path, default=machine.ROOT / "target" / "bench-disk",
                         help="folder on a disk, for an image file")
-    parser.add_argument("--out", type=Path, help="folder for raw results (bench/out; with --quick bench/out/quick)")
-    parser.add_argument("--docs", type=Path, help="folder for the report (docs; with --quick as --out)")
+    parser.add_argument("--docs", type=Path,
+                        help="folder for the report and its raw results (docs; with --quick or --against one below bench/out)")
     options = parser.parse_args()
-    own = options.quick or options.against
-    options.out = options.out or (OUT / "against" if options.against else OUT / "quick" if options.quick else OUT)
-    options.docs = options.docs or (options.out if own else machine.ROOT / "docs")
+    folder = OUT / "against" if options.against else OUT / "quick" if options.quick else machine.ROOT / "docs"
+    options.docs = options.docs or folder
     options.disk = options.disk.absolute() / "driftless-bench"
     options.cases = [name for name in options.cases.split(",") if name]
     unknown = [name for name in options.cases if name not in CASES]
@@ -116,7 +117,7 @@ def save(path, results):
 
 def measure_all(options, bench):
     """Runs the cases in the order of the table and saves after each; returns whether driftless did well."""
-    path = options.out / "results.json"
+    path = options.docs / RESULTS
     results = json.loads(path.read_text()) if path.exists() else {"cases": {}}
     results |= {"machine": machine.describe(bench.driftless), "quick": bench.quick}
     good = True
@@ -152,7 +153,7 @@ def work_and_clean_up(options, driftless):
 
 def report_against(options, good):
     """Writes and prints what became of each case; returns the exit code."""
-    page = before.page(json.loads((options.out / "results.json").read_text()))
+    page = before.page(json.loads((options.docs / RESULTS).read_text()))
     (options.docs / "against.md").write_text(page)
     print(page)
     return 0 if good else 1
@@ -172,7 +173,7 @@ def main():
     good = work_and_clean_up(options, driftless)
     if options.against:
         return report_against(options, good)
-    report = [Path(__file__).with_name("report.py"), options.out / "results.json", options.docs]
+    report = [Path(__file__).with_name("report.py"), options.docs / RESULTS, options.docs]
     subprocess.run(["/usr/bin/python3", *map(str, report)], check=True)
     return 0 if good else 1
 

@@ -183,10 +183,10 @@ bench/run.py --list                      # the names of the cases
 bench/run.py --cases real-tmpfs,memory   # some of them; their results replace the older ones
 bench/run.py --quick                     # small trees, to see whether the benchmark works
 bench/run.py --against OLD               # beside an earlier binary instead of the peers: what became slower?
-bench/report.py bench/out/results.json docs   # this page again from the raw results
+bench/report.py docs/bench.json docs     # this page again from the raw results
 ```
 
 `bench/run.py` installs missing Debian packages, compiles the programs in `bench/tools`, and removes all it has mounted
 or created when it ends. `--driftless PATH` measures another binary, `--disk DIR` chooses the disk, `--rounds N` and
-`--entries N` the effort. Raw results are in `bench/out/results.json`.
+`--entries N` the effort. Raw results are in `docs/bench.json`.
 """
