@@ -1,0 +1,181 @@
+//! Casts to daemons that prove their names with certificates of a site's authority, and casts over
+//! several connections.
+#![allow(clippy::disallowed_methods)]
+
+mod common;
+
+use common::{check_equal, driftless, put, stage, wait_until};
+use driftless_testkit::{Driftless, Lab, Running, Scratch};
+use rustix::process::Signal;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PORT: u16 = 7400;
+/// State of a connection that is open in `/proc/net/tcp` (kernel header `net/tcp_states.h`).
+const ESTABLISHED: &str = "01";
+
+/// Hosts with a daemon each, a host that casts, and the authority of their site.
+struct Site {
+    daemons: Vec<Running>,
+    lab: Lab,
+    folder: Scratch,
+    src: PathBuf,
+}
+
+impl Site {
+    /// Starts so many daemons, which serve `login1` alone.
+    fn new(nodes: usize) -> Site {
+        let (folder, src, _) = stage();
+        let mut site = Site {
+            daemons: Vec::new(),
+            lab: Lab::new(nodes + 1),
+            folder,
+            src,
+        };
+        site.openssl(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=site \
+             -addext keyUsage=keyCertSign -keyout ca.key -out ca.pem",
+        );
+        site.certify("login1");
+        let mut lines = String::new();
+        for at in 0..nodes {
+            let node = format!("n{}", at + 1);
+            site.certify(&node);
+            let to = site.path(&node).join("to");
+            fs::create_dir_all(&to).expect("a folder");
+            let daemon = driftless().through(site.lab.host(at).words()).arg("node");
+            let daemon = daemon.args(["--ports", &PORT.to_string(), "--coordinator", "login1"]);
+            let daemon = site.proved(daemon, &node).arg("--place").arg(&to);
+            let daemon = daemon.arg("--dir").arg(site.path(&node).join("store"));
+            site.daemons.push(daemon.spawn());
+            wait_until("the daemon listens", || site.connections(at, "0A") > 0);
+            let address = site.lab.host(at).address();
+            writeln!(lines, "{node} {address}:{PORT}").expect("memory");
+        }
+        put(&site.path("daemons"), lines);
+        site
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn openssl(&self, words: &str) {
+        let mut command = Command::new("openssl");
+        command.args(words.split_whitespace());
+        let output = command.current_dir(self.folder.path()).output();
+        let output = output.expect("openssl is installed");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}");
+    }
+
+    /// Makes a key and a certificate of the authority for a name.
+    fn certify(&self, name: &str) {
+        self.openssl(&format!(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN={name} \
+             -addext subjectAltName=DNS:{name} -addext basicConstraints=critical,CA:FALSE \
+             -addext extendedKeyUsage=serverAuth,clientAuth -CA ca.pem -CAkey ca.key \
+             -keyout {name}.key -out {name}.pem"
+        ));
+    }
+
+    /// Has a program prove this name.
+    fn proved(&self, program: Driftless, name: &str) -> Driftless {
+        let files = [
+            ("--ca", "ca.pem".to_owned()),
+            ("--cert", format!("{name}.pem")),
+            ("--key", format!("{name}.key")),
+        ];
+        files.into_iter().fold(program, |program, (option, file)| {
+            program.arg(option).arg(self.path(&file))
+        })
+    }
+
+    /// Returns a cast to the first node and all others, by a host with this name.
+    fn cast(&self, name: &str, daemons: &Path) -> Driftless {
+        let nodes = format!("n[1-{}]", self.daemons.len());
+        let host = self.lab.host(self.daemons.len());
+        let cast = driftless().through(host.words()).arg("cast").arg(&self.src);
+        let cast = cast.args(["--nodes", &nodes, "--to-cache", "--join-wait", "3"]);
+        let cast = cast.arg("--daemons").arg(daemons).arg("--dir");
+        self.proved(cast.arg(self.path("source-store")), name)
+    }
+
+    /// Returns the connections of the daemon of a host that have this state.
+    fn connections(&self, at: usize, state: &str) -> usize {
+        let words = self.lab.host(at).words();
+        let (program, rest) = words.split_first().expect("a program");
+        let mut command = Command::new(program);
+        let output = command.args(rest).args(["cat", "/proc/net/tcp6"]).output();
+        let table = String::from_utf8(output.expect("the table").stdout).expect("text");
+        let of_port = |line: &&str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let port = format!(":{PORT:04X}");
+            matches!(fields[..], [_, local, _, is, ..] if local.ends_with(&port) && is == state)
+        };
+        table.lines().filter(of_port).count()
+    }
+
+    /// Returns the copy of a node in its cache.
+    fn copy(&self, node: &str) -> PathBuf {
+        let sets = self.path(node).join("store/sets");
+        let name = self.src.file_name().expect("a name");
+        let entries = fs::read_dir(&sets).expect("the sets").flatten();
+        let copies = entries.map(|entry| entry.path().join(name));
+        copies
+            .into_iter()
+            .find(|copy| copy.exists())
+            .expect("a copy")
+    }
+
+    fn end(self) {
+        for daemon in self.daemons {
+            daemon.signal(Signal::TERM);
+            let _ = daemon.wait().expect(143);
+        }
+    }
+}
+
+#[test]
+fn certified_names_replace_exchanged_keys() {
+    let site = Site::new(2);
+    put(&site.src.join("file"), "content");
+    let daemons = site.path("daemons");
+    let _ = site.cast("login1", &daemons).run().expect(0);
+    for node in ["n1", "n2"] {
+        check_equal(&site.src, &site.copy(node), node);
+    }
+    // A node that is certified is no host that casts.
+    let refused = site.cast("n1", &daemons).run().expect(3);
+    let text = refused.stderr_text();
+    assert!(text.contains("does not serve this host"), "{text}");
+    let lines = fs::read_to_string(&daemons).expect("the list");
+    let swapped = lines.replace("n1 ", "x ").replace("n2 ", "n1 ");
+    let other = site.path("swapped");
+    put(&other, swapped.replace("x ", "n2 "));
+    let refused = site.cast("login1", &other).run().expect(3);
+    let text = refused.stderr_text();
+    assert!(text.contains("not valid for name \"n1\""), "{text}");
+    site.end();
+}
+
+#[test]
+fn several_connections_carry_one_cast() {
+    let site = Site::new(2);
+    let mut content = vec![0; 6 << 20];
+    fastrand::Rng::with_seed(1).fill(&mut content);
+    put(&site.src.join("file"), content);
+    let cast = site.cast("login1", &site.path("daemons"));
+    let running = cast.args(["--connections", "4", "--bwlimit", "1M"]).spawn();
+    wait_until("the first node has all connections of its feeder", || {
+        assert!(!running.ends_within(std::time::Duration::ZERO), "it ended");
+        (0..2).any(|at| site.connections(at, ESTABLISHED) > 4)
+    });
+    let _ = running.wait().expect(0);
+    for node in ["n1", "n2"] {
+        check_equal(&site.src, &site.copy(node), node);
+    }
+    site.end();
+}
