@@ -162,6 +162,26 @@ fn certified_names_replace_exchanged_keys() {
 }
 
 #[test]
+fn copy_of_two_jobs_outlives_the_first() {
+    let site = Site::new(1);
+    put(&site.src.join("file"), "content");
+    for job in ["a", "b"] {
+        let cast = site.cast("login1", &site.path("daemons"));
+        let _ = cast.args(["--job", job]).run().expect(0);
+    }
+    let copy = site.copy("n1");
+    let purge = |job: &str| {
+        let purge = driftless().args(["node", "purge", "--job", job, "--dir"]);
+        purge.arg(site.path("n1").join("store")).run()
+    };
+    let _ = purge("a").expect(0);
+    check_equal(&site.src, &copy, "job b still needs it");
+    let _ = purge("b").expect(0);
+    assert!(!copy.exists(), "no job needs it");
+    site.end();
+}
+
+#[test]
 fn several_connections_carry_one_cast() {
     let site = Site::new(2);
     let mut content = vec![0; 6 << 20];
