@@ -1,6 +1,7 @@
 //! The copy of a set at a node while a cast runs: opening, writing, commit, and reading for feeders.
 
 use crate::feed::UnitContent;
+use crate::node::opening::OpeningSteps;
 use crate::settings::ContentLimits;
 use crossbeam_channel::{Receiver, RecvError};
 use driftless_lock::{Condvar, Mutex};
@@ -62,12 +63,15 @@ pub(crate) enum OpenedCopy {
 }
 
 impl CopyRequest {
-    /// Opens the copy, and takes over content that the node holds.
+    /// Opens the copy, and takes over content that the node holds. Counts `steps`.
     ///
     /// # Errors
     /// The place is unusable or full, or `stop` is set.
-    pub fn open(&self, stop: &AtomicBool) -> Result<OpenedCopy, Error> {
-        let mut pace = |_| !stop.load(Relaxed);
+    pub fn open(&self, stop: &AtomicBool, steps: &OpeningSteps) -> Result<OpenedCopy, Error> {
+        let mut pace = |_| {
+            steps.count();
+            !stop.load(Relaxed)
+        };
         if let Err(error) = self.store.sweep() {
             tracing::warn!("an earlier cast is not finished: {error}");
         }
@@ -75,6 +79,7 @@ impl CopyRequest {
             self.store
                 .evict(Some(&self.catalogue), self.cache_bytes_max)?;
         }
+        steps.count();
         let copy = match self.receive(stop)? {
             Receiving::Open(receiver) => return reuse(receiver, &mut pace),
             Receiving::Held(copy) => copy,

@@ -18,6 +18,7 @@ use crate::node::held::{
 };
 use crate::node::host::{NodeHost, OfferedCatalogue};
 use crate::node::inputs::{ControlInput, SessionInputs};
+use crate::node::opening::{OpeningSteps, OpeningWatch, STUCK_AFTER};
 use crate::node::streams::NodeStreams;
 use crate::stream::{StreamEnd, StreamReport, start_thread};
 use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
@@ -67,6 +68,8 @@ pub(crate) struct CastSession<'a> {
     reports: (Sender<StreamReport>, Receiver<StreamReport>),
     peers: BTreeMap<NodeId, CastPeer>,
     catalogue: CatalogueStage,
+    /// The thread that opens the copy, until its result is here.
+    opening: Option<OpeningWatch>,
     open: Option<OpenCast>,
     streams: NodeStreams,
     received_bytes: u64,
@@ -96,6 +99,7 @@ impl<'a> CastSession<'a> {
             reports: unbounded(),
             peers: BTreeMap::new(),
             catalogue: CatalogueStage::Failed,
+            opening: None,
             open: None,
             streams: NodeStreams::default(),
             received_bytes: 0,
@@ -141,6 +145,7 @@ impl<'a> CastSession<'a> {
                 if let CatalogueStage::Fetching(fetch) = &self.catalogue {
                     fetch.end_late();
                 }
+                self.give_up_opening()?;
                 reported = Instant::now();
             }
         }
@@ -353,11 +358,30 @@ impl<'a> CastSession<'a> {
             placing,
             cache_bytes_max: self.host.settings.cache_bytes_max,
         };
-        let stop = Arc::clone(&self.stop);
-        self.start("open copy", move || CastResult::Opened(request.open(&stop)))
+        let (stop, steps) = (Arc::clone(&self.stop), OpeningSteps::default());
+        self.opening = Some(OpeningWatch::new(steps.clone(), Instant::now()));
+        let open = move || CastResult::Opened(request.open(&stop, &steps));
+        self.start("open copy", open)
+    }
+
+    /// Fails if the copy is stuck while it opens: its disk may hang.
+    fn give_up_opening(&mut self) -> SessionStep {
+        let stuck = self
+            .opening
+            .take_if(|opening| opening.is_stuck(Instant::now()));
+        if stuck.is_none() {
+            return Ok(());
+        }
+        let seconds = STUCK_AFTER.as_secs();
+        self.fail(format!(
+            "the disk of the copy has not answered for {seconds} s; look for processes in state D there"
+        ))
     }
 
     fn finish_step(&mut self, result: CastResult) -> SessionStep {
+        if matches!(result, CastResult::Opened(_)) {
+            self.opening = None;
+        }
         match result {
             CastResult::Fetched(parts) => self.fetched(parts),
             CastResult::Catalogued(Ok(catalogue)) => self.catalogued(catalogue),
