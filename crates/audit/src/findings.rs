@@ -4,40 +4,40 @@
 use crate::inspect::{Found, Seen};
 use driftless_model::{Action, Fault, Kind, Meta, Receipt, RelPath, Stamp, What};
 
-/// What the comparison said of a drawn entry.
+/// Result of the comparison of a drawn entry.
 #[derive(Debug, Clone, Copy)]
 pub enum Draw<'a> {
-    /// It agrees.
+    /// Equal on both sides.
     Same,
-    /// It was met on the replica only.
+    /// On the replica only.
     ReplicaOnly,
-    /// It differs, as the receipt says.
+    /// Different, as the receipt says.
     Differs(&'a Receipt),
-    /// It, or a directory above it, could not be compared.
+    /// Not comparable: an error at the entry, or at a directory above it.
     Failed,
 }
 
-/// What came of a drawn entry.
+/// Outcome of a drawn entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It agrees.
+    /// Equal on both sides.
     Same,
-    /// It differs.
+    /// Different.
     Differs(Box<Mismatch>),
-    /// It is on neither side any more.
+    /// On neither side any more.
     Vanished,
-    /// It could not be compared.
+    /// Not comparable.
     Failed,
 }
 
-/// How a drawn entry stands.
+/// Class of a drawn entry in the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It agrees.
+    /// Equal on both sides.
     Same,
-    /// It differs, but was changed a moment ago.
+    /// Different, and changed a moment ago.
     Recent,
-    /// It differs.
+    /// Different.
     Drift,
 }
 

@@ -31,9 +31,10 @@ pub struct AuditArgs {
     /// Without this option, each audit draws another sample.
     #[arg(long, value_name = "N", help_heading = "Sampling")]
     pub seed: Option<u64>,
-    /// List changes of the last SECONDS apart from differences
+    /// List differences that changed in the last SECONDS apart
     ///
-    /// A change is recent if it was made less than SECONDS before the start, or later.
+    /// Such an entry is recent: it changed less than SECONDS before the start, or later. It does
+    /// not count as a difference.
     #[arg(
         long,
         value_name = "SECONDS",

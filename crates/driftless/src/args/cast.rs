@@ -39,9 +39,9 @@ pub struct CastArgs {
     /// Number of connections between two nodes, 1 to 16
     #[arg(long, value_name = "N", default_value = "1", value_parser = connections, help_heading = "Running")]
     pub connections: u8,
-    /// Directory of the store of this host
+    /// Directory of this host's store
     ///
-    /// The store keeps the catalogue of the data set and the key of this host. The default is
+    /// This store keeps the catalogue of the data set and the key of this host. The default is
     /// "cast" below the state directory of the user.
     #[arg(long, value_name = "DIR", help_heading = "Running")]
     pub dir: Option<PathBuf>,

@@ -21,7 +21,7 @@ pub struct OutputArgs {
     /// Append start, changes, errors and end to FILE, with the time
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub log: Option<PathBuf>,
-    /// Print problems only; verify prints differences as well
+    /// Print errors only; verify prints differences as well
     #[arg(short, long, conflicts_with = "verbose", help_heading = "Output")]
     pub quiet: bool,
     /// Print every change

@@ -35,10 +35,10 @@ pub struct VerifyArgs {
     /// Without this option, such a DST is refused as another tree.
     #[arg(long, requires = "delete", help_heading = "Comparing")]
     pub delete_unlike: bool,
-    /// Drop the results of an interrupted verification
+    /// Drop the records of an interrupted verification
     #[arg(long, help_heading = "Comparing")]
     pub fresh: bool,
-    /// Time for which results of an interrupted verification count
+    /// Time for which records of an interrupted verification count
     ///
     /// A number with s, m, h, d or w. A medium may lose data later, without any sign.
     #[arg(long, value_name = "TIME", value_parser = crate::units::time, default_value = "1d", help_heading = "Comparing")]

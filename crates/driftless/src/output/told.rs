@@ -1,5 +1,5 @@
-//! What was told before a connection was lost, so that the pass through the trees that follows does
-//! not tell it again.
+//! Lines that were printed before a connection was lost. The next pass through the trees does not
+//! print them again.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -8,8 +8,8 @@ use std::hash::BuildHasher;
 /// connection was lost.
 const TOLD_MAX: usize = 1 << 19;
 
-/// What was told in passes through the trees that a lost connection ended; the next pass finds it
-/// again.
+/// Lines that passes through the trees printed before they lost their connection. The next pass finds
+/// them again.
 #[derive(Default)]
 pub struct Told {
     /// The number of the pass through the trees.
