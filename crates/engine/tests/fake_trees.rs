@@ -284,6 +284,17 @@ fn a_source_that_changes_while_it_is_copied_is_copied_as_it_is_at_last() {
 }
 
 #[test]
+fn directory_made_meanwhile_is_compared() {
+    let mut trees = Trees::filled();
+    trees.options.policy.delete = true;
+    trees.replica.surprise(Call::MakeDir, "a", |tree| {
+        tree.put("a/file", b"another");
+        tree.put("a/b/extraneous", b"");
+    });
+    let _equal = trees.run_equal();
+}
+
+#[test]
 fn nothing_is_removed_where_the_source_could_not_be_listed_or_looked_at() {
     for (call, path) in [
         (Call::List, "a"),

@@ -9,9 +9,11 @@ use crate::sync::ground::Ground;
 use crate::sync::spelling::{can_be_respelt, respell};
 use crate::sync::visit::Visit;
 use crate::sync::worker::Worker;
-use driftless_model::{DirectoryId, Filter, Kind, Meta, RelPath, Xattrs, is_set_aside};
+use driftless_model::{Act, DirectoryId, Filter, Kind, Meta, RelPath, Xattrs, errno, is_set_aside};
+use driftless_mover::Trouble;
 use driftless_tree::{DirMutRef, DirRef, Done, descend, descend_mut, is_root_name, is_temp_name};
 use std::ffi::{CStr, CString};
+use std::sync::Arc;
 
 /// An entry of the source that stood at another path before.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,6 +120,28 @@ impl Entered {
 }
 
 impl Worker<'_> {
+    /// Enters a directory that came to stand on the replica before this worker could `make` it. Other
+    /// work of a mirror renames directories at the same time, and another host may make them.
+    pub fn or_met(
+        &mut self,
+        made: Result<Entered, Trouble>,
+        parent: &Arc<Visit>,
+        (above, name): (&DirMutRef, &CStr),
+    ) -> Result<Entered, Trouble> {
+        let Err(Trouble::Failed(fault)) = &made else {
+            return made;
+        };
+        let is_met = fault.act == Act::MakeDirectory && fault.errno == errno::EEXIST;
+        let Some(dir) = is_met.then(|| above.enter_mut(name).ok()).flatten() else {
+            return made;
+        };
+        // Nothing below it was compared.
+        Ok(Entered {
+            is_relocated: true,
+            ..self.existing(parent, name, dir)?
+        })
+    }
+
     /// Tells the monitor the place of a directory that was entered on both sides.
     pub fn note_place(
         &self,

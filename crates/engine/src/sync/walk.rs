@@ -178,7 +178,7 @@ impl Worker<'_> {
         })
     }
 
-    fn existing(
+    pub fn existing(
         &mut self,
         parent: &Visit,
         name: &CStr,
@@ -207,7 +207,10 @@ impl Worker<'_> {
         fault: Fault,
     ) -> Result<Entered, Trouble> {
         match above.look(name) {
-            Err(missing) if missing.is_missing() => self.relocate_or_make(parent, name, id),
+            Err(missing) if missing.is_missing() => {
+                let made = self.relocate_or_make(parent, name, id);
+                self.or_met(made, parent, (above, name))
+            }
             Err(other) => Err(other.into()),
             // It was missed, or came back: a second look is believed.
             Ok(meta) if meta.kind == Kind::Dir && fault.is_missing() => {
