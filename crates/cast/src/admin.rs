@@ -133,6 +133,32 @@ pub struct PurgeSummary {
     pub bytes: u64,
     /// Entries that stay because driftless did not place them, or they cannot be removed.
     pub kept: Vec<String>,
+    /// Copies that could not be removed.
+    pub staying: Vec<StayingCopyInfo>,
+}
+
+/// A copy that a removal left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StayingCopyInfo {
+    /// Number of the copy.
+    pub copy: u64,
+    /// Cause and remedy.
+    pub reason: String,
+    /// Whether another process is at work on the copy.
+    pub is_busy: bool,
+}
+
+impl PurgeSummary {
+    /// Returns whether nothing was removed, only because other processes are at work on the copies.
+    pub fn is_busy(&self) -> bool {
+        let is_untouched = self.copies == 0 && self.kept.is_empty() && !self.staying.is_empty();
+        is_untouched && self.staying.iter().all(|copy| copy.is_busy)
+    }
+
+    /// Returns whether all that the selection names is gone.
+    pub fn is_complete(&self) -> bool {
+        self.kept.is_empty() && self.staying.is_empty()
+    }
 }
 
 /// Result of a verification of one copy.
@@ -369,15 +395,24 @@ pub(crate) fn purge_in(
     let rows = store.copies().map_err(refusal_of)?;
     let selected = rows.iter().filter(is_selected).count() as u64;
     let report = store.purge(&what).map_err(refusal_of)?;
-    if let PurgeWhat::Job(job) = &what {
+    // The copies that stay keep their job, so that the same purge finds them again.
+    if let PurgeWhat::Job(job) = &what
+        && report.staying.is_empty()
+    {
         store.end_job(job).map_err(refusal_of)?;
     }
+    let staying = report.staying.into_iter().map(|stays| StayingCopyInfo {
+        copy: stays.copy,
+        reason: stays.cause,
+        is_busy: stays.is_busy,
+    });
     let kept = report.first_kept.iter();
     Ok(PurgeSummary {
         selected,
         copies: report.copies,
         bytes: report.bytes,
         kept: kept.map(|path| driftless_model::escape(path)).collect(),
+        staying: staying.collect(),
     })
 }
 

@@ -27,8 +27,8 @@ mod settings;
 mod stream;
 
 pub use admin::{
-    AdminError, CheckSummary, HeldCopyInfo, NodeInfo, PurgeSelection, PurgeSummary, node_info,
-    purge_node, verify_node,
+    AdminError, CheckSummary, HeldCopyInfo, NodeInfo, PurgeSelection, PurgeSummary,
+    StayingCopyInfo, node_info, purge_node, verify_node,
 };
 pub use coordinator::{cast, check_sources};
 pub use daemon::{NodeDaemon, stored_identity};

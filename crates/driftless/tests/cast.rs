@@ -120,6 +120,12 @@ impl Cluster {
         self.connected(cast)
     }
 
+    fn cast_to_cache(&self, nodes: &str) -> Driftless {
+        let cast = self.program().arg(&self.src).arg("--to-cache");
+        let cast = cast.args(["--nodes", nodes, "--node-dir"]);
+        self.connected(cast.arg(self.path("all").join("store")))
+    }
+
     fn connected(&self, cast: Driftless) -> Driftless {
         let cast = cast.arg("--ssh").arg(self.path("ssh"));
         let cast = cast.arg("--agent-path").arg(self.path("agent"));
@@ -407,6 +413,26 @@ fn copies_are_verified_and_purged() {
     let _ = inside(&["purge", "--all"]).expect(3);
     assert!(cluster.copy("n1").join("own").exists());
     assert!(!cluster.copy("n1").join("large").exists());
+}
+
+#[test]
+fn purge_names_each_copy_that_stays() {
+    let cluster = Cluster::new(1);
+    fill(&cluster.src);
+    let _ = cluster.cast("n1").run().expect(0);
+    let _ = cluster.cast_to_cache("n1").run().expect(0);
+    let to = cluster.path("n1").join("to");
+    fs::rename(&to, cluster.path("n1").join("moved")).expect("moved");
+    fs::create_dir(&to).expect("a folder");
+    let purged = cluster.inside("n1", &["purge", "--all"]).expect(3);
+    let text = purged.stderr_text();
+    assert!(purged.stdout_text().starts_with("1 copy removed: "));
+    assert!(text.contains("driftless: copy 1: \"") && text.lines().count() == 1);
+    let purged = cluster.inside("n1", &["purge", "--all", "--json"]);
+    let summary = purged.expect(3).stdout_text();
+    let summary: Value = serde_json::from_str(&summary).expect("an object");
+    assert_eq!(summary["staying"][0]["copy"], 1, "{summary}");
+    assert_eq!(summary["copies"], 0, "{summary}");
 }
 
 /// Returns the commands in the `sh` blocks of the page, each on one line.

@@ -26,6 +26,31 @@ pub struct PurgeReport {
     pub first_kept: Vec<Vec<u8>>,
     /// Bytes of content of the copies.
     pub bytes: u64,
+    /// Copies that could not be removed.
+    pub staying: Vec<StayingCopy>,
+}
+
+/// A copy that a removal left, as a whole or in part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StayingCopy {
+    /// The number of the copy.
+    pub copy: u64,
+    /// Cause and remedy.
+    pub cause: String,
+    /// Whether another process is at work on the copy.
+    pub is_busy: bool,
+}
+
+impl StayingCopy {
+    /// Returns the copy that an error left.
+    pub(crate) fn of(copy: u64, error: &Error) -> StayingCopy {
+        let (cause, own) = (error.to_string(), format!("copy {copy}: "));
+        StayingCopy {
+            copy,
+            cause: cause.strip_prefix(&own).unwrap_or(&cause).to_owned(),
+            is_busy: error.is_busy(),
+        }
+    }
 }
 
 impl PurgeReport {
@@ -35,6 +60,7 @@ impl PurgeReport {
         self.entries = self.entries.saturating_add(other.entries);
         self.kept = self.kept.saturating_add(other.kept);
         self.bytes = self.bytes.saturating_add(other.bytes);
+        self.staying.extend(other.staying);
         let room = NAMED_PATHS_MAX.saturating_sub(self.first_kept.len());
         self.first_kept
             .extend(other.first_kept.into_iter().take(room));

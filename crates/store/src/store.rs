@@ -14,7 +14,7 @@ use crate::placed::{LookOutcome, LookedAt, PlacedWalk};
 use crate::purge::{PurgeWhat, is_meant, purge_copy, purge_unused};
 use crate::reader::UnitReader;
 use crate::receiver::{SetReceiver, recover};
-use crate::remove::PurgeReport;
+use crate::remove::{PurgeReport, StayingCopy};
 use crate::staging::{failed_at, names_in};
 use crate::walk::BuildOptions;
 use driftless_model::{Side, is_reserved_name};
@@ -388,13 +388,13 @@ impl NodeStore {
     }
 
     /// Removes copies: the entries that the store placed, and nothing else. A copy that is named by
-    /// its number and whose place is another directory now is forgotten, and its entries stay.
+    /// its number and whose place is another directory now is forgotten, and its entries stay. The
+    /// report names copies that cannot be removed, or that a process receives or uses.
     ///
     /// # Errors
-    /// A copy cannot be removed, or a process receives or uses it ([`Error::Busy`]); the other
-    /// copies are removed.
+    /// The index cannot be read or written.
     pub fn purge(&self, what: &PurgeWhat) -> Result<PurgeReport> {
-        let (mut report, mut first) = (PurgeReport::default(), None);
+        let mut report = PurgeReport::default();
         for row in self.copies()?.iter().filter(|row| is_meant(what, row)) {
             match purge_copy(&self.files, row) {
                 Ok(one) => report.add(one),
@@ -403,10 +403,10 @@ impl NodeStore {
                     self.files.forget_files(row)?;
                     report.keep(|| path);
                 }
-                Err(error) => first = first.or(Some(error)),
+                Err(error) => report.staying.push(StayingCopy::of(row.id, &error)),
             }
         }
-        first.map_or(Ok(report), Err)
+        Ok(report)
     }
 
     /// Returns the last time at which a process was at work on an unfinished copy of a set.

@@ -330,7 +330,10 @@ fn copy_survives_an_unmounted_place() {
     let error = bench.node().verify(copy, &mut |_| true);
     let error = error.expect_err("its place is not there");
     assert!(matches!(error, Error::OtherPlace { .. }), "{error}");
-    assert!(bench.node().purge(&PurgeWhat::All).is_err());
+    let report = bench.node().purge(&PurgeWhat::All).expect("a report");
+    let stays = &report.staying[0];
+    assert!(stays.copy == copy && !stays.is_busy, "{stays:?}");
+    assert!(stays.cause.contains("mount its file system"), "{stays:?}");
     place.mount_again();
     sound();
     place.unmount();

@@ -370,14 +370,28 @@ fn copy_in_use_is_not_removed() {
     assert!(full.is_err_and(|error| error.is_of_room()));
     assert_eq!(held(&node), copies[1..2]);
     drop(first);
-    let refused = node.purge(&PurgeWhat::All);
-    assert!(refused.is_err_and(|error| error.is_busy()));
+    let refused = node.purge(&PurgeWhat::All).expect("a report");
+    assert!(refused.staying[0].is_busy, "{refused:?}");
     assert_eq!(held(&node), copies[1..2]);
     drop(second);
     node.evict(None, None).expect("done");
     assert!(held(&node).is_empty());
     let gone = node.use_copy(copies[1]);
     assert!(matches!(gone.err(), Some(Error::UnknownCopy { .. })));
+}
+
+#[test]
+fn purge_reports_copies_that_stay() {
+    let bench = Bench::new();
+    let node = bench.node();
+    let copies = three_cached(&bench, &node);
+    let used = node.use_copy(copies[1]).expect("used");
+    let report = node.purge(&PurgeWhat::All).expect("a report");
+    assert_eq!((report.copies, report.bytes), (2, 200_000));
+    let staying: Vec<u64> = report.staying.iter().map(|stays| stays.copy).collect();
+    assert_eq!(staying, [copies[1]]);
+    assert_eq!(held(&node), [copies[1]]);
+    drop(used);
 }
 
 #[test]
@@ -520,7 +534,8 @@ fn second_receiver_of_a_copy_waits() {
     let receiver = open(&node, &set, &bench.to());
     let second = node.receive(&set.catalogue, &bench.to());
     assert!(matches!(second.err(), Some(Error::Busy { .. })));
-    assert!(node.purge(&PurgeWhat::All).is_err(), "it is received");
+    let purged = node.purge(&PurgeWhat::All).expect("a report");
+    assert!(purged.staying[0].is_busy, "it is received: {purged:?}");
     drop(receiver);
     assert!(matches!(
         node.receive(&set.catalogue, &bench.to()),

@@ -78,9 +78,16 @@ pub enum NodeCommand {
     },
     /// Remove copies from this node
     ///
-    /// Entries that driftless did not place stay. The command exits with 3 if entries stay, or if the
-    /// node has no such copy.
-    Purge(PurgeArgs),
+    /// Entries that driftless did not place stay, and copies that are in use. The command exits with 3
+    /// if something stays, or if the node has no such copy. It exits with 11 if it removed nothing
+    /// because all copies are in use.
+    Purge {
+        #[command(flatten)]
+        what: PurgeArgs,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Hash the copies of this node again
     ///
     /// The node no longer serves a damaged copy. The command exits with 4 if a copy is damaged.

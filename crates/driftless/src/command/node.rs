@@ -169,9 +169,9 @@ fn answer(args: &NodeArgs, command: &NodeCommand) -> Result<Exit, Unreached> {
             show::status(&info, *json);
             Ok(Exit::Equal)
         }
-        NodeCommand::Purge(args) => {
+        NodeCommand::Purge { what: args, json } => {
             let summary = driftless_cast::purge_node(&dir, &selection(args)).map_err(failed)?;
-            show::purged(&summary);
+            show::purged(&summary, *json);
             let is_found = summary.selected > 0 || args.all;
             if !is_found {
                 let what = selected(args);
@@ -179,8 +179,9 @@ fn answer(args: &NodeArgs, command: &NodeCommand) -> Result<Exit, Unreached> {
                     format!("no copy of this node {what}; \"driftless node status\" lists them");
                 return Err((Exit::Problems, why));
             }
-            Ok(match summary.kept.is_empty() {
+            Ok(match summary.is_complete() {
                 true => Exit::Equal,
+                false if summary.is_busy() => Exit::Locked,
                 false => Exit::Problems,
             })
         }

@@ -80,7 +80,10 @@ fn keepers(copy: &HeldCopyInfo) -> String {
 }
 
 /// Prints the result of a removal.
-pub fn purged(summary: &PurgeSummary) {
+pub fn purged(summary: &PurgeSummary, is_json: bool) {
+    if is_json {
+        return line(&json::line(summary));
+    }
     let copies = show_counted(summary.copies, "copy", "copies");
     line(&format!("{copies} removed: {}", show_bytes(summary.bytes)));
     for entry in summary.kept.iter().take(ENTRIES_MAX) {
@@ -89,6 +92,9 @@ pub fn purged(summary: &PurgeSummary) {
     let more = summary.kept.len().saturating_sub(ENTRIES_MAX);
     if more > 0 {
         complaint(&format!("{more} more entries stay"));
+    }
+    for copy in &summary.staying {
+        complaint(&format!("copy {}: {}", copy.copy, copy.reason));
     }
 }
 
