@@ -108,6 +108,20 @@ pub(crate) fn while_unused(
     leave()
 }
 
+/// Returns whether a process receives or uses a copy.
+pub(crate) fn is_used(files: &NodeFiles, row: &CopyRow) -> Result<bool> {
+    if files.used.lock().contains_key(&row.id) {
+        return Ok(true);
+    }
+    for place in 0..USERS_MAX {
+        // One at a time, so that a use that begins meanwhile finds a free one.
+        if let Lock::Taken(_) = lock(files, row.id, place)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn lock(files: &NodeFiles, copy: u64, place: u32) -> Result<Lock> {
     let name = CString::new(format!("use-{copy}-{place}")).unwrap_or_default();
     let locked = files.ids.lock(Some(&name), Reach::Host);

@@ -6,7 +6,7 @@ use crate::check::{CheckReport, check_content, check_entries};
 use crate::cursor::TopPlace;
 use crate::error::{Error, Result, own_file};
 use crate::format::SetHash;
-use crate::in_use::{CopyUse, use_copy};
+use crate::in_use::{CopyUse, is_used, use_copy};
 use crate::node::{CopyPlace, NameStanding, NodeClock, NodeFiles, locate_sources, range_named};
 use crate::parts::CatalogueReceiver;
 use crate::place::is_private_name;
@@ -335,7 +335,7 @@ impl NodeStore {
 
     /// Removes cached copies whose time is over, and then further ones, the one that was used longest
     /// ago first, until the set `wanted` fits into `quota`. Copies of that set, copies that a job or a
-    /// running cast uses, and pinned ones, stay.
+    /// running cast uses, and pinned ones, stay. If the set cannot fit, all copies stay.
     ///
     /// # Errors
     /// [`Error::CacheFull`] if too little can go; a copy cannot be removed.
@@ -345,6 +345,13 @@ impl NodeStore {
         let hash = wanted.map(|catalogue| catalogue.hash());
         let is_wanted = |row: &CopyRow| hash.is_some() && NodeFiles::hash_of(row) == hash;
         let may_go = |row: &&CopyRow| row.jobs.is_empty() && !row.is_pinned && !is_wanted(row);
+        let needed = match rows.iter().any(is_wanted) {
+            true => 0,
+            false => wanted.map_or(0, |catalogue| catalogue.bytes()),
+        };
+        if let (Some(_), Some(quota)) = (wanted, quota) {
+            self.check_quota((needed, quota), &rows, &may_go)?;
+        }
         let is_over = |row: &&CopyRow| row.expires.is_some_and(|expires| expires <= now);
         for row in rows.iter().filter(may_go).filter(is_over) {
             if let Some(one) = purge_unused(&self.files, row)? {
@@ -355,10 +362,6 @@ impl NodeStore {
             return Ok(report);
         };
         let rows = self.cached()?;
-        let needed = match rows.iter().any(is_wanted) {
-            true => 0,
-            false => wanted.map_or(0, |catalogue| catalogue.bytes()),
-        };
         let sum = |sum: u64, row: &CopyRow| sum.saturating_add(row.bytes);
         let mut used = rows.iter().fold(0, sum);
         for row in rows.iter().filter(may_go) {
@@ -372,12 +375,35 @@ impl NodeStore {
         }
         match used.saturating_add(needed) <= quota {
             true => Ok(report),
-            false => Err(Error::CacheFull {
-                path: self.path(),
-                needed,
-                quota,
-                used,
-            }),
+            false => Err(self.cache_full((needed, quota), used)),
+        }
+    }
+
+    /// Returns an error if the cache has no room even after all copies that may go have gone.
+    fn check_quota(
+        &self,
+        (needed, quota): (u64, u64),
+        rows: &[CopyRow],
+        may_go: &dyn Fn(&&CopyRow) -> bool,
+    ) -> Result<()> {
+        let mut used = 0_u64;
+        for row in rows {
+            if !may_go(&row) || is_used(&self.files, row)? {
+                used = used.saturating_add(row.bytes);
+            }
+        }
+        match used.saturating_add(needed) <= quota {
+            true => Ok(()),
+            false => Err(self.cache_full((needed, quota), used)),
+        }
+    }
+
+    fn cache_full(&self, (needed, quota): (u64, u64), used: u64) -> Error {
+        Error::CacheFull {
+            path: self.path(),
+            needed,
+            quota,
+            used,
         }
     }
 

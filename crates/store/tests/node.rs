@@ -316,11 +316,28 @@ fn used_and_pinned_copies_stay() {
         matches!(&full, Err(error) if error.is_of_room()),
         "{full:?}"
     );
-    assert_eq!(held(&node), copies[1..]);
+    assert_eq!(held(&node), copies);
     assert_eq!(node.end_job("job").expect("ended"), [copies[1]]);
     node.evict(Some(&set.catalogue), Some(250_000))
         .expect("room");
     assert_eq!(held(&node), copies[2..]);
+}
+
+#[test]
+fn set_that_cannot_fit_evicts_nothing() {
+    let bench = Bench::new();
+    let node = bench.node();
+    let copies = three_cached(&bench, &node);
+    let evict = |set: &driftless_store::BuiltSet| {
+        let full = node.evict(Some(&set.catalogue), Some(350_000));
+        assert!(full.is_err_and(|error| error.is_of_room()));
+    };
+    evict(&other_set(&bench, 400_000));
+    assert_eq!(held(&node), copies, "it is larger than the cache");
+    let used = [node.use_copy(copies[0]), node.use_copy(copies[1])];
+    evict(&other_set(&bench, 200_000));
+    assert_eq!(held(&node), copies, "copies in use leave too little");
+    drop(used);
 }
 
 #[test]
