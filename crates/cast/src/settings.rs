@@ -19,7 +19,7 @@ pub struct CastSettings {
     pub source_name: String,
     /// Positions of the nodes. The chain follows their rack order.
     pub topology: RackTopology,
-    /// Directory of this host's store, which keeps the catalogue. Made with mode 0700 if missing.
+    /// Directory of this host's store, which keeps the catalogue. Made with mode 0711 if missing.
     pub dir: PathBuf,
     /// Place of the data set on each node.
     pub place: CastPlace,
@@ -128,7 +128,7 @@ impl Default for TransferSettings {
 /// Settings of a node, for one cast or as a daemon.
 #[derive(Debug, Clone)]
 pub struct NodeSettings {
-    /// Directory of the store. Made with mode 0700 if missing.
+    /// Directory of the store. Made with mode 0711 if missing.
     pub dir: PathBuf,
     /// Address to listen on. `::` takes IPv4 connections, too.
     pub listen: IpAddr,

@@ -81,7 +81,7 @@ pub enum Receiving {
 }
 
 impl NodeStore {
-    /// Opens the store in a directory, which is made if it is missing. The directory gets mode 0700.
+    /// Opens the store in a directory, which is made if it is missing. The directory gets mode 0711.
     /// [`sweep`](NodeStore::sweep) finishes what a crash interrupted.
     ///
     /// # Errors

@@ -15,8 +15,8 @@ pub struct NodeArgs {
     /// Directory of the store
     ///
     /// The default is /var/lib/driftless/node for root, and "node-HOST" below the state directory
-    /// of any other user. Driftless creates it with mode
-    /// 0700.
+    /// of any other user. Driftless creates it with mode 0711: other users can pass through it, and
+    /// cannot list it.
     #[arg(long, value_name = "DIR", global = true)]
     pub dir: Option<PathBuf>,
     #[command(flatten)]
