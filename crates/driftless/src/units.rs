@@ -18,6 +18,16 @@ pub fn rate(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Returns the bytes of a size, which has a unit or is zero.
+pub fn bytes_with_unit(text: &str) -> Result<u64, String> {
+    match bytes(text)? {
+        1.. if text.ends_with(|end: char| end.is_ascii_digit()) => Err(format!(
+            "the unit is missing; write {text}G for {text} GiB, or {text}B for bytes"
+        )),
+        size => Ok(size),
+    }
+}
+
 /// A route: `size>=SIZE:CLASS`.
 pub fn route(text: &str) -> Result<Route, String> {
     let parts = text
@@ -52,6 +62,14 @@ pub fn whole_seconds<N: FromStr>(text: &str) -> Result<N, String> {
 /// Whole seconds.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     whole_seconds(text).map(Duration::from_secs)
+}
+
+/// Returns whole seconds, of which there is at least one.
+pub fn seconds_above_zero(text: &str) -> Result<Duration, String> {
+    match whole_seconds(text)? {
+        0 => Err("a number of seconds above zero is expected".into()),
+        seconds => Ok(Duration::from_secs(seconds)),
+    }
 }
 
 /// How far times that count as equal may be apart: whole seconds, of a day at most. The copy of a

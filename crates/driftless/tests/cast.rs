@@ -642,6 +642,42 @@ fn wrong_arguments_are_refused() {
 }
 
 #[test]
+fn values_that_cannot_be_meant_are_refused() {
+    let (folder, _, _) = stage();
+    for (words, reason) in [
+        (&["node", "--cache-max", "500"][..], "the unit is missing"),
+        (&["doctor", "--nodes", "n1", "--link-time", "0"], "above zero"),
+    ] {
+        let outcome = driftless().args(words).run().expect(2);
+        let text = outcome.stderr_text();
+        assert!(text.contains(reason), "{words:?}: {text}");
+    }
+    let node = driftless().args(["node", "--trust", &"ab".repeat(32)]);
+    let node = node.args(["--place", "/nonexist", "--dir"]);
+    let daemon = node.arg(folder.path().join("store")).spawn();
+    wait_until("the daemon runs", || {
+        folder.path().join("store/node.sock").exists()
+    });
+    daemon.signal(Signal::TERM);
+    let text = daemon.wait().expect(143).stderr_text();
+    let warning = "--place \"/nonexist\": no such directory; casts to it fail until it exists";
+    assert!(text.contains(warning), "{text}");
+}
+
+#[test]
+fn nodes_that_the_topology_lacks_are_named() {
+    let (folder, src, _) = stage();
+    put(&src.join("file"), "content");
+    let racks = folder.path().join("racks");
+    put(&racks, "n1 top/rack1\n");
+    let cast = driftless().arg("cast").arg(&src).args(["--nodes", "n[1-3]"]);
+    let cast = cast.args(["--to", "/x", "--ssh", "/bin/false", "--join-wait", "0"]);
+    let cast = cast.arg("--topology").arg(&racks).arg("--dir");
+    let text = cast.arg(folder.path().join("store")).run().stderr_text();
+    assert!(text.contains("it has no switch of n2, n3; "), "{text}");
+}
+
+#[test]
 fn store_within_a_source_is_not_made() {
     let (_folder, src, _) = stage();
     put(&src.join("file"), "content");

@@ -143,7 +143,7 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "DIR", help_heading = "Measurements")]
     pub to: Option<PathBuf>,
     /// Duration of the measurement of each link
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = crate::units::seconds, help_heading = "Measurements")]
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = crate::units::seconds_above_zero, help_heading = "Measurements")]
     pub link_time: Duration,
     /// Bytes that are written to a disk, made durable, and read
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = crate::units::bytes, help_heading = "Measurements")]

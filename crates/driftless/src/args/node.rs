@@ -49,7 +49,7 @@ pub struct ServeArgs {
     ///
     /// The node removes the copies that were unused for the longest time. Copies with a job or a
     /// pin stay.
-    #[arg(long, value_name = "SIZE", value_parser = crate::units::bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = crate::units::bytes_with_unit)]
     pub cache_max: Option<u64>,
     /// Send at most RATE bytes a second
     #[arg(long, value_name = "RATE", value_parser = crate::units::rate)]

@@ -16,6 +16,9 @@ use driftless_model::{Keep, quote};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Nodes that a warning names.
+const NAMES_MAX: usize = 20;
+
 /// Distributes the sources; returns the exit code.
 pub fn run(args: &CastArgs) -> Exit {
     own::give_up_umask();
@@ -25,6 +28,9 @@ pub fn run(args: &CastArgs) -> Exit {
         Ok(settings) => settings,
         Err((code, why)) => return output.failed(&why, code),
     };
+    if let Some(file) = &args.plan.topology {
+        warn_of_lacking(&settings, file, &output);
+    }
     output.begin(settings.nodes.len());
     match driftless_cast::cast(&settings, &output, &signals.stop) {
         Ok(report) => {
@@ -105,6 +111,26 @@ fn topology(file: Option<&Path>) -> Result<RackTopology, Unreached> {
     let text = nodes::read_text(file);
     let text = text.map_err(|why| nodes::usage(&nodes::unreadable(file, &why)))?;
     RackTopology::parse(&text).map_err(|error| refuse(error.to_string()))
+}
+
+/// Warns of nodes that the file of the topology lacks.
+fn warn_of_lacking(settings: &CastSettings, file: &Path, output: &CastOutput) {
+    let names = settings.nodes.iter().map(|node| node.name.as_str());
+    let lacking: Vec<&str> = names
+        .filter(|name| settings.topology.path(name).is_empty())
+        .collect();
+    if lacking.is_empty() {
+        return;
+    }
+    let shown = lacking.get(..NAMES_MAX).unwrap_or(&lacking).join(", ");
+    let more = match lacking.len().saturating_sub(NAMES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    output.warn(&format!(
+        "--topology {}: it has no switch of {shown}{more}; they are last in the chain",
+        quote(file)
+    ));
 }
 
 /// Returns the sources as absolute paths, so that "." has a last name.

@@ -67,6 +67,7 @@ fn serve(args: &NodeArgs) -> Result<Exit, Unreached> {
             .map(|path| nodes::place("--place", path))
             .collect::<Result<_, _>>()?,
     };
+    args.serve.place.iter().for_each(|path| warn_if_missing(path));
     let failed = |error: driftless_cast::Error| {
         let code = Exit::of_cast_error(&error, signals.number());
         (code, error.to_string())
@@ -82,6 +83,20 @@ fn serve(args: &NodeArgs) -> Result<Exit, Unreached> {
     end_service(&signals, service);
     ended?;
     Ok(Exit::of_mover(signals.number()))
+}
+
+/// Warns of a place that does not exist yet.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a look at a directory that the user names; the store opens it for each cast"
+)]
+fn warn_if_missing(place: &Path) {
+    if std::fs::metadata(place).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        tracing::warn!(
+            "--place {}: no such directory; casts to it fail until it exists",
+            quote(place)
+        );
+    }
 }
 
 /// State of the daemon for the service manager. The daemon has no turns that could be missed.

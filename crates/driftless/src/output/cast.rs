@@ -122,6 +122,13 @@ impl CastOutput {
         self.state.lock().nodes = nodes;
     }
 
+    /// Warns a person before the cast begins.
+    pub fn warn(&self, line: &str) {
+        if !self.is_quiet {
+            eprintln!("driftless: {}", escape_text(line));
+        }
+    }
+
     /// Reports that the cast did not begin. Returns the exit code.
     pub fn failed(&self, why: &str, code: Exit) -> Exit {
         self.standing.clear();
