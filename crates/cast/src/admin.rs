@@ -50,6 +50,9 @@ pub enum AdminError {
     /// A process is at work on the copy.
     #[error("{0}")]
     Busy(String),
+    /// The node has no copy with this number.
+    #[error("no copy of this node has the number {0}; \"driftless node status\" lists them")]
+    NoCopy(u64),
 }
 
 impl AdminError {
@@ -231,12 +234,16 @@ pub fn purge_node(dir: &Path, what: &PurgeSelection) -> Result<PurgeSummary, Adm
 /// # Errors
 /// Fails if the store or the daemon cannot be read, or the number names no copy.
 pub fn verify_node(dir: &Path, copy: Option<u64>) -> Result<Vec<CheckSummary>, AdminError> {
-    match ask(dir, &AdminRequest::Verify(copy))? {
-        AdminAnswer::Daemon(AdminReply::Verified(found)) => Ok(found),
-        AdminAnswer::Daemon(other) => Err(refused(other)),
+    let found = match ask(dir, &AdminRequest::Verify(copy))? {
+        AdminAnswer::Daemon(AdminReply::Verified(found)) => found,
+        AdminAnswer::Daemon(other) => return Err(refused(other)),
         AdminAnswer::NoDaemon(store) => {
-            Ok(verify_in(&store, copy, &mut |_| true).map_err(Error::from)?)
+            verify_in(&store, copy, &mut |_| true).map_err(Error::from)?
         }
+    };
+    match copy {
+        Some(copy) if found.is_empty() => Err(AdminError::NoCopy(copy)),
+        _ => Ok(found),
     }
 }
 
@@ -416,16 +423,14 @@ pub(crate) fn purge_in(
     })
 }
 
-/// Hashes copies of a store again.
+/// Hashes copies of a store again. Returns an empty list if no copy has the number.
 pub(crate) fn verify_in(
     store: &NodeStore,
     copy: Option<u64>,
     pace: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Vec<CheckSummary>, driftless_store::Error> {
+    use driftless_store::Error::{OtherPlace, Unusable};
     let rows = store.copies()?;
-    if let Some(copy) = copy.filter(|copy| !rows.iter().any(|row| row.id == *copy)) {
-        return Err(driftless_store::Error::UnknownCopy { copy });
-    }
     let is_wanted = |row: &&CopyRow| match copy {
         Some(copy) => row.id == copy,
         None => matches!(row.state, CopyState::Held | CopyState::Damaged),
@@ -434,7 +439,7 @@ pub(crate) fn verify_in(
     for row in rows.iter().filter(is_wanted) {
         match store.verify(row.id, pace) {
             Ok(report) => found.push(summary_of(row, &report)),
-            Err(error @ driftless_store::Error::OtherPlace { .. }) => found.push(CheckSummary {
+            Err(error @ (OtherPlace { .. } | Unusable { .. })) => found.push(CheckSummary {
                 copy: row.id,
                 set: row.hash.clone(),
                 fault: Some(error.to_string()),

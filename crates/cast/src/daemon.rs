@@ -284,11 +284,13 @@ fn verify_after_reboot(host: &NodeHost, stop: &AtomicBool) {
     match verify_in(&host.store, None, &mut |_| !stop.load(Relaxed)) {
         Ok(found) => {
             for copy in found.iter().filter(|copy| !copy.is_sound) {
-                tracing::warn!(
-                    "copy {} of {} is damaged; cast it again",
-                    copy.copy,
-                    copy.set
-                );
+                match &copy.fault {
+                    Some(fault) => tracing::warn!("not checked: {fault}"),
+                    None => {
+                        let (copy, set) = (copy.copy, &copy.set);
+                        tracing::warn!("copy {copy} of {set} is damaged; cast it again");
+                    }
+                }
             }
             let _verified_again_at_the_next_start = fs::write(&file, boot);
         }

@@ -2,7 +2,7 @@
 //! mean, and which one follows from what happened.
 
 use driftless_audit::Audit;
-use driftless_cast::CastReport;
+use driftless_cast::{CastReport, CheckSummary};
 use driftless_engine::{End, Options, RunError, Summary};
 use driftless_session::ConnectError;
 use driftless_state::StateError;
@@ -196,9 +196,20 @@ impl Exit {
 
     /// A question to a node that failed.
     pub fn of_admin_error(error: &driftless_cast::AdminError) -> Exit {
-        match error.is_busy() {
-            true => Exit::Locked,
-            false => Exit::CouldNotRun,
+        match error {
+            driftless_cast::AdminError::NoCopy(_) => Exit::Problems,
+            busy if busy.is_busy() => Exit::Locked,
+            _ => Exit::CouldNotRun,
+        }
+    }
+
+    /// Returns the end of a verification of copies. Damage comes before copies that were not checked.
+    pub fn of_checks(checks: &[CheckSummary]) -> Exit {
+        let is_damaged = |check: &CheckSummary| !check.is_sound && check.fault.is_none();
+        match checks {
+            checks if checks.iter().any(is_damaged) => Exit::Different,
+            checks if checks.iter().any(|check| check.fault.is_some()) => Exit::Problems,
+            _ => Exit::Equal,
         }
     }
 
@@ -236,7 +247,9 @@ impl From<Exit> for ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use super::Exit;
     use crate::args::exit_codes;
+    use driftless_cast::CheckSummary;
 
     /// Columns of a terminal that is not resized.
     const COLUMNS: usize = 80;
@@ -249,5 +262,23 @@ mod tests {
             .filter(|line| line.chars().count() > COLUMNS)
             .collect();
         assert!(wide.is_empty(), "{wide:#?}");
+    }
+
+    #[test]
+    fn copy_that_was_not_checked_is_not_damaged() {
+        let check = |is_sound: bool, fault: Option<&str>| CheckSummary {
+            is_sound,
+            fault: fault.map(Into::into),
+            ..CheckSummary::default()
+        };
+        let (sound, damaged) = (check(true, None), check(false, None));
+        let unchecked = check(false, Some("mount its file system"));
+        for (checks, code) in [
+            (vec![sound.clone()], Exit::Equal),
+            (vec![sound.clone(), unchecked.clone()], Exit::Problems),
+            (vec![unchecked, damaged, sound], Exit::Different),
+        ] {
+            assert_eq!(Exit::of_checks(&checks), code, "{checks:?}");
+        }
     }
 }

@@ -427,6 +427,8 @@ fn purge_names_each_copy_that_stays() {
     let purged = cluster.inside("n1", &["purge", "--all"]).expect(3);
     let text = purged.stderr_text();
     assert!(purged.stdout_text().starts_with("1 copy removed: "));
+    let verified = cluster.inside("n1", &["verify"]).expect(3).stdout_text();
+    assert!(verified.starts_with("not checked: copy 1: "), "{verified}");
     assert!(text.contains("driftless: copy 1: \"") && text.lines().count() == 1);
     let purged = cluster.inside("n1", &["purge", "--all", "--json"]);
     let summary = purged.expect(3).stdout_text();
@@ -715,6 +717,9 @@ fn purge_of_an_unknown_copy_exits_with_3() {
         let text = outcome.stderr_text();
         assert_eq!(text.contains("no copy of this node"), code == 3, "{text}");
     }
+    let verify = driftless().args(["node", "verify", "999", "--dir"]);
+    let text = verify.arg(&store).run().expect(3).stderr_text();
+    assert!(text.contains("no copy of this node has the number 999"));
 }
 
 #[test]

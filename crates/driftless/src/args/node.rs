@@ -90,7 +90,8 @@ pub enum NodeCommand {
     },
     /// Hash the copies of this node again
     ///
-    /// The node no longer serves a damaged copy. The command exits with 4 if a copy is damaged.
+    /// The node no longer serves a damaged copy. The command exits with 4 if a copy is damaged. It
+    /// exits with 3 if a copy could not be checked, or if the node has no such copy.
     Verify {
         /// Number of the copy, as "status" prints it; all copies by default
         #[arg(value_name = "COPY")]

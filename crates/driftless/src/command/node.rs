@@ -203,12 +203,7 @@ fn answer(args: &NodeArgs, command: &NodeCommand) -> Result<Exit, Unreached> {
         NodeCommand::Verify { copy, json } => {
             let checks = driftless_cast::verify_node(&dir, *copy).map_err(failed)?;
             checks.iter().for_each(|check| show::check(check, *json));
-            let is_sound = checks.iter().all(|check| check.is_sound);
-            Ok(if is_sound {
-                Exit::Equal
-            } else {
-                Exit::Different
-            })
+            Ok(Exit::of_checks(&checks))
         }
         NodeCommand::Key { .. } => Ok(Exit::Equal),
     }
