@@ -22,7 +22,7 @@ pub struct CastArgs {
     pub to: Option<PathBuf>,
     /// Place the data set in the cache of each node
     ///
-    /// "driftless node status" prints its path there.
+    /// "driftless node status --json" prints its path there.
     #[arg(long, conflicts_with = "to")]
     pub to_cache: bool,
     #[command(flatten)]

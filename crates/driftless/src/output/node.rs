@@ -2,13 +2,17 @@
 
 use crate::output::json;
 use crate::output::mirror::{complaint, line};
-use crate::output::table::table;
+use crate::output::table::aligned;
 use crate::units::{show_bytes, show_counted};
 use driftless_cast::{CheckSummary, HeldCopyInfo, NodeInfo, PurgeSummary};
-use driftless_model::{escape_text, quote};
+use driftless_model::{escape, escape_text, moment};
 
 /// Digits of a hash that a table shows.
 const HASH_DIGITS: usize = 12;
+/// Column of the table that has numbers.
+const SIZE_COLUMN: usize = 2;
+/// Names of one copy that a table shows.
+const NAMES_MAX: usize = 4;
 /// Entries of one copy that a person gets.
 const ENTRIES_MAX: usize = 20;
 
@@ -36,8 +40,9 @@ pub fn status(info: &NodeInfo, is_json: bool) {
         "cache: {} ({limit})",
         show_bytes(info.cached_bytes)
     ));
-    if !info.copies.is_empty() {
-        lines(&copies(&info.copies));
+    match info.copies.is_empty() {
+        true => line("no copies"),
+        false => lines(&copies(&info.copies)),
     }
 }
 
@@ -45,21 +50,42 @@ fn lines(text: &str) {
     text.lines().for_each(line);
 }
 
-/// Returns the table of copies.
+/// Returns the table of copies, in the order of their numbers.
 fn copies(copies: &[HeldCopyInfo]) -> String {
     let header = ["COPY", "STATE", "SIZE", "SET", "KEPT BY", "PLACE"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
-    rows.extend(copies.iter().map(|copy| {
+    let mut copies: Vec<&HeldCopyInfo> = copies.iter().collect();
+    copies.sort_by_key(|copy| copy.copy);
+    rows.extend(copies.into_iter().map(|copy| {
         vec![
             copy.copy.to_string(),
             copy.state.clone(),
             show_bytes(copy.bytes),
             copy.set.chars().take(HASH_DIGITS).collect(),
             keepers(copy),
-            quote(&copy.place).to_string(),
+            place(copy),
         ]
     }));
-    table(&rows)
+    aligned(&rows, |at| at == SIZE_COLUMN)
+}
+
+/// Returns the names of a copy, and where they are. The cache has a directory for each data set.
+fn place(copy: &HeldCopyInfo) -> String {
+    let more = match copy.names.len().saturating_sub(NAMES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let names = copy.names.get(..NAMES_MAX).unwrap_or(&copy.names);
+    let names = format!("{}{more}", names.join(", "));
+    let path = match copy.is_cached {
+        true => "cache".to_owned(),
+        false => escape(copy.place.as_os_str().as_encoded_bytes()),
+    };
+    match (copy.names.len(), copy.is_cached) {
+        (0, _) => path,
+        (1, false) => format!("{}/{names}", path.trim_end_matches('/')),
+        _ => format!("{path}: {names}"),
+    }
 }
 
 /// Returns the cause why a copy stays.
@@ -72,10 +98,13 @@ fn keepers(copy: &HeldCopyInfo) -> String {
     if copy.is_pinned {
         words.push("pin".into());
     }
-    match (words.is_empty(), copy.is_cached) {
-        (false, _) => words.join(", "),
-        (true, true) => "cache".into(),
-        (true, false) => "place".into(),
+    match (words.is_empty(), copy.is_cached, copy.expires) {
+        (false, _, _) => words.join(", "),
+        (true, false, _) => "place".into(),
+        (true, true, None) => "cache".into(),
+        (true, true, Some(time)) => {
+            format!("until {}", moment(i64::try_from(time).unwrap_or(i64::MAX)))
+        }
     }
 }
 
@@ -123,4 +152,43 @@ pub fn check(check: &CheckSummary, is_json: bool) {
     let state = if check.is_sound { "sound" } else { "damaged" };
     let bytes = show_bytes(check.bytes);
     line(&format!("copy {}: {state}, {bytes} hashed", check.copy));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy(number: u64, is_cached: bool, names: &[&str]) -> HeldCopyInfo {
+        HeldCopyInfo {
+            copy: number,
+            set: "d103d44ed53e".repeat(5),
+            place: "/mnt".into(),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            bytes: 12 << 20,
+            state: "complete".into(),
+            is_cached,
+            jobs: Vec::new(),
+            is_pinned: false,
+            expires: is_cached.then_some(86_400),
+            used: 0,
+        }
+    }
+
+    #[test]
+    fn copies_stand_in_order_with_their_names() {
+        let table = copies(&[copy(10, true, &["app", "perl"]), copy(3, false, &["app"])]);
+        let lines = [
+            "COPY  STATE          SIZE  SET           KEPT BY                        PLACE",
+            "3     complete  12.00 MiB  d103d44ed53e  place                          /mnt/app",
+            "10    complete  12.00 MiB  d103d44ed53e  until 1970-01-02 00:00:00 UTC  cache: app, perl",
+        ];
+        assert_eq!(table, lines.join("\n"));
+    }
+
+    #[test]
+    fn long_list_of_names_is_cut() {
+        let names = ["a", "b", "c", "d", "e", "f"];
+        assert_eq!(place(&copy(1, false, &names)), "/mnt: a, b, c, d and 2 more");
+        assert_eq!(place(&copy(1, true, &[])), "cache");
+    }
 }
