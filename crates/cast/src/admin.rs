@@ -5,7 +5,7 @@
 use crate::Error;
 use crate::message::{decode, encode, shown};
 use crate::node::host::open_store;
-use driftless_store::{CheckReport, CopyFinding, CopyRow, CopyState, NodeStore, PurgeWhat};
+use driftless_store::{CheckReport, CopyFinding, CopyRow, CopyState, NodeStore, PurgeWhat, SetHash};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 
 /// Name of the socket in the directory of the node.
 pub(crate) const SOCKET: &str = "node.sock";
+/// Digits that select a data set by its root hash.
+const SET_DIGITS_MIN: usize = 8;
+const SET_DIGITS_MAX: usize = 64;
 /// Bytes of a message on the socket at most.
 const ADMIN_BYTES_MAX: u32 = 64 << 20;
 
@@ -117,7 +120,7 @@ pub struct HeldCopyInfo {
 pub enum PurgeSelection {
     /// A copy by its number.
     Copy(u64),
-    /// Each copy of a data set, by its root hash.
+    /// Each copy of a data set, by the first digits of its root hash.
     Set(String),
     /// Copies that only this job needs. The job's references end.
     Job(String),
@@ -383,13 +386,13 @@ pub(crate) fn purge_in(
     store: &NodeStore,
     what: &PurgeSelection,
 ) -> Result<PurgeSummary, AdminReply> {
+    let rows = store.copies().map_err(refusal_of)?;
     let what = match what {
         PurgeSelection::Copy(copy) => PurgeWhat::Copy(*copy),
-        PurgeSelection::Set(set) => PurgeWhat::Set(set.parse().map_err(|_| {
-            let set = shown(set);
-            let cause = format!("{set}: no root hash: write its 64 hexadecimal digits");
-            AdminReply::Refused(cause)
-        })?),
+        PurgeSelection::Set(digits) => match set_of(&hashes(&rows), digits)? {
+            Some(set) => PurgeWhat::Set(set),
+            None => return Ok(PurgeSummary::default()),
+        },
         PurgeSelection::Job(job) => PurgeWhat::Job(job.clone()),
         PurgeSelection::All => PurgeWhat::All,
     };
@@ -399,7 +402,6 @@ pub(crate) fn purge_in(
         PurgeWhat::Job(job) => row.jobs.contains(job),
         _ => true,
     };
-    let rows = store.copies().map_err(refusal_of)?;
     let selected = rows.iter().filter(is_selected).count() as u64;
     let report = store.purge(&what).map_err(refusal_of)?;
     // The copies that stay keep their job, so that the same purge finds them again.
@@ -421,6 +423,42 @@ pub(crate) fn purge_in(
         kept: kept.map(|path| driftless_model::escape(path)).collect(),
         staying: staying.collect(),
     })
+}
+
+/// Returns the numbers of copies and the root hashes of their data sets.
+fn hashes(rows: &[CopyRow]) -> Vec<(u64, &str)> {
+    let rows = rows.iter();
+    rows.map(|row| (row.id, row.hash.as_str())).collect()
+}
+
+/// Returns the only data set whose root hash begins with these digits. Returns `None` if no copy has
+/// such a hash.
+///
+/// # Errors
+/// Returns the refusal of digits that are too few, or with which several hashes begin.
+fn set_of(copies: &[(u64, &str)], digits: &str) -> Result<Option<SetHash>, AdminReply> {
+    let is_digits = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if !is_digits || !(SET_DIGITS_MIN..=SET_DIGITS_MAX).contains(&digits.len()) {
+        let digits = shown(digits);
+        let cause = format!(
+            "{digits}: no root hash: write {SET_DIGITS_MIN} to {SET_DIGITS_MAX} hexadecimal digits"
+        );
+        return Err(AdminReply::Refused(cause));
+    }
+    let digits = digits.to_ascii_lowercase();
+    let mut found = copies.to_vec();
+    found.retain(|(_, hash)| hash.starts_with(&digits));
+    found.sort_unstable();
+    let first = found.first().map(|(_, hash)| *hash);
+    if found.iter().any(|(_, hash)| Some(*hash) != first) {
+        let copies: Vec<String> = found.iter().map(|(copy, _)| copy.to_string()).collect();
+        let copies = copies.join(", ");
+        let cause = format!(
+            "{digits}: hashes of several data sets begin with it (copies {copies}); write more digits"
+        );
+        return Err(AdminReply::Refused(cause));
+    }
+    Ok(first.and_then(|hash| hash.parse().ok()))
 }
 
 /// Hashes copies of a store again. Returns an empty list if no copy has the number.
@@ -468,5 +506,27 @@ fn summary_of(row: &CopyRow, report: &CheckReport) -> CheckSummary {
         changed: paths(&[CopyFinding::Content, CopyFinding::Metadata]),
         missing: paths(&[CopyFinding::Missing]),
         extra: paths(&[CopyFinding::Extra]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_digits_select_one_data_set() {
+        let hashes = ["d103d44e5", "d103d44e7"].map(|digits| format!("{digits:0<64}"));
+        let [one, other] = &hashes;
+        let copies = [(3, &**other), (2, &**one), (1, &**one)];
+        let found = |digits: &str| match set_of(&copies, digits) {
+            Ok(found) => Ok(found.map(|set| set.to_string())),
+            Err(AdminReply::Refused(cause)) => Err(cause),
+            Err(other) => panic!("{other:?}"),
+        };
+        assert_eq!(found("D103D44E5"), Ok(Some(one.clone())));
+        assert_eq!(found("d103d44e6"), Ok(None));
+        let several = found("d103d44e").expect_err("not unique");
+        assert!(several.contains("(copies 1, 2, 3)"), "{several}");
+        assert!(found("d103d44").is_err() && found("not a hash").is_err());
     }
 }

@@ -430,6 +430,8 @@ fn purge_names_each_copy_that_stays() {
     let verified = cluster.inside("n1", &["verify"]).expect(3).stdout_text();
     assert!(verified.starts_with("not checked: copy 1: "), "{verified}");
     assert!(text.contains("driftless: copy 1: \"") && text.lines().count() == 1);
+    let purged = cluster.inside("n1", &["purge", "--set", "0123456789ab"]);
+    assert!(purged.expect(3).stderr_text().contains("no copy of this node has the hash"));
     let purged = cluster.inside("n1", &["purge", "--all", "--json"]);
     let summary = purged.expect(3).stdout_text();
     let summary: Value = serde_json::from_str(&summary).expect("an object");

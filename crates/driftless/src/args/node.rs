@@ -118,6 +118,8 @@ pub struct PurgeArgs {
     #[arg(value_name = "COPY")]
     pub copy: Option<u64>,
     /// Remove each copy of the data set with this hash
+    ///
+    /// The first 8 or more digits suffice if no other data set of the node begins with them.
     #[arg(long, value_name = "HASH")]
     pub set: Option<String>,
     /// Remove the copies of the job NAME
