@@ -100,10 +100,14 @@ pub enum NodeCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Print the key of this host, for --trust on the nodes
+    /// Print the key with which this host casts, for --trust on nodes
     ///
-    /// The command creates the key if it is missing.
+    /// The command creates the key if it is missing. "driftless node status" prints the key of the
+    /// node itself.
     Key {
+        /// Directory of the store, which has no effect here
+        #[arg(long, value_name = "DIR", hide = true)]
+        dir: Option<PathBuf>,
         /// Directory of the key, as in "driftless cast --dir"
         #[arg(long, value_name = "DIR")]
         cast_dir: Option<PathBuf>,

@@ -390,6 +390,14 @@ mod tests {
     }
 
     #[test]
+    fn node_key_has_no_directory_of_a_store() {
+        let commands = listed();
+        let key = commands.iter().find(|one| one.name == "driftless node key");
+        let section = text(|out| section(key.expect("a command"), out));
+        assert!(!section.contains("`--dir DIR`"), "{section}");
+    }
+
+    #[test]
     fn optional_value_stands_in_brackets() {
         let reference = text(|out| reference(&listed(), out));
         for option in ["`--deploy[=FILE]`", "`--verify[=LEVEL]`", "`--log FILE`"] {

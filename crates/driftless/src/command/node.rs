@@ -170,7 +170,7 @@ fn trust(args: &NodeArgs) -> Result<DaemonTrust, Unreached> {
 
 /// Answers a question about the node, or changes its copies.
 fn answer(args: &NodeArgs, command: &NodeCommand) -> Result<Exit, Unreached> {
-    if let NodeCommand::Key { cast_dir } = command {
+    if let NodeCommand::Key { cast_dir, .. } = command {
         let dir = nodes::cast_dir(cast_dir.as_deref())?;
         say::line(&nodes::identity(&dir)?.key().to_string());
         return Ok(Exit::Equal);
