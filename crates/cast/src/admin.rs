@@ -138,9 +138,18 @@ pub struct PurgeSummary {
     /// Bytes of content that were removed.
     pub bytes: u64,
     /// Entries that stay because driftless did not place them, or they cannot be removed.
-    pub kept: Vec<String>,
+    pub kept: Vec<KeptEntryInfo>,
     /// Copies that could not be removed.
     pub staying: Vec<StayingCopyInfo>,
+}
+
+/// An entry that a removal left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptEntryInfo {
+    /// Path, with bytes that are no text escaped.
+    pub path: String,
+    /// Cause.
+    pub reason: String,
 }
 
 /// A copy that a removal left.
@@ -415,12 +424,15 @@ pub(crate) fn purge_in(
         reason: stays.cause,
         is_busy: stays.is_busy,
     });
-    let kept = report.first_kept.iter();
+    let kept = report.first_kept.into_iter().map(|kept| KeptEntryInfo {
+        path: driftless_model::escape(&kept.path),
+        reason: kept.cause,
+    });
     Ok(PurgeSummary {
         selected,
         copies: report.copies,
         bytes: report.bytes,
-        kept: kept.map(|path| driftless_model::escape(path)).collect(),
+        kept: kept.collect(),
         staying: staying.collect(),
     })
 }

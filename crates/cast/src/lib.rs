@@ -27,7 +27,7 @@ mod settings;
 mod stream;
 
 pub use admin::{
-    AdminError, CheckSummary, HeldCopyInfo, NodeInfo, PurgeSelection, PurgeSummary,
+    AdminError, CheckSummary, HeldCopyInfo, KeptEntryInfo, NodeInfo, PurgeSelection, PurgeSummary,
     StayingCopyInfo, node_info, purge_node, verify_node,
 };
 pub use coordinator::{cast, check_sources};

@@ -48,7 +48,7 @@ pub use present::PresentUnits;
 pub use purge::PurgeWhat;
 pub use reader::UnitReader;
 pub use receiver::{PlacedCopy, ReplacedVersions, SetReceiver};
-pub use remove::{PurgeReport, StayingCopy};
+pub use remove::{KeptEntry, PurgeReport, StayingCopy};
 pub use reuse::ReusedContent;
 pub use store::{BuiltSet, NodeStore, Placing, Receiving, SetSource, overlaps};
 pub use verified::VerifiedUnit;

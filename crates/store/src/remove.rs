@@ -6,8 +6,10 @@
 
 use crate::error::{Error, Result};
 use crate::placed::{LookOutcome, LookedAt, PlacedWalk};
-use driftless_model::{Fault, Kind, errno};
+use crate::staging::names_in;
+use driftless_model::{Fault, Kind, errno, escape};
 use driftless_tree::Done;
+use std::ffi::CString;
 use std::ops::Range;
 
 /// Paths that a report names.
@@ -22,12 +24,21 @@ pub struct PurgeReport {
     pub entries: u64,
     /// Entries that stay because the store did not place them, or that could not be removed.
     pub kept: u64,
-    /// The paths of the first of them.
-    pub first_kept: Vec<Vec<u8>>,
+    /// The first of them.
+    pub first_kept: Vec<KeptEntry>,
     /// Bytes of content of the copies.
     pub bytes: u64,
     /// Copies that could not be removed.
     pub staying: Vec<StayingCopy>,
+}
+
+/// An entry that a removal left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptEntry {
+    /// The path.
+    pub path: Vec<u8>,
+    /// Cause.
+    pub cause: String,
 }
 
 /// A copy that a removal left, as a whole or in part.
@@ -39,6 +50,14 @@ pub struct StayingCopy {
     pub cause: String,
     /// Whether another process is at work on the copy.
     pub is_busy: bool,
+}
+
+impl KeptEntry {
+    /// Returns the directory that stands at the path of the place of a copy.
+    pub(crate) fn of_other_place(path: Vec<u8>) -> KeptEntry {
+        let cause = "it is another directory than the one in which the copy was placed".into();
+        KeptEntry { path, cause }
+    }
 }
 
 impl StayingCopy {
@@ -67,10 +86,59 @@ impl PurgeReport {
     }
 
     /// Counts an entry that stays.
-    pub(crate) fn keep(&mut self, path: impl FnOnce() -> Vec<u8>) {
+    pub(crate) fn keep(&mut self, entry: KeptEntry) {
         self.kept = self.kept.saturating_add(1);
         if self.first_kept.len() < NAMED_PATHS_MAX {
-            self.first_kept.push(path());
+            self.first_kept.push(entry);
+        }
+    }
+}
+
+/// Entries that a removal of one top leaves.
+#[derive(Default)]
+struct LeftEntries {
+    count: u64,
+    first: Vec<LeftEntry>,
+}
+
+struct LeftEntry {
+    number: u32,
+    parent: Option<u32>,
+    name: CString,
+    cause: String,
+}
+
+impl LeftEntries {
+    fn add(&mut self, at: &LookedAt<'_>, cause: impl FnOnce(&Self) -> String) {
+        self.count = self.count.saturating_add(1);
+        if self.first.len() < NAMED_PATHS_MAX {
+            let cause = cause(self);
+            self.first.push(LeftEntry {
+                number: at.number,
+                parent: at.entry.parent,
+                name: at.name.to_owned(),
+                cause,
+            });
+        }
+    }
+
+    /// Returns the cause for which an entry cannot be removed.
+    fn cause(&self, at: &LookedAt<'_>, fault: &Fault) -> String {
+        if ![errno::ENOTEMPTY, errno::EEXIST].contains(&fault.errno) {
+            return fault.alone();
+        }
+        let names = at.holder.enter(at.name).and_then(|dir| names_in(&*dir));
+        let is_ours = |name: &CString| {
+            let mut first = self.first.iter();
+            first.any(|left| left.parent == Some(at.number) && left.name == *name)
+        };
+        let names = names.unwrap_or_default().into_iter();
+        match names.filter(|name| !is_ours(name)).min() {
+            Some(name) => format!(
+                "it holds entries that driftless did not place, such as \"{}\"",
+                escape(name.to_bytes())
+            ),
+            None => "it holds entries that stay".into(),
         }
     }
 }
@@ -79,7 +147,7 @@ impl PurgeReport {
 pub(crate) fn remove_placed(walk: &mut PlacedWalk<'_>, range: Range<u32>) -> Result<PurgeReport> {
     walk.is_removing = true;
     let mut report = PurgeReport::default();
-    let mut kept = Vec::new();
+    let mut left = LeftEntries::default();
     walk.visit(range, &mut |at: LookedAt<'_>| {
         let done = match at.outcome {
             LookOutcome::Missing => return Ok(()),
@@ -89,8 +157,12 @@ pub(crate) fn remove_placed(walk: &mut PlacedWalk<'_>, range: Range<u32>) -> Res
             LookOutcome::Failed(fault) => Err(fault),
             // The directory that holds it is found to be not empty.
             LookOutcome::Extra(_) => return Ok(()),
-            LookOutcome::Other | LookOutcome::OtherOwner => {
-                kept.push(at.number);
+            LookOutcome::Other => {
+                left.add(&at, |_| "driftless did not place it".into());
+                return Ok(());
+            }
+            LookOutcome::OtherOwner => {
+                left.add(&at, |_| "its owner was changed after driftless placed it".into());
                 return Ok(());
             }
         };
@@ -102,13 +174,16 @@ pub(crate) fn remove_placed(walk: &mut PlacedWalk<'_>, range: Range<u32>) -> Res
                     fault,
                 });
             }
-            Err(_) => kept.push(at.number),
+            Err(fault) => left.add(&at, |left| left.cause(&at, &fault)),
         }
         Ok(())
     })?;
-    for number in kept {
-        report.keep(|| walk.path(number));
-    }
+    report.kept = left.count;
+    let first = left.first.into_iter().map(|left| KeptEntry {
+        path: walk.path(left.number),
+        cause: left.cause,
+    });
+    report.first_kept = first.collect();
     Ok(report)
 }
 

@@ -14,7 +14,7 @@ use crate::placed::{LookOutcome, LookedAt, PlacedWalk};
 use crate::purge::{PurgeWhat, is_meant, purge_copy, purge_unused};
 use crate::reader::UnitReader;
 use crate::receiver::{SetReceiver, recover};
-use crate::remove::{PurgeReport, StayingCopy};
+use crate::remove::{KeptEntry, PurgeReport, StayingCopy};
 use crate::staging::{failed_at, names_in};
 use crate::walk::BuildOptions;
 use driftless_model::{Side, is_reserved_name};
@@ -427,7 +427,7 @@ impl NodeStore {
                 Err(Error::OtherPlace { path, copy }) if *what == PurgeWhat::Copy(copy) => {
                     self.files.index.lock().remove(copy)?;
                     self.files.forget_files(row)?;
-                    report.keep(|| path);
+                    report.keep(KeptEntry::of_other_place(path));
                 }
                 Err(error) => report.staying.push(StayingCopy::of(row.id, &error)),
             }

@@ -114,6 +114,15 @@ fn users_entries_survive_a_purge() {
     assert_eq!(names(&to.join("a/b")), ["users"]);
     assert_eq!(names(&bench.path("outside")), ["file"]);
     assert!(to.join("e").is_symlink() && node.copies().expect("read").is_empty());
+    let cause = |name: &str| {
+        let path = to.join(name).into_os_string().into_encoded_bytes();
+        let mut kept = report.first_kept.iter();
+        kept.find(|kept| kept.path == path).map(|kept| &*kept.cause)
+    };
+    let foreign = "it holds entries that driftless did not place, such as \"users\"";
+    assert_eq!(cause("a/b"), Some(foreign), "{report:?}");
+    assert_eq!(cause("a"), Some("it holds entries that stay"));
+    assert_eq!(cause("e"), Some("driftless did not place it"));
 }
 
 #[test]

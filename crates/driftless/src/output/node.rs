@@ -116,7 +116,7 @@ pub fn purged(summary: &PurgeSummary, is_json: bool) {
     let copies = show_counted(summary.copies, "copy", "copies");
     line(&format!("{copies} removed: {}", show_bytes(summary.bytes)));
     for entry in summary.kept.iter().take(ENTRIES_MAX) {
-        complaint(&format!("{entry}: stays"));
+        complaint(&format!("\"{}\": stays: {}", entry.path, entry.reason));
     }
     let more = summary.kept.len().saturating_sub(ENTRIES_MAX);
     if more > 0 {
