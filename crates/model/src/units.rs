@@ -47,6 +47,21 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "the number is too large".into())
 }
 
+/// Returns a number of bytes in the largest unit of which it has one, as a person reads it.
+pub fn size_text(bytes: u64) -> String {
+    let (mut size, mut unit) = (bytes as f64, "B");
+    for larger in ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"] {
+        if size < 1024.0 {
+            break;
+        }
+        (size, unit) = (size / 1024.0, larger);
+    }
+    match unit {
+        "B" => format!("{bytes} B"),
+        unit => format!("{size:.2} {unit}"),
+    }
+}
+
 /// Returns the bytes of a unit.
 fn unit_bytes(unit: &str) -> Result<u64, String> {
     let lower = unit.to_ascii_lowercase();
@@ -143,6 +158,19 @@ mod tests {
             "16384P",
         ] {
             assert!(bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_shown_in_their_largest_unit() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.00 KiB"),
+            (340_418_043, "324.65 MiB"),
+            (3 << 40, "3.00 TiB"),
+        ] {
+            assert_eq!(size_text(bytes), text);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Errors of the store. Each names the object, the cause and the remedy.
 
 use crate::format::SetHash;
+use driftless_model::units::size_text;
 use driftless_model::{Fault, escape, quote};
 use driftless_state::StateError;
 use driftless_tree::RootError;
@@ -142,9 +143,11 @@ pub enum Error {
     /// A write found no room, although the file system has free bytes: a quota is used up, or another process
     /// removed files meanwhile.
     #[error(
-        "\"{}\": {}; {needed} bytes are missing, and the file system has {free} bytes free: make room, or raise the quota",
+        "\"{}\": {}; {} are missing, and the file system has {} free: make room, or raise the quota",
         escape(path),
-        fault.alone()
+        fault.alone(),
+        size_text(*needed),
+        size_text(*free)
     )]
     Quota {
         /// The path below the place.
@@ -156,10 +159,13 @@ pub enum Error {
         /// Bytes that are free.
         free: u64,
     },
-    /// The cache has no room for the set: copies in it are pinned or in use.
+    /// The cache has no room for the set, even without the copies that may go.
     #[error(
-        "the cache in \"{}\" has no room for {needed} bytes: copies that are pinned or in use have {used} of its {quota} bytes; purge copies, or raise --cache-max",
-        escape(path.as_os_str().as_encoded_bytes())
+        "the cache in \"{}\" has no room for {}: copies that are pinned, in use, or kept by jobs have {} of its {}; purge copies, or raise --cache-max",
+        escape(path.as_os_str().as_encoded_bytes()),
+        size_text(*needed),
+        size_text(*used),
+        size_text(*quota)
     )]
     CacheFull {
         /// The directory of the node.
@@ -314,7 +320,7 @@ impl Error {
 
 /// Returns what is needed and what is free: bytes, or the inodes of which there are too few.
 fn room_text((needed, free): (u64, u64), (inodes, free_inodes): (u64, Option<u64>)) -> String {
-    let bytes = format!("{needed} bytes needed, {free} bytes free");
+    let bytes = format!("{} needed, {} free", size_text(needed), size_text(free));
     match free_inodes {
         Some(left) if left < inodes && free < needed => {
             format!("{bytes}; {inodes} inodes needed, {left} inodes free")
