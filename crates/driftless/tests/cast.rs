@@ -406,8 +406,10 @@ fn copies_are_verified_and_purged() {
     );
     let _ = inside(&["verify"]).expect(0);
     put(&cluster.copy("n1").join("small/7"), "other");
-    let verified = inside(&["verify"]).expect(4).stdout_text();
-    assert!(verified.contains("small/7"), "{verified}");
+    let verified = inside(&["verify"]).expect(4);
+    let (found, remedy) = (verified.stdout_text(), verified.stderr_text());
+    assert!(found.contains("small/7"), "{found}");
+    assert!(remedy.contains("1 damaged copy: repeat the cast"), "{remedy}");
     let _ = inside(&["purge"]).expect(2);
     put(&cluster.copy("n1").join("own"), "mine");
     let purged = inside(&["purge", "--all"]).expect(3).stderr_text();

@@ -203,6 +203,9 @@ fn answer(args: &NodeArgs, command: &NodeCommand) -> Result<Exit, Unreached> {
         NodeCommand::Verify { copy, json } => {
             let checks = driftless_cast::verify_node(&dir, *copy).map_err(failed)?;
             checks.iter().for_each(|check| show::check(check, *json));
+            if !*json {
+                show::remedy(&checks);
+            }
             Ok(Exit::of_checks(&checks))
         }
         NodeCommand::Key { .. } => Ok(Exit::Equal),

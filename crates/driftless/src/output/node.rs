@@ -127,6 +127,16 @@ pub fn purged(summary: &PurgeSummary, is_json: bool) {
     }
 }
 
+/// Prints what to do about damaged copies.
+pub fn remedy(checks: &[CheckSummary]) {
+    let is_damaged = |check: &&CheckSummary| !check.is_sound && check.fault.is_none();
+    let count = checks.iter().filter(is_damaged).count() as u64;
+    if count > 0 {
+        let copies = show_counted(count, "damaged copy", "damaged copies");
+        complaint(&format!("{copies}: repeat the cast, which fetches what differs"));
+    }
+}
+
 /// Prints the result of the verification of a copy.
 pub fn check(check: &CheckSummary, is_json: bool) {
     if is_json {
