@@ -64,9 +64,15 @@ pub struct Cli {
 /// The end of the help of the program.
 const EXIT_CODES: &str = "\"driftless help exit-codes\" lists the exit codes.";
 
-/// Returns the list of exit codes, for the help of commands in whose use they matter.
+/// Returns the list of all exit codes.
 pub fn exit_codes() -> String {
-    let lines: Vec<String> = Exit::table()
+    exit_codes_of("")
+}
+
+/// Returns the list of the exit codes of a command, for its help.
+pub fn exit_codes_of(command: &str) -> String {
+    let lines: Vec<String> = Exit::table_of(command)
+        .into_iter()
         .map(|(code, meaning)| format!("  {code:<6} {meaning}"))
         .collect();
     format!("Exit codes:\n{}", lines.join("\n"))
@@ -120,18 +126,18 @@ pub enum Command {
     /// The nodes form a chain: each receives the data once, verifies it, and sends it on. If a node
     /// has parts of the data, it receives only the rest. The data set appears on a node complete and
     /// durable, or not at all. The same command continues an interrupted cast.
-    #[command(after_long_help = exit_codes())]
+    #[command(after_long_help = exit_codes_of("cast"))]
     Cast(Box<CastArgs>),
     /// Serve casts on this host, and manage its copies
     ///
     /// Without a command, the daemon of a node runs until a signal ends it. A cast needs no daemon:
     /// it starts its nodes through ssh.
-    #[command(after_long_help = exit_codes())]
+    #[command(after_long_help = exit_codes_of("node"))]
     Node(Box<NodeArgs>),
     /// Measure the links, disks and processors of nodes before a cast
     ///
     /// Measures one link at a time: from this host to each node, and from each node to the next.
-    #[command(after_long_help = exit_codes())]
+    #[command(after_long_help = exit_codes_of("doctor"))]
     Doctor(Box<DoctorArgs>),
     /// Have programs report the files that they change
     ///

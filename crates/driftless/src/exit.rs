@@ -27,6 +27,64 @@ pub enum Exit {
     Signal(u8),
 }
 
+/// Codes of `cast` and their meanings, as docs/cast.md has them.
+const CAST_CODES: [(Exit, &str); 8] = [
+    (Exit::Equal, "each node has the data set"),
+    (
+        Exit::CouldNotRun,
+        "failed: the cast could not start, or not write its output",
+    ),
+    (Exit::Usage, Exit::Usage.meaning()),
+    (
+        Exit::Problems,
+        "a node lacks the data set; with --strict: or some of its metadata",
+    ),
+    (
+        Exit::Locked,
+        "another process uses the store of this host (--dir)",
+    ),
+    (
+        Exit::Refused,
+        "a source lies in this store, or this store in a source",
+    ),
+    (Exit::Bug, Exit::Bug.meaning()),
+    (
+        Exit::Signal(0),
+        "ended by signal N; the same command continues the cast",
+    ),
+];
+
+/// Codes of `node` and its commands.
+const NODE_CODES: [(Exit, &str); 8] = [
+    (Exit::Equal, "success"),
+    (Exit::CouldNotRun, Exit::CouldNotRun.meaning()),
+    (Exit::Usage, Exit::Usage.meaning()),
+    (
+        Exit::Problems,
+        "purge: something stays; verify: a copy was not checked; no such copy",
+    ),
+    (Exit::Different, "verify: a copy is damaged"),
+    (
+        Exit::Locked,
+        "another process uses the store, or all copies to purge",
+    ),
+    (Exit::Bug, Exit::Bug.meaning()),
+    (Exit::Signal(0), Exit::Signal(0).meaning()),
+];
+
+/// Codes of `doctor`.
+const DOCTOR_CODES: [(Exit, &str); 6] = [
+    (Exit::Equal, "all nodes were measured"),
+    (Exit::CouldNotRun, Exit::CouldNotRun.meaning()),
+    (Exit::Usage, Exit::Usage.meaning()),
+    (
+        Exit::Problems,
+        "a node was not reached, or a measurement failed",
+    ),
+    (Exit::Bug, Exit::Bug.meaning()),
+    (Exit::Signal(0), Exit::Signal(0).meaning()),
+];
+
 impl Exit {
     /// All codes but those of signals.
     const OF_ITSELF: [Exit; 12] = [
@@ -65,7 +123,7 @@ impl Exit {
         }
     }
 
-    fn meaning(self) -> &'static str {
+    const fn meaning(self) -> &'static str {
         match self {
             Exit::Equal => "success: the copy is complete and on disk; verify: both are identical",
             Exit::CouldNotRun => "failed: could not start, or could not finish",
@@ -91,6 +149,21 @@ impl Exit {
             .into_iter()
             .map(|exit| (exit.code().to_string(), exit.meaning()));
         of_itself.chain([("128+N".to_owned(), Exit::Signal(0).meaning())])
+    }
+
+    /// Returns the codes of a command and their meanings: all codes, if the command has no own list.
+    pub fn table_of(command: &str) -> Vec<(String, &'static str)> {
+        let own: &[(Exit, &'static str)] = match command {
+            "cast" => &CAST_CODES,
+            "node" => &NODE_CODES,
+            "doctor" => &DOCTOR_CODES,
+            _ => return Exit::table().collect(),
+        };
+        let row = |(exit, meaning): &(Exit, &'static str)| match exit {
+            Exit::Signal(_) => ("128+N".to_owned(), *meaning),
+            exit => (exit.code().to_string(), *meaning),
+        };
+        own.iter().map(row).collect()
     }
 }
 
@@ -248,7 +321,7 @@ impl From<Exit> for ExitCode {
 #[cfg(test)]
 mod tests {
     use super::Exit;
-    use crate::args::exit_codes;
+    use crate::args::exit_codes_of;
     use driftless_cast::CheckSummary;
 
     /// Columns of a terminal that is not resized.
@@ -256,12 +329,19 @@ mod tests {
 
     #[test]
     fn exit_codes_fit_a_terminal() {
-        let list = exit_codes();
+        let list = ["", "cast", "node", "doctor"].map(exit_codes_of).join("\n");
         let wide: Vec<&str> = list
             .lines()
             .filter(|line| line.chars().count() > COLUMNS)
             .collect();
         assert!(wide.is_empty(), "{wide:#?}");
+    }
+
+    #[test]
+    fn cast_lists_no_code_of_a_mirror() {
+        let list = ["cast", "node", "doctor"].map(exit_codes_of).join("\n");
+        assert!(!list.contains("rpo") && !list.contains("broker"), "{list}");
+        assert!(exit_codes_of("sync").contains("rpo"));
     }
 
     #[test]

@@ -174,8 +174,9 @@ fn render(listed: &Listed, out: &mut impl Write) -> io::Result<()> {
     manual.render(out)?;
     writeln!(out, ".SH \"EXIT STATUS\"")?;
     if has_codes {
-        return Exit::table()
-            .try_for_each(|(code, meaning)| writeln!(out, ".TP\n{code}\n{meaning}"));
+        let name = listed.name.strip_prefix("driftless ").unwrap_or_default();
+        let mut codes = Exit::table_of(name).into_iter();
+        return codes.try_for_each(|(code, meaning)| writeln!(out, ".TP\n{code}\n{meaning}"));
     }
     writeln!(
         out,
