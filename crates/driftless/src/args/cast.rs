@@ -86,15 +86,19 @@ pub struct PlanArgs {
 pub struct CopiesArgs {
     /// Keep the copies until the job NAME is purged
     ///
-    /// "driftless node purge --job NAME" ends the references of the job.
+    /// "driftless node purge --job NAME" removes the copies that no other job needs. A copy of --to
+    /// stays until a purge or a newer version, also without this option: the job selects it for that
+    /// purge.
     #[arg(long, value_name = "NAME", value_parser = job_name)]
     pub job: Option<String>,
-    /// Keep the copies until they are purged
+    /// Keep cached copies until they are purged
+    ///
+    /// A copy of --to stays until a purge or a newer version, also without this option.
     #[arg(long)]
     pub pin: bool,
-    /// Remove cached copies after TIME, such as 7d
+    /// Remove copies after TIME, such as 7d (with --to-cache)
     ///
-    /// The option needs --to-cache. A daemon, or the next cast to the cache, removes them. Copies with a job or a pin stay.
+    /// A daemon, or the next cast to the cache, removes them. Copies with a job or a pin stay.
     #[arg(long, value_name = "TIME", value_parser = crate::units::span, conflicts_with = "to")]
     pub ttl: Option<Duration>,
 }
