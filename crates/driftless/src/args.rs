@@ -53,7 +53,7 @@ pub use watch::WatchArgs;
 use crate::exit::Exit;
 use clap::{Parser, Subcommand};
 
-/// Keeps huge file trees identical: in parallel, and provably.
+/// Copies, mirrors and distributes huge file trees, and proves the copies.
 #[derive(Debug, Parser)]
 #[command(name = "driftless", version = env!("DRIFTLESS_VERSION"), about, long_about = None, after_long_help = EXIT_CODES, max_term_width = 100, args_override_self = true)]
 pub struct Cli {
