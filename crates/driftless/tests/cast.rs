@@ -759,9 +759,10 @@ fn node_without_trust_is_refused() {
         .run()
         .expect(2);
     assert!(outcome.stderr_text().contains("--trust"));
-    let outcome = driftless()
-        .args(["node", "status", "--dir"])
-        .arg(&store)
-        .run();
-    assert!(outcome.expect(1).stderr_text().contains("cannot open"));
+    let node = |words: &[&str]| {
+        let node = driftless().arg("node").args(words).arg("--dir");
+        node.arg(&store).run().expect(1).stderr_text()
+    };
+    assert!(node(&["status"]).contains("no cast has placed anything here (store \""));
+    assert!(node(&["verify"]).contains("cannot open"));
 }

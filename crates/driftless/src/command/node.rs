@@ -175,7 +175,7 @@ fn answer(args: &NodeArgs, command: &NodeCommand) -> Result<Exit, Unreached> {
         say::line(&nodes::identity(&dir)?.key().to_string());
         return Ok(Exit::Equal);
     }
-    let dir = existing(nodes::node_dir(args.dir.as_deref())?)?;
+    let dir = existing(nodes::node_dir(args.dir.as_deref())?, command)?;
     let failed =
         |error: driftless_cast::AdminError| (Exit::of_admin_error(&error), error.to_string());
     match command {
@@ -217,9 +217,17 @@ fn answer(args: &NodeArgs, command: &NodeCommand) -> Result<Exit, Unreached> {
     clippy::disallowed_methods,
     reason = "our own directory, no part of a replicated tree"
 )]
-fn existing(dir: PathBuf) -> Result<PathBuf, Unreached> {
+fn existing(dir: PathBuf, command: &NodeCommand) -> Result<PathBuf, Unreached> {
     match std::fs::metadata(&dir) {
         Ok(_) => Ok(dir),
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound
+                && matches!(command, NodeCommand::Status { .. }) =>
+        {
+            let dir = quote(&dir);
+            let why = format!("no cast has placed anything here (store {dir})");
+            Err((Exit::CouldNotRun, why))
+        }
         Err(error) => {
             let (dir, cause) = (quote(&dir), cause(&error));
             let why = format!("{dir}: cannot open the store: {cause}; name it with --dir");
