@@ -548,9 +548,11 @@ fn the_units_are_what_systemd_takes() {
 fn systemd_takes(name: &str, text: &str) {
     let folder = driftless_testkit::scratch::scratch_folder();
     // Its page of the manual need not be installed.
+    let page = format!("Documentation=man:{}(1)\n", name.trim_end_matches('@'));
+    assert!(text.contains(&page), "{name}: {page}");
     let named = text
         .replace("/usr/bin/driftless", env!("CARGO_BIN_EXE_driftless"))
-        .replace("Documentation=man:driftless(1)\n", "");
+        .replace(&page, "");
     let copy = folder.path().join(format!("{name}test.service"));
     fs::write(&copy, named).expect("a copy");
     match Command::new("systemd-analyze")
