@@ -110,12 +110,26 @@ fn daemon_serves_a_cast_and_its_users() {
     let report = cluster.cast(&settings);
     cluster.assert_complete(&report);
     driftless_testkit::assert_equal(&cluster.path("src"), &copy, &options, "n1");
+    check_staying_copy(&cluster, &daemon);
     let purged = purge_node(&daemon.dir, &PurgeSelection::All).expect("an answer");
     assert!(purged.copies >= 1 && !copy.exists(), "{purged:?}");
     let dir = daemon.dir.clone();
     drop(daemon);
     let info = node_info(&dir).expect("an answer");
     assert!(!info.has_daemon && info.copies.is_empty(), "{info:?}");
+}
+
+/// Checks what the daemon reports of a copy whose place is another directory for a while.
+fn check_staying_copy(cluster: &Cluster, daemon: &Daemon) {
+    let (to, moved) = (cluster.path("n1/to"), cluster.path("n1/moved"));
+    fs::rename(&to, &moved).expect("moved");
+    fs::create_dir(&to).expect("a folder");
+    let purged = purge_node(&daemon.dir, &PurgeSelection::All).expect("an answer");
+    let reason = &purged.staying[0].reason;
+    assert!(purged.copies == 0 && !purged.is_busy(), "{purged:?}");
+    assert!(reason.contains("another directory"), "{reason}");
+    fs::remove_dir(&to).expect("removed");
+    fs::rename(&moved, &to).expect("moved back");
 }
 
 #[test]
