@@ -5,7 +5,9 @@
 use crate::Error;
 use crate::message::{decode, encode, shown};
 use crate::node::host::open_store;
-use driftless_store::{CheckReport, CopyFinding, CopyRow, CopyState, NodeStore, PurgeWhat, SetHash};
+use driftless_store::{
+    CheckReport, CopyFinding, CopyRow, CopyState, NodeStore, PurgeWhat, SetHash,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;

@@ -409,7 +409,10 @@ fn copies_are_verified_and_purged() {
     let verified = inside(&["verify"]).expect(4);
     let (found, remedy) = (verified.stdout_text(), verified.stderr_text());
     assert!(found.contains("small/7"), "{found}");
-    assert!(remedy.contains("1 damaged copy: repeat the cast"), "{remedy}");
+    assert!(
+        remedy.contains("1 damaged copy: repeat the cast"),
+        "{remedy}"
+    );
     let _ = inside(&["purge"]).expect(2);
     put(&cluster.copy("n1").join("own"), "mine");
     let purged = inside(&["purge", "--all"]).expect(3).stderr_text();
@@ -435,7 +438,12 @@ fn purge_names_each_copy_that_stays() {
     assert!(verified.starts_with("not checked: copy 1: "), "{verified}");
     assert!(text.contains("driftless: copy 1: \"") && text.lines().count() == 1);
     let purged = cluster.inside("n1", &["purge", "--set", "0123456789ab"]);
-    assert!(purged.expect(3).stderr_text().contains("no copy of this node has the hash"));
+    assert!(
+        purged
+            .expect(3)
+            .stderr_text()
+            .contains("no copy of this node has the hash")
+    );
     let purged = cluster.inside("n1", &["purge", "--all", "--json"]);
     let summary = purged.expect(3).stdout_text();
     let summary: Value = serde_json::from_str(&summary).expect("an object");
@@ -654,7 +662,10 @@ fn values_that_cannot_be_meant_are_refused() {
     let (folder, _, _) = stage();
     for (words, reason) in [
         (&["node", "--cache-max", "500"][..], "the unit is missing"),
-        (&["doctor", "--nodes", "n1", "--link-time", "0"], "above zero"),
+        (
+            &["doctor", "--nodes", "n1", "--link-time", "0"],
+            "above zero",
+        ),
     ] {
         let outcome = driftless().args(words).run().expect(2);
         let text = outcome.stderr_text();
@@ -678,7 +689,10 @@ fn nodes_that_the_topology_lacks_are_named() {
     put(&src.join("file"), "content");
     let racks = folder.path().join("racks");
     put(&racks, "n1 top/rack1\n");
-    let cast = driftless().arg("cast").arg(&src).args(["--nodes", "n[1-3]"]);
+    let cast = driftless()
+        .arg("cast")
+        .arg(&src)
+        .args(["--nodes", "n[1-3]"]);
     let cast = cast.args(["--to", "/x", "--ssh", "/bin/false", "--join-wait", "0"]);
     let cast = cast.arg("--topology").arg(&racks).arg("--dir");
     let text = cast.arg(folder.path().join("store")).run().stderr_text();

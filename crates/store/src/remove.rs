@@ -162,7 +162,9 @@ pub(crate) fn remove_placed(walk: &mut PlacedWalk<'_>, range: Range<u32>) -> Res
                 return Ok(());
             }
             LookOutcome::OtherOwner => {
-                left.add(&at, |_| "its owner was changed after driftless placed it".into());
+                left.add(&at, |_| {
+                    "its owner was changed after driftless placed it".into()
+                });
                 return Ok(());
             }
         };

@@ -67,7 +67,10 @@ fn serve(args: &NodeArgs) -> Result<Exit, Unreached> {
             .map(|path| nodes::place("--place", path))
             .collect::<Result<_, _>>()?,
     };
-    args.serve.place.iter().for_each(|path| warn_if_missing(path));
+    args.serve
+        .place
+        .iter()
+        .for_each(|path| warn_if_missing(path));
     let failed = |error: driftless_cast::Error| {
         let code = Exit::of_cast_error(&error, signals.number());
         (code, error.to_string())

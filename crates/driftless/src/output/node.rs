@@ -133,7 +133,9 @@ pub fn remedy(checks: &[CheckSummary]) {
     let count = checks.iter().filter(is_damaged).count() as u64;
     if count > 0 {
         let copies = show_counted(count, "damaged copy", "damaged copies");
-        complaint(&format!("{copies}: repeat the cast, which fetches what differs"));
+        complaint(&format!(
+            "{copies}: repeat the cast, which fetches what differs"
+        ));
     }
 }
 
@@ -198,7 +200,10 @@ mod tests {
     #[test]
     fn long_list_of_names_is_cut() {
         let names = ["a", "b", "c", "d", "e", "f"];
-        assert_eq!(place(&copy(1, false, &names)), "/mnt: a, b, c, d and 2 more");
+        assert_eq!(
+            place(&copy(1, false, &names)),
+            "/mnt: a, b, c, d and 2 more"
+        );
         assert_eq!(place(&copy(1, true, &[])), "cache");
     }
 }
