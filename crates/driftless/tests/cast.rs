@@ -377,6 +377,17 @@ fn unreachable_node_is_named() {
 }
 
 #[test]
+fn failed_and_dead_node_end_the_cast() {
+    let cluster = Cluster::new(1);
+    fill(&cluster.src);
+    put(&cluster.copy("n1").join("own"), "mine");
+    let cast = cluster.cast("n1,n9").args(["--join-wait", "2"]);
+    let outcome = cast.run().expect(3);
+    assert_eq!(lacking(&outcome), serde_json::json!(["n1", "n9"]));
+    assert!(cluster.copy("n1").join("own").exists());
+}
+
+#[test]
 fn ordinary_user_casts_into_caches() {
     let cluster = Cluster::of_user(2);
     fill(&cluster.src);

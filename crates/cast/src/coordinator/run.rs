@@ -393,6 +393,9 @@ impl<'a> CastRun<'a> {
             } => self.stream_failed(node, stream, cause, &detail),
             NodeMessage::Failed { reason } => {
                 let reason = shown(&reason);
+                // A node that failed may take no catalogue, and its giver must not wait for that.
+                let feeds = self.spread.lose(self.now_ms(), node);
+                self.spread_catalogue(feeds);
                 if !self.nodes.get(&node).is_some_and(|node| node.is_ready) {
                     // The planner hears of nodes that have joined.
                     let holds = Default::default();
@@ -488,9 +491,11 @@ impl<'a> CastRun<'a> {
                 || self.planner.outcome(*node).is_some()
         };
         let is_all = self.records.keys().all(is_settled);
-        // The planner counts the time of nodes that do not come from the start on.
+        let is_preparing = |node: &NodeId| self.planner.outcome(*node).is_none();
+        // The planner counts the time of nodes that do not come from the start on. A node that failed
+        // before it was ready never becomes ready.
         let waits_since = match self.first_ready {
-            None if !self.nodes.is_empty() => return,
+            None if self.nodes.keys().any(is_preparing) => return,
             None => self.connecting,
             Some(ready) => ready,
         };
