@@ -633,6 +633,16 @@ fn wrong_arguments_are_refused() {
             2,
             "--cert",
         ),
+        (
+            &[path, "--nodes", "n1", "--to", "/x", "--deploy=/missing"],
+            2,
+            "--deploy \"/missing\": cannot read: no such file",
+        ),
+        (
+            &[path, "--nodes", "n1", "--to", "/x", "--deploy=/bin/sh"],
+            2,
+            "--deploy \"/bin/sh\" is dynamically linked",
+        ),
         (&[path, "--nodes", "-oX", "--to", "/x"], 2, "--nodes: -oX"),
         (
             &[path, "--nodes", "n1", "--to", "/x", "--ttl", "7d"],

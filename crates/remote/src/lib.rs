@@ -17,7 +17,7 @@ pub mod wire;
 pub use agent::streams::join;
 pub use agent::takeover::end_earlier;
 pub use agent::{Service, serve};
-pub use ssh::deploy::bring;
+pub use ssh::deploy::{bring, check_deploy};
 pub use ssh::spawn::{check_program, spawn_there};
 pub use ssh::target::{Target, TargetError, check_syntax};
 pub use ssh::{Deploy, Reach, ReachError, SSH_FAILED, SilenceLimit, SshHost, in_place_of};

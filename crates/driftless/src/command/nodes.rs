@@ -10,6 +10,7 @@ use driftless_cast::{
     CastNode, ExpectedPeer, NodeAccess, PeerKey, SshStart, TlsIdentity, parse_hostlist,
 };
 use driftless_model::{cause, quote};
+use driftless_remote::Deploy;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -70,10 +71,19 @@ fn start(args: &NodesArgs, signals: &Signals) -> Result<SshStart, Unreached> {
         let text = text.ok_or_else(|| usage("--node-dir: it is not an absolute path in UTF-8"))?;
         arguments.extend(["--dir".into(), text.into()]);
     }
-    Ok(SshStart {
-        reach: reach::start(&args.ssh, &signals.stop)?,
-        arguments,
-    })
+    let reach = reach::start(&args.ssh, &signals.stop)?;
+    if let Some(deploy) = &reach.deploy {
+        driftless_remote::check_deploy(deploy).map_err(|why| undeployable(deploy, &why))?;
+    }
+    Ok(SshStart { reach, arguments })
+}
+
+/// Returns the error for a program that no node could use. The cause names the program.
+fn undeployable(deploy: &Deploy, why: &str) -> Unreached {
+    match deploy {
+        Deploy::Own => usage(&format!("--deploy: {why}")),
+        Deploy::File(_) => usage(&format!("--deploy {why}")),
+    }
 }
 
 /// Returns the daemons that a file lists, by their names.

@@ -123,6 +123,14 @@ pub fn bring(name: &str, reach: &Reach, program: &Deploy) -> Result<String, Reac
         .ok_or_else(|| failed(published.why()))
 }
 
+/// Checks that a program can be copied to hosts.
+///
+/// # Errors
+/// Returns the cause: the file cannot be read, or is not a statically linked program for Linux.
+pub fn check_deploy(program: &Deploy) -> Result<(), String> {
+    Program::load(program).map(drop)
+}
+
 impl Program {
     #[allow(
         clippy::disallowed_methods,
