@@ -93,6 +93,24 @@ pub enum CastEvent {
     Ended(NodeReport),
 }
 
+/// Stage of a node in a cast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeStage {
+    /// The node has not connected yet.
+    Absent,
+    /// The node is connected, fetches the catalogue, and verifies units that it held already.
+    Preparing,
+    /// The node is connected and ready.
+    Receiving,
+    /// The connection to the node was lost.
+    Lost,
+    /// The node does not get the data set.
+    Failed,
+    /// The node committed the data set.
+    Complete,
+}
+
 /// Progress of a node.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NodeProgress {
@@ -102,7 +120,9 @@ pub struct NodeProgress {
     pub units: u64,
     /// Bytes of these units, about.
     pub bytes: u64,
-    /// Whether it is connected.
+    /// Stage of its work.
+    pub stage: NodeStage,
+    /// Whether it is connected, and ready to receive.
     pub is_connected: bool,
     /// Whether it is a leaf: slow, or its connections failed.
     pub is_leaf: bool,

@@ -34,7 +34,7 @@ pub use coordinator::{cast, check_sources};
 pub use daemon::{NodeDaemon, stored_identity};
 pub use doctor::{DoctorSettings, LinkHealth, NodeHealth, examine};
 pub use error::Error;
-pub use event::{CastEvent, CastMonitor, CastReport, NodeProgress, NodeReport};
+pub use event::{CastEvent, CastMonitor, CastReport, NodeProgress, NodeReport, NodeStage};
 #[doc(hidden)]
 pub use message::decode_any;
 pub use message::is_job_name;

@@ -14,6 +14,8 @@ pub(crate) struct NodeRecord {
     pub seconds: Option<f64>,
     pub demotions: u32,
     pub is_quarantined: bool,
+    /// Whether the node was ever connected.
+    pub has_connected: bool,
     pub last_fault: Option<String>,
     /// Causes of failed attempts to connect that were reported.
     pub faults: BTreeSet<String>,

@@ -3,8 +3,8 @@
 use crate::coordinator::record::NodeRecord;
 use crate::coordinator::run::CastRun;
 use crate::event::{NodeProgress, reason_of};
-use crate::{CastEvent, CastReport, NodeReport};
-use driftless_planner::{NodeId, NodeOutcome};
+use crate::{CastEvent, CastReport, NodeReport, NodeStage};
+use driftless_planner::{NodeId, NodeOutcome, NodeStatus};
 use driftless_store::UNIT_BYTES;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -35,6 +35,7 @@ impl CastRun<'_> {
                 node: name,
                 units: status.units,
                 bytes: bytes.min(self.catalogue.bytes()),
+                stage: self.stage(node, &status),
                 is_connected: status.is_connected,
                 is_leaf: status.is_leaf,
                 feeders: status.feeders.iter().map(|node| self.name(*node)).collect(),
@@ -43,6 +44,22 @@ impl CastRun<'_> {
         }
         let nodes = progress;
         self.monitor.event(CastEvent::Progress { nodes });
+    }
+
+    fn stage(&self, node: NodeId, status: &NodeStatus) -> NodeStage {
+        match &status.outcome {
+            Some(NodeOutcome::Complete) => NodeStage::Complete,
+            Some(_) => NodeStage::Failed,
+            None if status.is_connected => NodeStage::Receiving,
+            None if self.nodes.contains_key(&node) => NodeStage::Preparing,
+            None if self.has_connected(node) => NodeStage::Lost,
+            None => NodeStage::Absent,
+        }
+    }
+
+    fn has_connected(&self, node: NodeId) -> bool {
+        let record = self.records.get(&node);
+        record.is_some_and(|record| record.has_connected)
     }
 
     /// Reports outcomes that are new.

@@ -317,6 +317,7 @@ impl<'a> CastRun<'a> {
             connections: self.settings.transfer.connections.max(1),
         });
         let peer = connected.peer.clone();
+        self.record(node).has_connected = true;
         self.nodes.insert(node, connected);
         self.plan(PlanEvent::Connected { node });
         self.send(node, begin);

@@ -6,10 +6,11 @@ use crate::output::json;
 use crate::output::progress::Standing;
 use crate::output::table::table;
 use crate::units::{show_bytes, show_counted, show_entries};
-use driftless_cast::{CastEvent, CastMonitor, CastReport, NodeProgress, NodeReport};
+use driftless_cast::{CastEvent, CastMonitor, CastReport, NodeProgress, NodeReport, NodeStage};
 use driftless_lock::Mutex;
 use driftless_model::{cause, escape_text};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,8 @@ struct CastState {
     nodes: usize,
     hashed_bytes: u64,
     total_bytes: u64,
+    /// Nodes whose failure was printed.
+    failed: BTreeSet<String>,
     /// Cause of the first failure of standard output.
     unwritten: Option<String>,
 }
@@ -112,6 +115,7 @@ impl CastOutput {
                 nodes: 0,
                 hashed_bytes: 0,
                 total_bytes: 0,
+                failed: BTreeSet::new(),
                 unwritten: None,
             }),
         }
@@ -164,8 +168,7 @@ impl CastOutput {
             eprintln!("driftless: {}: {}", node.node, unkept_line(node));
         }
         for node in report.nodes.iter().filter(|node| !node.is_complete) {
-            let reason = node.reason.as_deref().unwrap_or("no reason is known");
-            eprintln!("driftless: {}: {reason}", node.node);
+            self.node_failed(node);
         }
         if !lacking.is_empty() {
             let count = show_counted(lacking.len() as u64, "node lacks", "nodes lack");
@@ -255,6 +258,16 @@ impl CastOutput {
         self.standing.show(Some(share), &parts);
     }
 
+    /// Prints the reason of a node that failed, once.
+    fn node_failed(&self, node: &NodeReport) {
+        let is_new = self.state.lock().failed.insert(node.node.clone());
+        if is_new {
+            let reason = node.reason.as_deref().unwrap_or("no reason is known");
+            let line = format!("driftless: {}: {reason}", node.node);
+            self.standing.aside(|| eprintln!("{line}"));
+        }
+    }
+
     /// Prints an event that has a line in both forms.
     fn node_event(&self, event: &CastEvent) {
         if let Some(line) = object_of(event) {
@@ -262,6 +275,11 @@ impl CastOutput {
         }
         if let Some((line, is_detail)) = words_of(event) {
             self.say(&line, is_detail);
+        }
+        if let CastEvent::Ended(node) = event
+            && !node.is_complete
+        {
+            self.node_failed(node);
         }
     }
 }
@@ -359,8 +377,6 @@ fn words_of(event: &CastEvent) -> Option<(String, bool)> {
             "{}: complete after {:.1} s",
             report.node, report.seconds
         )),
-        // The list at the end has the reason.
-        CastEvent::Ended(report) => detail(format!("{}: failed", report.node)),
         _ => return None,
     })
 }
@@ -381,12 +397,16 @@ fn standing(nodes: &[NodeProgress], all: usize, total: u64) -> (f64, Vec<String>
     let mut working: Vec<&NodeProgress> = nodes.iter().filter(|node| !node.is_complete).collect();
     working.sort_by(|a, b| share_of(a).total_cmp(&share_of(b)));
     parts.extend(working.into_iter().map(|node| {
-        let state = match (node.is_connected, node.is_leaf) {
-            (false, _) => " lost",
-            (true, true) => " slow",
-            (true, false) => "",
+        let percent = share_of(node) * 100.0;
+        let state = match node.stage {
+            NodeStage::Absent => "not connected".to_owned(),
+            NodeStage::Preparing => "preparing".to_owned(),
+            NodeStage::Lost => format!("lost at {percent:.0} %"),
+            NodeStage::Failed => "failed".to_owned(),
+            _ if node.is_leaf => format!("{percent:.0} % slow"),
+            _ => format!("{percent:.0} %"),
         };
-        format!("{} {:.0} %{state}", node.node, share_of(node) * 100.0)
+        format!("{} {state}", node.node)
     }));
     (sum / (all.max(1) as f64), parts)
 }
@@ -443,4 +463,34 @@ fn unkept_line(node: &NodeReport) -> String {
 fn lacking(report: &CastReport) -> impl Iterator<Item = &str> {
     let nodes = report.nodes.iter().filter(|node| !node.is_complete);
     nodes.map(|node| node.node.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_names_the_stage_of_a_node() {
+        let nodes = [
+            (NodeStage::Absent, "n1 not connected"),
+            (NodeStage::Preparing, "n1 preparing"),
+            (NodeStage::Receiving, "n1 40 %"),
+            (NodeStage::Lost, "n1 lost at 40 %"),
+            (NodeStage::Failed, "n1 failed"),
+        ];
+        for (stage, shown) in nodes {
+            let node = NodeProgress {
+                node: "n1".into(),
+                units: 4,
+                bytes: 40,
+                stage,
+                is_connected: stage == NodeStage::Receiving,
+                is_leaf: false,
+                feeders: Vec::new(),
+                is_complete: false,
+            };
+            let (_, parts) = standing(&[node], 1, 100);
+            assert_eq!(parts, ["0 of 1 node complete", shown]);
+        }
+    }
 }
