@@ -111,8 +111,8 @@ pub fn examine(
         };
         let mut reached = match launcher.reach(node) {
             Ok(reached) => Some(ExaminedLink::new(NodeId(number), reached)),
-            Err(cause) => {
-                health.faults.push(cause);
+            Err(fault) => {
+                health.faults.push(fault.cause);
                 None
             }
         };

@@ -40,6 +40,8 @@ pub enum CastEvent {
         node: String,
         /// Cause and remedy.
         cause: String,
+        /// Whether this is the first attempt that failed, and the node was never connected.
+        is_first: bool,
     },
     /// A node has the catalogue, and has verified units that it held already.
     Ready {

@@ -167,7 +167,7 @@ fn cause_of_failed_starts_is_told_once() {
     let report = cluster.cast(&settings);
     for node in &report.nodes {
         let reason = node.reason.as_deref().unwrap_or_default();
-        assert!(reason.contains("never connected"), "{reason}");
+        assert!(reason.contains("did not connect within 3 s"), "{reason}");
         assert!(reason.contains("Permission denied"), "{reason}");
     }
     let told = cluster.events.text();

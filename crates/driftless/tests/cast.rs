@@ -373,7 +373,48 @@ fn unreachable_node_is_named() {
         .run()
         .expect(3);
     assert_eq!(lacking(&outcome), serde_json::json!(["n9"]));
+    let text = outcome.stderr_text();
+    let line = "n9: ssh: no route; it did not connect within 3 s";
+    assert_eq!(text.matches(line).count(), 1, "{text}");
     check_equal(&cluster.src, &cluster.copy("n1"), "n1");
+}
+
+#[test]
+fn dead_node_is_reported_at_the_first_attempt() {
+    let cluster = Cluster::new(1);
+    fill(&cluster.src);
+    let cast = cluster.program().arg(&cluster.src).args(["--nodes", "n9"]);
+    let cast = cast.args(["--to-cache", "--join-wait", "2"]);
+    let outcome = cluster.connected(cast).run().expect(3);
+    let text = outcome.stderr_text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "driftless: n9: ssh: no route; trying again for 2 s (--join-wait)",
+            "driftless: n9: ssh: no route; it did not connect within 2 s",
+            "driftless: 1 node lacks the data set: n9",
+        ]
+    );
+}
+
+#[test]
+fn missing_program_ends_the_wait_at_once() {
+    let cluster = Cluster::new(1);
+    fill(&cluster.src);
+    let cast = cluster.program().arg(&cluster.src).args(["--nodes", "n1"]);
+    let cast = cast.args(["--to-cache", "--ssh"]).arg(cluster.path("ssh"));
+    let cast = cast.args(["--agent-path", "/missing", "--join-wait", "1000"]);
+    let cast = cast.arg("--dir").arg(cluster.path("source-store"));
+    let text = cast.run().expect(3).stderr_text();
+    let begin = "driftless: n1: cannot start driftless there: ";
+    let end = "; install it, or add --agent-path or --deploy";
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert!(
+        lines[0].starts_with(begin) && lines[0].ends_with(end),
+        "{text}"
+    );
 }
 
 #[test]

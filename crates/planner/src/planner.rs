@@ -198,7 +198,8 @@ fn apply(state: &mut PlanState, event: PlanEvent) {
             stream,
             cause,
         } if state.members.has(node) => stream_failed(state, node, stream, &cause),
-        PlanEvent::NodeFailed { node, reason } if is_live(node) => {
+        // A node that never connected can fail, too.
+        PlanEvent::NodeFailed { node, reason } if state.members.has(node) => {
             state.fail(node, FailReason::Reported(reason));
         }
         PlanEvent::Finished { node, root } if is_live(node) => finish(state, node, root),

@@ -20,6 +20,8 @@ pub use agent::{Service, serve};
 pub use ssh::deploy::{bring, check_deploy};
 pub use ssh::spawn::{check_program, spawn_there};
 pub use ssh::target::{Target, TargetError, check_syntax};
-pub use ssh::{Deploy, Reach, ReachError, SSH_FAILED, SilenceLimit, SshHost, in_place_of};
+pub use ssh::{
+    Deploy, NOT_FOUND, Reach, ReachError, SSH_FAILED, SilenceLimit, SshHost, in_place_of, unstarted,
+};
 pub use wire::handshake::{Heard, Silence, find, greeted};
 pub use wire::{Limits, May, Root};

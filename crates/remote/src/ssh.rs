@@ -11,8 +11,10 @@ pub mod spawn;
 mod stream;
 mod streams;
 pub mod target;
+mod unstarted;
 
-pub use complaint::SSH_FAILED;
+pub use complaint::{NOT_FOUND, SSH_FAILED};
 pub use host::SshHost;
 pub use reach::{Deploy, Reach, ReachError, in_place_of};
 pub use silence::SilenceLimit;
+pub use unstarted::unstarted;

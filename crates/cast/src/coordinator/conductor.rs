@@ -1,6 +1,6 @@
 //! The coordinator's side of a node: connects, connects again, and carries messages both ways.
 
-use crate::coordinator::launch::{Launcher, ReachedNode};
+use crate::coordinator::launch::{Launcher, NodeFault, ReachedNode};
 use crate::message::{NodeMessage, NodeOrder, decode, encode, kind};
 use crate::settings::CastNode;
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -28,8 +28,12 @@ pub(crate) enum NodeInput {
         addresses: Vec<SocketAddr>,
         orders: Sender<ToNode>,
     },
-    /// Attempt to connect that failed.
-    Unreachable { node: NodeId, cause: String },
+    /// Attempt to connect that failed. There is no other one after a final cause.
+    Unreachable {
+        node: NodeId,
+        cause: String,
+        is_final: bool,
+    },
     /// Message of a node.
     Message {
         node: NodeId,
@@ -75,8 +79,18 @@ pub(crate) fn conduct(
                 serve(context, (node, generation), reached);
                 pause = PAUSE;
             }
-            Err(cause) => {
-                let _the_cast_is_over = context.inputs.send(NodeInput::Unreachable { node, cause });
+            Err(NodeFault { cause, is_final }) => {
+                // A node that was connected has the program.
+                let is_final = is_final && generation == 0;
+                let unreachable = NodeInput::Unreachable {
+                    node,
+                    cause,
+                    is_final,
+                };
+                let _the_cast_is_over = context.inputs.send(unreachable);
+                if is_final {
+                    return;
+                }
             }
         }
         let begin = Instant::now();

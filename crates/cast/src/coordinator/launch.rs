@@ -11,7 +11,8 @@ use driftless_dataplane::{
 };
 use driftless_lock::Mutex;
 use driftless_remote::{
-    Heard, ReachError, SSH_FAILED, SilenceLimit, bring, in_place_of, spawn_there,
+    Heard, NOT_FOUND, ReachError, SSH_FAILED, SilenceLimit, bring, in_place_of, spawn_there,
+    unstarted,
 };
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -63,12 +64,7 @@ impl StartedNode {
     /// Returns the last words of ssh and the node.
     fn complaint(&self) -> String {
         let bytes = self.complaint.lock().clone();
-        let text = driftless_model::escape(bytes.trim_ascii());
-        if text.is_empty() {
-            text
-        } else {
-            format!(": {text}")
-        }
+        driftless_model::escape(bytes.trim_ascii())
     }
 
     /// Waits for the end of the program, and for its last words. Returns its exit code, or `None` if
@@ -111,6 +107,36 @@ impl Drop for StartedNode {
 struct StartFault {
     cause: String,
     lacks_program: bool,
+    /// Whether the shell there found no such program.
+    is_missing: bool,
+}
+
+/// Cause of an attempt to connect that failed.
+pub(crate) struct NodeFault {
+    /// Cause and remedy.
+    pub cause: String,
+    /// Whether a later attempt would fail for the same cause.
+    pub is_final: bool,
+}
+
+impl<T: Into<String>> From<T> for NodeFault {
+    fn from(cause: T) -> Self {
+        NodeFault {
+            cause: cause.into(),
+            is_final: false,
+        }
+    }
+}
+
+/// Cause for which a program did not greet.
+enum GreetFault {
+    /// The output of the program ended.
+    Ended {
+        /// Output in the place of the greeting, in words.
+        output: String,
+    },
+    /// Another cause, in words.
+    Other(String),
 }
 
 impl Launcher<'_> {
@@ -118,7 +144,7 @@ impl Launcher<'_> {
     ///
     /// # Errors
     /// Returns the cause and what to do.
-    pub fn reach(&self, node: &CastNode) -> Result<ReachedNode, String> {
+    pub fn reach(&self, node: &CastNode) -> Result<ReachedNode, NodeFault> {
         match &node.access {
             NodeAccess::Ssh => self.start(node),
             NodeAccess::Daemon { host, port, peer } => {
@@ -126,12 +152,12 @@ impl Launcher<'_> {
                 if let (ExpectedPeer::Key(key), false) = (peer, self.has_authority) {
                     self.trust.trust(*key);
                 }
-                self.connect(addresses, peer, None)
+                Ok(self.connect(addresses, peer, None)?)
             }
         }
     }
 
-    fn start(&self, node: &CastNode) -> Result<ReachedNode, String> {
+    fn start(&self, node: &CastNode) -> Result<ReachedNode, NodeFault> {
         let ssh = self.ssh.ok_or("the settings have no way to start nodes")?;
         let known = self.programs.lock().get(&node.name).cloned();
         let program = known.unwrap_or_else(|| ssh.reach.agent.clone());
@@ -147,7 +173,10 @@ impl Launcher<'_> {
             }
             (started, _) => started,
         };
-        let (started, greeting) = started.map_err(|fault| fault.cause)?;
+        let (started, greeting) = started.map_err(|fault| NodeFault {
+            is_final: fault.is_missing && ssh.reach.deploy.is_none(),
+            cause: fault.cause,
+        })?;
         if self.has_authority {
             return Err("nodes that ssh starts have no certificate: use daemons, or cast without the authority".into());
         }
@@ -165,10 +194,11 @@ impl Launcher<'_> {
         if addresses.is_empty() {
             return Err(format!(
                 "cannot find the address of {host}: the name does not resolve, and its shell has no SSH_CONNECTION; give a name that resolves"
-            ));
+            )
+            .into());
         }
         let key = ExpectedPeer::Key(greeting.key);
-        self.connect(addresses, &key, Some(started))
+        Ok(self.connect(addresses, &key, Some(started))?)
     }
 
     fn start_program(
@@ -180,6 +210,7 @@ impl Launcher<'_> {
         let fault = |cause: String| StartFault {
             cause,
             lacks_program: false,
+            is_missing: false,
         };
         let line = shell_words::join(program.iter().chain(&ssh.arguments));
         let spawned = spawn_there(&node.name, &ssh.reach, &line);
@@ -206,26 +237,27 @@ impl Launcher<'_> {
                     shown(&greeting.version)
                 ),
                 lacks_program: true,
+                is_missing: false,
             }),
-            Err(cause) => {
+            Err(GreetFault::Other(cause)) => Err(fault(cause)),
+            Err(GreetFault::Ended { output }) => {
                 let code = started.wait();
-                let complaint = started.complaint();
                 // The host was reached unless ssh itself failed.
                 Err(StartFault {
-                    cause: match code {
-                        Some(SSH_FAILED) if !complaint.is_empty() => {
-                            format!("ssh failed{complaint}")
-                        }
-                        _ => format!("{cause}{complaint}"),
-                    },
+                    cause: unstarted(code, &started.complaint(), &output),
                     lacks_program: code.is_some_and(|code| code != SSH_FAILED),
+                    is_missing: code == Some(NOT_FOUND),
                 })
             }
         }
     }
 
     /// Waits for the greeting of a node.
-    fn greet(&self, output: ChildStdout, mut limit: SilenceLimit) -> Result<NodeGreeting, String> {
+    fn greet(
+        &self,
+        output: ChildStdout,
+        mut limit: SilenceLimit,
+    ) -> Result<NodeGreeting, GreetFault> {
         let heard = Heard::default();
         let listening = heard.clone();
         let (tell, told) = channel();
@@ -236,26 +268,20 @@ impl Launcher<'_> {
             // A node that found its output closed would end.
             let _to_its_end = std::io::copy(&mut input, &mut std::io::sink());
         };
-        crate::stream::start_thread("greeting", wait).map_err(|error| error.to_string())?;
+        let started = crate::stream::start_thread("greeting", wait);
+        started.map_err(|error| GreetFault::Other(crate::Error::Thread(error).to_string()))?;
         loop {
             match told.recv_timeout(TICK) {
                 Ok(Ok(greeting)) => return Ok(greeting),
                 Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => {
-                    let words = heard.words();
-                    let words = if words.is_empty() {
-                        words
-                    } else {
-                        format!(" ({words})")
-                    };
-                    return Err(format!(
-                        "no node starts there{words}; is driftless of this version installed (--agent-path, --deploy)?"
-                    ));
+                    let output = heard.words();
+                    return Err(GreetFault::Ended { output });
                 }
                 Err(RecvTimeoutError::Timeout) if limit.is_over() => {
-                    return Err(limit.words("greeting of the node"));
+                    return Err(GreetFault::Other(limit.words("greeting of the node")));
                 }
                 Err(RecvTimeoutError::Timeout) if (self.is_stopped)() => {
-                    return Err("stopped".into());
+                    return Err(GreetFault::Other("stopped".into()));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -270,7 +296,10 @@ impl Launcher<'_> {
         child: Option<StartedNode>,
     ) -> Result<ReachedNode, String> {
         let text = |error: driftless_dataplane::Error| match &child {
-            Some(child) => format!("{error}{}", child.complaint()),
+            Some(child) => match child.complaint() {
+                words if words.is_empty() => error.to_string(),
+                words => format!("{error}: {words}"),
+            },
             None => error.to_string(),
         };
         let link = self.endpoint.connect(&addresses, peer).map_err(text)?;

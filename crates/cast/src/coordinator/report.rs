@@ -4,9 +4,12 @@ use crate::coordinator::record::NodeRecord;
 use crate::coordinator::run::CastRun;
 use crate::event::{NodeProgress, reason_of};
 use crate::{CastEvent, CastReport, NodeReport, NodeStage};
-use driftless_planner::{NodeId, NodeOutcome, NodeStatus};
+use driftless_planner::{FailReason, NodeId, NodeOutcome, NodeStatus};
 use driftless_store::UNIT_BYTES;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// Causes of failed attempts to connect to a node that are reported.
+const FAULTS_MAX: usize = 8;
 
 impl CastRun<'_> {
     /// Reports the progress of each node.
@@ -62,6 +65,22 @@ impl CastRun<'_> {
         record.is_some_and(|record| record.has_connected)
     }
 
+    /// Notes an attempt to connect that failed, and reports a cause that is new. Attempts go on, and
+    /// fail for the same cause again.
+    pub(crate) fn note_attempt(&mut self, node: NodeId, cause: String) {
+        let record = self.record(node);
+        let is_first = record.faults.is_empty() && !record.has_connected;
+        record.last_fault = Some(cause.clone());
+        let is_new = record.faults.len() < FAULTS_MAX && record.faults.insert(cause.clone());
+        if is_new {
+            self.monitor.event(CastEvent::Unreachable {
+                node: self.name(node),
+                cause,
+                is_first,
+            });
+        }
+    }
+
     /// Reports outcomes that are new.
     pub(crate) fn note_outcomes(&mut self) {
         let is_new = |(node, record): &(&NodeId, &NodeRecord)| {
@@ -90,15 +109,6 @@ impl CastRun<'_> {
         let outcome = self.planner.outcome(node);
         let is_complete = outcome == Some(&NodeOutcome::Complete);
         let record = self.records.get(&node);
-        let reason = match outcome {
-            Some(outcome) => reason_of(outcome),
-            None => Some("the cast was stopped before the node had its outcome".into()),
-        };
-        let fault = record.and_then(|record| record.last_fault.clone());
-        let reason = match (reason, fault) {
-            (Some(reason), Some(fault)) => Some(format!("{reason} (last: {fault})")),
-            (reason, _) => reason,
-        };
         NodeReport {
             node: self.name(node),
             is_complete,
@@ -112,8 +122,29 @@ impl CastRun<'_> {
             owners_not_kept: record.map_or(0, |record| record.owners_not_kept),
             attributes_not_kept: record.map_or(0, |record| record.attributes_not_kept),
             first_not_kept: record.and_then(|record| record.first_not_kept.clone()),
-            reason,
+            reason: self.reason(node),
         }
+    }
+
+    /// Returns the cause for which a node lacks the data set, or `None` if the node has it.
+    fn reason(&self, node: NodeId) -> Option<String> {
+        let record = self.records.get(&node);
+        let fault = record.and_then(|record| record.last_fault.as_ref());
+        let outcome = self.planner.outcome(node);
+        let reason = match outcome {
+            Some(outcome) => reason_of(outcome)?,
+            None => "the cast was stopped before the node had its outcome".into(),
+        };
+        let seconds = self.settings.limits.join_ms as f64 / 1000.0;
+        Some(match (outcome, fault) {
+            (Some(NodeOutcome::Failed(FailReason::NeverJoined)), Some(fault)) => {
+                format!("{fault}; it did not connect within {seconds} s")
+            }
+            (None | Some(NodeOutcome::Failed(FailReason::Lost)), Some(fault)) => {
+                format!("{reason} (last: {fault})")
+            }
+            _ => reason,
+        })
     }
 
     /// Returns the report of the cast.

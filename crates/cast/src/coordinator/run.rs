@@ -26,8 +26,6 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(100);
 /// Longest wait at the end for nodes that hold all units and commit the data set.
 const COMMIT_MAX: Duration = Duration::from_secs(10);
-/// Causes of failed attempts to connect to a node that are reported.
-const FAULTS_MAX: usize = 8;
 /// Stack of the thread of a node, in bytes.
 const STACK_BYTES: usize = 512 << 10;
 
@@ -260,19 +258,17 @@ impl<'a> CastRun<'a> {
                 };
                 self.connect(node, connected);
             }
-            NodeInput::Unreachable { node, cause } => {
-                let record = self.record(node);
-                record.last_fault = Some(cause.clone());
-                // Attempts go on, and fail for the same cause again.
-                let is_new =
-                    record.faults.len() < FAULTS_MAX && record.faults.insert(cause.clone());
-                if is_new {
-                    self.monitor.event(CastEvent::Unreachable {
-                        node: self.name(node),
-                        cause,
-                    });
-                }
-            }
+            NodeInput::Unreachable {
+                node,
+                cause,
+                is_final,
+            } => match is_final {
+                true => self.plan(PlanEvent::NodeFailed {
+                    node,
+                    reason: cause,
+                }),
+                false => self.note_attempt(node, cause),
+            },
             NodeInput::Message {
                 node,
                 generation,

@@ -31,7 +31,7 @@ pub fn run(args: &CastArgs) -> Exit {
     if let Some(file) = &args.plan.topology {
         warn_of_lacking(&settings, file, &output);
     }
-    output.begin(settings.nodes.len());
+    output.begin(settings.nodes.len(), args.plan.join_wait);
     match driftless_cast::cast(&settings, &output, &signals.stop) {
         Ok(report) => {
             let code = Exit::of_cast(&report, args.output.strict, signals.number());

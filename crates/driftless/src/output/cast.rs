@@ -31,6 +31,7 @@ struct CastState {
     began: Instant,
     reported: Option<Instant>,
     nodes: usize,
+    join_wait: Duration,
     hashed_bytes: u64,
     total_bytes: u64,
     /// Nodes whose failure was printed.
@@ -113,6 +114,7 @@ impl CastOutput {
                 began: Instant::now(),
                 reported: None,
                 nodes: 0,
+                join_wait: Duration::ZERO,
                 hashed_bytes: 0,
                 total_bytes: 0,
                 failed: BTreeSet::new(),
@@ -121,9 +123,10 @@ impl CastOutput {
         }
     }
 
-    /// Notes the number of nodes.
-    pub fn begin(&self, nodes: usize) {
-        self.state.lock().nodes = nodes;
+    /// Notes the number of nodes, and the time in which they must have connected.
+    pub fn begin(&self, nodes: usize, join_wait: Duration) {
+        let mut state = self.state.lock();
+        (state.nodes, state.join_wait) = (nodes, join_wait);
     }
 
     /// Warns a person before the cast begins.
@@ -273,7 +276,8 @@ impl CastOutput {
         if let Some(line) = object_of(event) {
             self.object(&line);
         }
-        if let Some((line, is_detail)) = words_of(event) {
+        let join_wait = self.state.lock().join_wait;
+        if let Some((line, is_detail)) = words_of(event, join_wait) {
             self.say(&line, is_detail);
         }
         if let CastEvent::Ended(node) = event
@@ -313,7 +317,7 @@ fn object_of(event: &CastEvent) -> Option<CastLine<'_>> {
             units: *units,
         },
         CastEvent::Connected { node } => CastLine::Connected { node },
-        CastEvent::Unreachable { node, cause } => CastLine::Unreachable {
+        CastEvent::Unreachable { node, cause, .. } => CastLine::Unreachable {
             node,
             reason: cause,
         },
@@ -340,7 +344,7 @@ fn object_of(event: &CastEvent) -> Option<CastLine<'_>> {
 }
 
 /// Returns an event in words, and whether only `--verbose` asks for it.
-fn words_of(event: &CastEvent) -> Option<(String, bool)> {
+fn words_of(event: &CastEvent, join_wait: Duration) -> Option<(String, bool)> {
     let detail = |text: String| (text, true);
     let failure = |text: String| (text, false);
     Some(match event {
@@ -354,7 +358,18 @@ fn words_of(event: &CastEvent) -> Option<(String, bool)> {
             detail(format!("data set {set}: {entries}, {bytes}"))
         }
         CastEvent::Connected { node } => detail(format!("{node}: connected")),
-        CastEvent::Unreachable { node, cause } => failure(format!("{node}: {cause}")),
+        CastEvent::Unreachable {
+            node,
+            cause,
+            is_first,
+        } => {
+            let seconds = join_wait.as_secs_f64();
+            let again = format!("trying again for {seconds} s (--join-wait)");
+            match is_first {
+                true => failure(format!("{node}: {cause}; {again}")),
+                false => detail(format!("{node}: {cause}; trying again")),
+            }
+        }
         CastEvent::Ready { node, held_bytes } => {
             detail(format!("{node}: ready, holds {}", show_bytes(*held_bytes)))
         }

@@ -2,7 +2,7 @@
 //! starts again.
 
 use crate::hosts::frames::{read_message, write_message};
-use crate::hosts::pipe::{Complaint, Pipe, complained, listen, unheard};
+use crate::hosts::pipe::{Complaint, Pipe, complained, last_line, listen, unheard};
 use crate::hosts::waiting::{Shared, Waiting, give_back, leave_out, pause, put_back, take};
 use crate::hosts::{GREETING, TICK};
 use driftless_engine::message::{Order, Report, Unclear, VERSION, decode, encode};
@@ -10,6 +10,7 @@ use driftless_engine::{Alive, PartOfOutcome, Word};
 use driftless_lock::Mutex;
 use driftless_remote::{
     Heard, Reach, ReachError, SSH_FAILED, SilenceLimit, bring, find, in_place_of, spawn_there,
+    unstarted,
 };
 use std::io::{self, BufReader, ErrorKind};
 use std::process::{Child, ChildStdin};
@@ -209,11 +210,14 @@ impl MoverHandle {
                 Err(self.not_started(Miss::Greeting, why, &complaint))
             }
             Err(why) => {
-                let why = format!(
-                    "no mover answers ({}); is driftless of this version installed there (--agent-path, --deploy)?",
-                    unheard(&why, &heard)
-                );
-                Err(self.not_started(self.miss(), why, &complaint))
+                let (miss, code) = self.miss();
+                let output = match why.kind() {
+                    ErrorKind::UnexpectedEof => heard.words(),
+                    _ => unheard(&why, &heard),
+                };
+                self.hang_up();
+                let why = unstarted(code, &last_line(&complaint), &output);
+                Err(Unstarted { miss, why })
             }
         }
     }
@@ -226,20 +230,26 @@ impl MoverHandle {
         }
     }
 
-    /// Returns what is missing on a line that has ended: the program if the line stood.
-    fn miss(&self) -> Miss {
+    /// Returns the missing part of a line that has ended, and the exit code of ssh. The program is
+    /// missing if the line stood.
+    fn miss(&self) -> (Miss, Option<i32>) {
         let mut child = self.child.lock();
         let Some(child) = child.as_mut() else {
-            return Miss::Connection;
+            return (Miss::Connection, None);
         };
         let until = Instant::now() + END_GRACE;
         loop {
             match child.try_wait() {
-                Ok(Some(status)) if status.code().is_some_and(|code| code != SSH_FAILED) => {
-                    return Miss::Program;
+                Ok(Some(status)) => {
+                    let code = status.code();
+                    let miss = match code.is_some_and(|code| code != SSH_FAILED) {
+                        true => Miss::Program,
+                        false => Miss::Connection,
+                    };
+                    return (miss, code);
                 }
                 Ok(None) if Instant::now() < until => std::thread::sleep(TICK),
-                _ => return Miss::Connection,
+                _ => return (Miss::Connection, None),
             }
         }
     }

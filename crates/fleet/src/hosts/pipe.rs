@@ -88,11 +88,16 @@ pub fn listen(stderr: std::process::ChildStderr) -> Complaint {
     complaint
 }
 
+/// Returns the last line on standard error, or an empty text.
+pub fn last_line(complaint: &Complaint) -> String {
+    // The line may be on its way still.
+    std::thread::sleep(TICK);
+    complaint.lock().clone()
+}
+
 /// Returns the reason, followed by the last line on standard error.
 pub fn complained(complaint: &Complaint, why: String) -> String {
-    // What was said may be on its way still.
-    std::thread::sleep(TICK);
-    let said = complaint.lock().clone();
+    let said = last_line(complaint);
     if said.is_empty() {
         why
     } else {

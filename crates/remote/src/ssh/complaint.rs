@@ -31,7 +31,7 @@ const FOR_GOOD: [&str; 7] = [
 ];
 
 /// Exit code of a shell that does not find a command (POSIX, "Exit Status for Commands").
-const NOT_FOUND: i32 = 127;
+pub const NOT_FOUND: i32 = 127;
 
 /// Exit code of csh(1), rc(1) and sudo(8) where they do not find a command. It has other reasons,
 /// too, so that words have to say which.
