@@ -143,7 +143,8 @@ pub struct NodeReport {
     pub is_complete: bool,
     /// Root hash that the node computed, 64 hexadecimal digits.
     pub set: Option<String>,
-    /// Bytes of content that the node received from other nodes.
+    /// Bytes of content that the node received from other nodes. If the node failed, about the bytes
+    /// that it reported last.
     pub received_bytes: u64,
     /// Bytes of content that the node held already.
     pub held_bytes: u64,

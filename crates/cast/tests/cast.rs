@@ -80,6 +80,7 @@ fn killed_node_does_not_stop_others() {
     }
     let killed = report_of(&report, "n2");
     assert!(!killed.is_complete && killed.reason.is_some(), "{killed:?}");
+    assert!(killed.received_bytes > 0, "{killed:?}");
     assert!(!cluster.has_copy("n2"));
 }
 

@@ -33,11 +33,11 @@ impl CastRun<'_> {
                 let node = name.clone();
                 self.monitor.event(CastEvent::Quarantined { node });
             }
-            let bytes = status.units.saturating_mul(u64::from(UNIT_BYTES));
+            let bytes = self.bytes_of(status.units);
             progress.push(NodeProgress {
                 node: name,
                 units: status.units,
-                bytes: bytes.min(self.catalogue.bytes()),
+                bytes,
                 stage: self.stage(node, &status),
                 is_connected: status.is_connected,
                 is_leaf: status.is_leaf,
@@ -113,7 +113,10 @@ impl CastRun<'_> {
             node: self.name(node),
             is_complete,
             set: record.and_then(|record| record.set.clone()),
-            received_bytes: record.map_or(0, |record| record.received_bytes),
+            received_bytes: match is_complete {
+                true => record.map_or(0, |record| record.received_bytes),
+                false => self.reported_bytes(node),
+            },
             held_bytes: record.map_or(0, |record| record.held_bytes),
             seconds: record
                 .and_then(|record| record.seconds)
@@ -124,6 +127,19 @@ impl CastRun<'_> {
             first_not_kept: record.and_then(|record| record.first_not_kept.clone()),
             reason: self.reason(node),
         }
+    }
+
+    /// Returns the bytes of units, about.
+    fn bytes_of(&self, units: u64) -> u64 {
+        let bytes = units.saturating_mul(u64::from(UNIT_BYTES));
+        bytes.min(self.catalogue.bytes())
+    }
+
+    /// Returns the bytes that a node received according to its last report of progress, about.
+    fn reported_bytes(&self, node: NodeId) -> u64 {
+        let units = self.planner.status(node).map_or(0, |status| status.units);
+        let held = self.records.get(&node).map_or(0, |node| node.held_bytes);
+        self.bytes_of(units).saturating_sub(held)
     }
 
     /// Returns the cause for which a node lacks the data set, or `None` if the node has it.
