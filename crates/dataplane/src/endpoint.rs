@@ -7,9 +7,10 @@ use crate::opening::LinkOpening;
 use crate::sockets::connect_to;
 use crate::tls::TlsContext;
 use crate::{
-    BUNDLE_LINKS_MAX, DataLink, Error, ExpectedPeer, LinkBundle, LinkListener, LinkSettings,
-    PeerKey, PeerTrust, PortRange, TlsIdentity,
+    BUNDLE_LINKS_MAX, ConnectFault, DataLink, Error, ExpectedPeer, LinkBundle, LinkListener,
+    LinkSettings, PeerKey, PeerTrust, PortRange, TlsIdentity,
 };
+use driftless_model::cause;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -134,10 +135,10 @@ impl DataEndpoint {
         peer: &ExpectedPeer,
         opening: LinkOpening,
         limit: Duration,
-    ) -> Result<OpenWire, String> {
+    ) -> Result<OpenWire, ConnectFault> {
         let begin = Instant::now();
         let settings = &self.0.settings;
-        let stream = connect_to(address, settings, limit).map_err(|error| error.to_string())?;
+        let stream = connect_to(address, settings, limit).map_err(|error| cause(&error))?;
         let session = self.0.tls.connector(peer.clone());
         let session = session.map_err(|error| error.to_string())?;
         let left = limit

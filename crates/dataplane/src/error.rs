@@ -36,7 +36,10 @@ pub enum Error {
     #[error("settings of connections: cannot use: {0}; change one of them")]
     Settings(&'static str),
     /// No address and port to listen on.
-    #[error("{address}, ports {ports}: cannot listen: {cause}; free a port or give others")]
+    #[error(
+        "{}: cannot listen: {cause}; stop the program that listens there, or choose another port with --ports",
+        Listening(address, ports)
+    )]
     Listen {
         /// The address of this host.
         address: IpAddr,
@@ -46,15 +49,12 @@ pub enum Error {
         cause: String,
     },
     /// No address of a peer led to a connection.
-    #[error(
-        "{peer}: cannot connect: {}; check address, firewall and key",
-        Attempts(attempts)
-    )]
+    #[error("{}", Attempts(attempts))]
     Connect {
         /// The peer.
         peer: ExpectedPeer,
         /// Each address with the cause.
-        attempts: Vec<(SocketAddr, String)>,
+        attempts: Vec<(SocketAddr, ConnectFault)>,
     },
     /// An established connection ended without a clean close.
     #[error("{address} (key {key}): connection lost: {fault}")]
@@ -93,6 +93,24 @@ pub enum Error {
     },
 }
 
+/// Cause for which an address did not lead to a connection.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+#[non_exhaustive]
+pub enum ConnectFault {
+    /// No handshake took place.
+    #[error("{0}")]
+    Network(String),
+    /// Refusal of a key or certificate by either end. The text follows the address, and has the remedy.
+    #[error("{0}")]
+    Identity(String),
+}
+
+impl From<String> for ConnectFault {
+    fn from(cause: String) -> Self {
+        ConnectFault::Network(cause)
+    }
+}
+
 /// First cause of the end of an established connection.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[non_exhaustive]
@@ -120,18 +138,37 @@ pub enum LinkFault {
     Aborted(String),
 }
 
-/// Causes of all attempts in one line.
-struct Attempts<'a>(&'a [(SocketAddr, String)]);
+/// Address and ports to listen on, as an address is written.
+struct Listening<'a>(&'a IpAddr, &'a PortRange);
+
+impl fmt::Display for Listening<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Listening(address, ports) = self;
+        match address {
+            IpAddr::V4(address) => write!(f, "{address}:{ports}"),
+            IpAddr::V6(address) => write!(f, "[{address}]:{ports}"),
+        }
+    }
+}
+
+/// Causes of all attempts in one line. An end that knows the other one decides alone.
+struct Attempts<'a>(&'a [(SocketAddr, ConnectFault)]);
 
 impl fmt::Display for Attempts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
-            return f.write_str("no address is given");
+            return f.write_str("cannot connect: no address is given; give one");
         }
+        let is_refusal =
+            |attempt: &&(_, ConnectFault)| matches!(attempt.1, ConnectFault::Identity(_));
+        if let Some((address, refusal)) = self.0.iter().find(is_refusal) {
+            return write!(f, "{address} {refusal}");
+        }
+        f.write_str("cannot connect: ")?;
         for (number, (address, cause)) in self.0.iter().enumerate() {
             let separator = if number == 0 { "" } else { ", " };
             write!(f, "{separator}{address}: {cause}")?;
         }
-        Ok(())
+        f.write_str("; check address and firewall")
     }
 }

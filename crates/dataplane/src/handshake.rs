@@ -11,7 +11,7 @@ use crate::tls::{NewSession, PROTOCOL};
 use crate::trust::PeerTrust;
 use crate::verifier::{PeerVerdict, key_of};
 use crate::wire::{Intake, ReadStep, Wire, io_fault};
-use crate::{LinkFault, LinkMessage};
+use crate::{ConnectFault, LinkFault, LinkMessage};
 use rustix::event::PollFlags;
 use std::io::IoSlice;
 use std::net::{SocketAddr, TcpStream};
@@ -20,6 +20,11 @@ use std::time::{Duration, Instant};
 
 /// Bytes of the socket that one call reads during a handshake.
 const HANDSHAKE_READ_BYTES: usize = 4 << 10;
+
+/// Begins of causes: a time limit, an alert of the peer, and a certificate that rustls refuses.
+const NO_HANDSHAKE: &str = "no handshake";
+const ALERT: &str = "received fatal alert";
+const BAD_CERTIFICATE: &str = "invalid peer certificate";
 
 /// A connection during its handshake.
 pub(crate) struct Handshake {
@@ -61,16 +66,16 @@ impl Handshake {
         trust: &PeerTrust,
         opening: LinkOpening,
         bytes_max: usize,
-    ) -> Result<OpenWire, String> {
-        let peer = self.verify(trust)?;
+    ) -> Result<OpenWire, ConnectFault> {
+        let verified = self.verify(trust);
+        let peer = verified.map_err(|cause| self.identity_fault(cause))?;
         // The peer may send messages at once behind its answer.
         self.intake.frames.set_bytes_max(bytes_max);
         self.send(KIND_OPEN, &opening.to_bytes())?;
-        let answer = self
-            .receive()
-            .map_err(|cause| self.explain_refusal(cause))?;
+        let answer = self.receive().map_err(|cause| refusal_of(cause, trust))?;
         if answer.kind != KIND_WELCOME || !answer.bytes.is_empty() {
-            return Err("it answers in another protocol; run the same version on both ends".into());
+            let cause = "it answers in another protocol; run the same version on both ends";
+            return Err(cause.to_owned().into());
         }
         Ok(self.into_open(peer))
     }
@@ -172,10 +177,10 @@ impl Handshake {
             Ok(_) => {
                 let seconds = self.limit.as_secs_f32();
                 Err(format!(
-                    "no handshake within {seconds:.1} s; check what listens there"
+                    "{NO_HANDSHAKE} within {seconds:.1} s; check what listens there"
                 ))
             }
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(driftless_model::cause(&error)),
         }
     }
 
@@ -189,8 +194,36 @@ impl Handshake {
         }
     }
 
-    /// Adds the usual reason if the peer ended the connection after the handshake.
-    fn explain_refusal(&self, cause: String) -> String {
-        format!("it does not accept this end ({cause}); make it trust the key of this end")
+    /// Returns the fault of a handshake whose cause is known: this end refused the peer, or the network
+    /// failed.
+    fn identity_fault(&self, cause: String) -> ConnectFault {
+        let is_certificate = cause.starts_with(BAD_CERTIFICATE);
+        match self.verdict.refusal.get() {
+            Some(refusal) => ConnectFault::Identity(refusal.clone()),
+            None if is_certificate => ConnectFault::Identity(format!(
+                "has a certificate that is refused here: {cause}; check it and its name"
+            )),
+            None => ConnectFault::Network(cause),
+        }
     }
+}
+
+/// Returns the fault of a peer that ended the connection after its handshake: usually it refuses this
+/// end. The listening end verifies the connecting one last (RFC 8446 section 2).
+fn refusal_of(cause: String, trust: &PeerTrust) -> ConnectFault {
+    if cause.starts_with(NO_HANDSHAKE) {
+        return ConnectFault::Network(cause);
+    }
+    let cause = match cause.starts_with(ALERT) {
+        true => String::new(),
+        false => format!(" ({cause})"),
+    };
+    ConnectFault::Identity(match trust.roots() {
+        Some(_) => format!(
+            "does not accept the certificate of this host{cause}; check --ca and the certificate"
+        ),
+        None => format!(
+            "does not trust this host{cause}; add --trust KEY there (\"driftless node key\" prints KEY)"
+        ),
+    })
 }

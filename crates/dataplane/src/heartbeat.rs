@@ -45,7 +45,7 @@ impl Heartbeats {
             .spawn(run)
             .map_err(|error| Error::Resource {
                 object: "thread for heartbeats",
-                cause: error.to_string(),
+                cause: driftless_model::cause(&error),
             })?;
         Ok(heartbeats)
     }

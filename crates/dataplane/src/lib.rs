@@ -39,7 +39,7 @@ mod wire;
 
 pub use bundle::{BUNDLE_LINKS_MAX, BundleEvent, BundleReceiver, BundleSender, LinkBundle};
 pub use endpoint::DataEndpoint;
-pub use error::{Error, LinkFault};
+pub use error::{ConnectFault, Error, LinkFault};
 pub use frame::{FrameError, FrameReader, KIND_MAX, LinkMessage, MESSAGE_BYTES_LIMIT};
 pub use handle::LinkHandle;
 pub use identity::TlsIdentity;

@@ -12,7 +12,9 @@ use crate::sockets::{canonical, listen_on, prepare};
 use crate::{DataLink, Error, LinkBundle, PortRange};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use driftless_lock::Mutex;
+use driftless_model::cause;
 use rustix::net::{Shutdown, shutdown};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -71,7 +73,10 @@ impl LinkListener {
         let refused = |error: std::io::Error| Error::Listen {
             address,
             ports,
-            cause: error.to_string(),
+            cause: match error.kind() {
+                ErrorKind::AddrInUse => "the port is in use".into(),
+                _ => cause(&error),
+            },
         };
         let socket = listen_on(address, ports, &endpoint.settings).map_err(refused)?;
         let address = socket.local_addr().map_err(refused)?;
@@ -128,7 +133,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
     let spawned = builder.stack_size(STACK_BYTES).spawn(run);
     spawned.map_err(|error| Error::Resource {
         object: "thread of a listener",
-        cause: error.to_string(),
+        cause: cause(&error),
     })
 }
 
@@ -160,16 +165,14 @@ impl ListenerShared {
                 Err(cause) => shared.refuse(address, cause),
             }
         };
-        let started = admitted
-            .map_err(|error| error.to_string())
-            .and_then(|socket| {
-                let number = self.pending.add(socket);
-                let spawned = spawn("handshake", move || run(number));
-                spawned.map(drop).map_err(|error| {
-                    self.pending.remove(number);
-                    error.to_string()
-                })
-            });
+        let started = admitted.map_err(|error| cause(&error)).and_then(|socket| {
+            let number = self.pending.add(socket);
+            let spawned = spawn("handshake", move || run(number));
+            spawned.map(drop).map_err(|error| {
+                self.pending.remove(number);
+                error.to_string()
+            })
+        });
         if let Err(cause) = started {
             self.refuse(address, cause);
         }

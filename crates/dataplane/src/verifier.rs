@@ -50,15 +50,19 @@ pub(crate) struct PeerRules {
 }
 
 impl PeerRules {
-    /// Checks the list of keys.
-    fn check_key(&self, entity: &CertificateDer<'_>) -> Result<PeerKey, Error> {
+    /// Returns the key of a peer, and notes it.
+    fn key(&self, entity: &CertificateDer<'_>) -> Result<PeerKey, Error> {
         let key = key_of(&self.trust, entity)?;
         let _first_key_stays = self.verdict.key.set(key);
-        if self.trust.allows(&key) {
-            return Ok(key);
+        Ok(key)
+    }
+
+    /// Checks the list of keys.
+    fn check_key(&self, key: PeerKey, refusal: impl FnOnce() -> String) -> Result<(), Error> {
+        match self.trust.allows(&key) {
+            true => Ok(()),
+            false => Err(self.verdict.refuse(refusal())),
         }
-        let cause = format!("its key {key} is not trusted here");
-        Err(self.verdict.refuse(cause))
     }
 
     fn check_signature(
@@ -86,10 +90,9 @@ impl ListenerVerifier {
     fn check_expected(&self, entity: &CertificateDer<'_>, key: PeerKey) -> Result<(), Error> {
         match &self.expected {
             ExpectedPeer::Key(expected) if *expected == key => Ok(()),
-            ExpectedPeer::Key(_) => {
-                let cause = format!("another peer answers, with key {key}");
-                Err(self.rules.verdict.refuse(cause))
-            }
+            ExpectedPeer::Key(expected) => Err(self.rules.verdict.refuse(format!(
+                "has the key {key}, not {expected}; copy it from \"driftless node status\" there"
+            ))),
             ExpectedPeer::Name(name) => self.check_name(entity, name),
         }
     }
@@ -97,10 +100,10 @@ impl ListenerVerifier {
     fn check_name(&self, entity: &CertificateDer<'_>, name: &str) -> Result<(), Error> {
         let refuse = |cause: &str| Err(self.rules.verdict.refuse(cause.to_owned()));
         if self.rules.trust.roots().is_none() {
-            return refuse("without an authority, a peer is known by its key only");
+            return refuse("is known by its key only, without an authority; name its key");
         }
         let Ok(server_name) = ServerName::try_from(name) else {
-            return refuse("the name is neither a DNS name nor an IP address");
+            return refuse("has a name that is neither a DNS name nor an IP address; change it");
         };
         verify_server_name(&ParsedCertificate::try_from(entity)?, &server_name)
     }
@@ -126,8 +129,10 @@ impl ServerCertVerifier for ListenerVerifier {
                 algorithms,
             )?;
         }
-        let key = self.rules.check_key(end_entity)?;
+        let key = self.rules.key(end_entity)?;
         self.check_expected(end_entity, key)?;
+        let refusal = || format!("has the key {key}, which is not trusted here; trust it");
+        self.rules.check_key(key, refusal)?;
         Ok(ServerCertVerified::assertion())
     }
 
@@ -183,7 +188,9 @@ impl ClientCertVerifier for ConnectorVerifier {
         if let Some(chains) = &self.chains {
             chains.verify_client_cert(end_entity, intermediates, now)?;
         }
-        self.rules.check_key(end_entity)?;
+        let key = self.rules.key(end_entity)?;
+        let refusal = || format!("its key {key} is not among the trusted keys (--trust)");
+        self.rules.check_key(key, refusal)?;
         Ok(ClientCertVerified::assertion())
     }
 

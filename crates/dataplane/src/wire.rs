@@ -37,7 +37,7 @@ pub(crate) struct WriteStep {
 pub(crate) fn io_fault(error: &io::Error) -> LinkFault {
     match error.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => LinkFault::Truncated,
-        _ => LinkFault::Io(error.to_string()),
+        _ => LinkFault::Io(driftless_model::cause(error)),
     }
 }
 

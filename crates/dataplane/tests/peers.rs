@@ -41,8 +41,11 @@ fn unlisted_key_is_refused() {
     let ends = Ends::new(patient(), patient());
     let stranger = endpoint(PeerTrust::keys([ends.listening.key()]));
     let error = connect_error(&stranger, ends.listener.address(), &ends.peer());
-    assert!(error.contains("does not accept this end"), "{error}");
-    let expected = format!("its key {} is not trusted here", stranger.key());
+    assert!(error.contains("does not trust this host"), "{error}");
+    let expected = format!(
+        "its key {} is not among the trusted keys (--trust)",
+        stranger.key()
+    );
     assert_eq!(refusal(&ends.listener), expected);
     assert!(ends.listener.accept(Duration::ZERO).is_none());
 }
@@ -54,7 +57,7 @@ fn another_key_at_the_address_is_refused() {
     ends.connecting.trust().trust(other);
     let address = ends.listener.address();
     let error = connect_error(&ends.connecting, address, &ExpectedPeer::Key(other));
-    let found = format!("another peer answers, with key {}", ends.listening.key());
+    let found = format!("has the key {}, not", ends.listening.key());
     assert!(
         error.contains(&found) && error.contains(&other.to_string()),
         "{error}"
@@ -80,7 +83,7 @@ fn revoked_key_cannot_connect_again() {
     // Both endpoints share one list.
     ends.listening.trust().revoke(ends.connecting.key());
     let error = connect_error(&ends.connecting, ends.listener.address(), &ends.peer());
-    assert!(error.contains("does not accept this end"), "{error}");
+    assert!(error.contains("does not trust this host"), "{error}");
 }
 
 #[test]
@@ -281,7 +284,7 @@ fn exhausted_port_range_is_named() {
         .unwrap()
         .to_string();
     assert!(
-        error.contains(&format!("ports {ports}: cannot listen")),
+        error.contains(&format!(":{ports}: cannot listen: the port is in use")),
         "{error}"
     );
     let foreign: IpAddr = "192.0.2.1".parse().unwrap();
@@ -400,7 +403,7 @@ fn authority_vouches_for_names() {
     arrived(&listener);
     one.trust().revoke(two.key());
     let error = connect_error(&two, listener.address(), &named("node1"));
-    assert!(error.contains("does not accept this end"), "{error}");
+    assert!(error.contains("does not accept the certificate"), "{error}");
 }
 
 #[test]
@@ -414,7 +417,7 @@ fn another_authority_is_refused() {
     // A peer with the right authority in its trust, and a certificate of another one.
     let false_peer = DataEndpoint::new(other.identity("node1"), site.trust(), patient()).unwrap();
     let error = connect_error(&false_peer, listener.address(), &peer);
-    assert!(error.contains("does not accept this end"), "{error}");
+    assert!(error.contains("does not accept the certificate"), "{error}");
     assert!(listener.accept(Duration::ZERO).is_none());
 }
 

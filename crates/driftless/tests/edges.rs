@@ -30,7 +30,7 @@ const EDGES: [(&str, &[&str], &[&str]); 29] = [
     ),
     ("planner", &[], &[]),
     ("pool", &["lock"], &[]),
-    ("dataplane", &["lock", "pool"], &[]),
+    ("dataplane", &["lock", "model", "pool"], &[]),
     ("verify", &["lock", "model", "tree", "pool"], &[]),
     (
         "engine",
