@@ -662,7 +662,7 @@ fn wrong_arguments_are_refused() {
         (
             &[path, "--nodes", "n1", "--to", "/x", "--topology", path],
             2,
-            "cannot read",
+            "--nodes @/missing: cannot read the file \"/missing\": no such file",
         ),
         (
             &[path, "--nodes", "n1", "--to", "/x", "--ports", "9-8"],
@@ -703,7 +703,12 @@ fn wrong_arguments_are_refused() {
         (
             &["/missing", "--nodes", "n1", "--to", "/x"],
             1,
-            "\"/missing\"",
+            "\"/missing\": cannot look at it: no such file or directory; check SRC",
+        ),
+        (
+            &["n1:/data", "--nodes", "n1", "--to", "/x"],
+            2,
+            "n1:/data: a source must be on this host; run the cast on n1",
         ),
         (
             &[inside, "--nodes", "n1", "--to", "/x"],

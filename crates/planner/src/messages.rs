@@ -171,6 +171,14 @@ pub enum NodeOutcome {
     Left,
 }
 
+/// Returns a number of units as the begin of a sentence.
+fn counted(units: &u64) -> String {
+    match units {
+        1 => "1 unit is".to_owned(),
+        units => format!("{units} units are"),
+    }
+}
+
 /// Cause for which a node does not have the data set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum FailReason {
@@ -190,7 +198,8 @@ pub enum FailReason {
     RootDiffers,
     /// Units that no reachable node holds.
     #[error(
-        "units that the node lacks are on no reachable node ({units}); cast again from the source"
+        "{} on no reachable node; check the nodes that were lost, and repeat the cast",
+        counted(units)
     )]
     Unavailable {
         /// Number of units.

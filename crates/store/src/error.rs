@@ -244,7 +244,7 @@ pub enum Error {
     },
     /// The configuration of the node does not allow the directory for copies.
     #[error(
-        "{}: cannot place a data set: the node's configuration allows no copies there; add it to the places of the daemon",
+        "{}: cannot place a data set: its daemon allows no copies there; start it with --place DIR",
         quote(path)
     )]
     Disallowed {

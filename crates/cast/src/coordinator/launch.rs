@@ -164,7 +164,13 @@ impl Launcher<'_> {
         let started = match (self.start_program(node, ssh, &program), &ssh.reach.deploy) {
             (Err(fault), Some(deploy)) if fault.lacks_program => {
                 let brought = bring(&node.name, &ssh.reach, deploy);
-                let brought = brought.map_err(|error: ReachError| error.to_string())?;
+                let brought = brought.map_err(|error| match error {
+                    // The caller names the node.
+                    ReachError::NotDeployed { why, .. } => {
+                        format!("cannot deploy the program: {why}")
+                    }
+                    error => error.to_string(),
+                })?;
                 let program = in_place_of(&program, brought);
                 let mut programs = self.programs.lock();
                 programs.insert(node.name.clone(), program.clone());

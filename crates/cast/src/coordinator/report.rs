@@ -159,7 +159,19 @@ impl CastRun<'_> {
             (None | Some(NodeOutcome::Failed(FailReason::Lost)), Some(fault)) => {
                 format!("{reason} (last: {fault})")
             }
+            (Some(NodeOutcome::Failed(FailReason::Unavailable { units })), _) => {
+                self.unavailable(*units).unwrap_or(reason)
+            }
             _ => reason,
+        })
+    }
+
+    /// Returns the cause of units that no node has, if the source is the cause.
+    fn unavailable(&self, units: u64) -> Option<String> {
+        let fault = self.source_fault.as_ref()?;
+        Some(match units {
+            1 => format!("1 unit is on no reachable node: {fault}"),
+            units => format!("{units} units are on no reachable node: {fault}"),
         })
     }
 

@@ -56,7 +56,8 @@ pub(crate) struct CastRun<'a> {
     pub(crate) first_ready: Option<Instant>,
     pub(crate) is_started: bool,
     pub(crate) is_over: bool,
-    pub(crate) has_failed_source: bool,
+    /// Cause for which content of the source cannot be read any more.
+    pub(crate) source_fault: Option<String>,
 }
 
 /// Returns the spread of a catalogue to nodes in rack order.
@@ -122,7 +123,7 @@ impl<'a> CastRun<'a> {
             first_ready: None,
             is_started: false,
             is_over: false,
-            has_failed_source: false,
+            source_fault: None,
         })
     }
 
@@ -468,9 +469,9 @@ impl<'a> CastRun<'a> {
                 self.stream_failed(SOURCE, stream, cause, &detail);
             }
             StreamReport::Unreadable { detail, .. } => {
-                if !self.has_failed_source {
-                    self.has_failed_source = true;
+                if self.source_fault.is_none() {
                     let cause = detail;
+                    self.source_fault = Some(cause.clone());
                     self.monitor.event(CastEvent::SourceFailed { cause });
                 }
             }

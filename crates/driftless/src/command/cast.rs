@@ -12,7 +12,8 @@ use crate::signals::{self, Signals};
 use driftless_cast::{
     CastPlace, CastSettings, ContentLimits, PlanLimits, RackTopology, TransferSettings,
 };
-use driftless_model::{Keep, quote};
+use driftless_model::{Keep, escape_text, quote};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -136,6 +137,7 @@ fn warn_of_lacking(settings: &CastSettings, file: &Path, output: &CastOutput) {
 /// Returns the sources as absolute paths, so that "." has a last name.
 fn sources(given: &[PathBuf]) -> Result<Vec<PathBuf>, Unreached> {
     let resolve = |path: &PathBuf| {
+        check_source(path)?;
         let resolved = match path.file_name() {
             Some(_) => std::path::absolute(path),
             None => return Ok(own::real_place(path)),
@@ -144,4 +146,30 @@ fn sources(given: &[PathBuf]) -> Result<Vec<PathBuf>, Unreached> {
         resolved.map_err(|error| nodes::usage(&format!("{}: {}", quote(path), cause(error))))
     };
     given.iter().map(resolve).collect()
+}
+
+/// Refuses a source that this host lacks. The store reports other faults.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the store opens the source itself"
+)]
+fn check_source(path: &Path) -> Result<(), Unreached> {
+    let error = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => error,
+        _ => return Ok(()),
+    };
+    let text = path.to_string_lossy();
+    Err(match text.split_once(':') {
+        Some((host, _)) if !host.is_empty() && !host.contains('/') => {
+            let (path, host) = (escape_text(&text), escape_text(host));
+            nodes::usage(&format!(
+                "{path}: a source must be on this host; run the cast on {host}"
+            ))
+        }
+        _ => {
+            let (path, cause) = (quote(path), driftless_model::cause(&error));
+            let why = format!("{path}: cannot look at it: {cause}; check SRC");
+            (Exit::CouldNotRun, why)
+        }
+    })
 }

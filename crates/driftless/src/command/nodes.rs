@@ -7,7 +7,8 @@ use crate::exit::Exit;
 use crate::own;
 use crate::signals::Signals;
 use driftless_cast::{
-    CastNode, ExpectedPeer, NodeAccess, PeerKey, SshStart, TlsIdentity, parse_hostlist,
+    CastNode, ExpectedPeer, HostlistError, NodeAccess, PeerKey, SshStart, TlsIdentity,
+    parse_hostlist,
 };
 use driftless_model::{cause, quote};
 use driftless_remote::Deploy;
@@ -34,7 +35,7 @@ pub struct ReachedNodes {
 /// Returns the nodes of the arguments. `dir` is the directory of this host's store.
 pub fn nodes(args: &NodesArgs, dir: &Path, signals: &Signals) -> Result<ReachedNodes, Unreached> {
     let names = parse_hostlist(&args.nodes, &mut |path| read_text(Path::new(path)));
-    let names = names.map_err(|error| usage(&format!("--nodes: {error}")))?;
+    let names = names.map_err(|error| usage(&unlisted(&error)))?;
     let daemons = match &args.daemons {
         Some(file) => daemons(file, args.site.ca.is_some())?,
         None => BTreeMap::new(),
@@ -60,6 +61,17 @@ pub fn nodes(args: &NodesArgs, dir: &Path, signals: &Signals) -> Result<ReachedN
         identity,
         authority_pem,
     })
+}
+
+/// Returns the message for a list of nodes that cannot be used.
+fn unlisted(error: &HostlistError) -> String {
+    match error {
+        HostlistError::File { path, cause } => {
+            let file = quote(Path::new(path));
+            format!("--nodes @{path}: cannot read the file {file}: {cause}")
+        }
+        error => format!("--nodes: {error}"),
+    }
 }
 
 /// Returns the start of nodes through ssh.
