@@ -6,6 +6,7 @@ pub(crate) mod greeting;
 mod held;
 pub(crate) mod host;
 mod inputs;
+mod log;
 mod opening;
 pub(crate) mod probe;
 pub(crate) mod serve;

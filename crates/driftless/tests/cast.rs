@@ -626,14 +626,35 @@ fn daemons_serve_a_known_host() {
         .args(["--nodes", "n1", "--to-cache"]);
     let other = other.arg("--daemons").arg(cluster.path("daemons"));
     let other = other.args(["--join-wait", "3", "--dir"]);
-    let _ = other.arg(cluster.path("other-store")).run().expect(3);
+    let refused = other.arg(cluster.path("other-store")).run().expect(3);
+    let text = refused.stderr_text();
+    assert!(
+        text.contains("does not trust this host; add --trust"),
+        "{text}"
+    );
+    let _ = cluster.node("n1", &["purge", "--all"]).expect(0);
     let second = driftless().args(["node", "--trust", key.trim(), "--dir"]);
     let refused = second.arg(cluster.path("n1").join("store")).run();
     let text = refused.expect(11).stderr_text();
     assert!(text.contains("another daemon"), "{text}");
+    let mut logs = Vec::new();
     for daemon in daemons {
         daemon.signal(Signal::TERM);
-        let _ = daemon.wait().expect(143);
+        logs.push(daemon.wait().expect(143).stderr_text());
+    }
+    check_log(&logs[0]);
+}
+
+/// Checks the log of a daemon: one cast, one removed copy, one refused key.
+fn check_log(log: &str) {
+    for words in [
+        ": cast begins: set ",
+        ": cast ends: set ",
+        " bytes: complete",
+        "copy 1 is removed: ",
+        ": refused: its key ",
+    ] {
+        assert_eq!(log.matches(words).count(), 1, "{words}: {log}");
     }
 }
 

@@ -10,6 +10,7 @@ use crate::complete::{OWNER_RIGHTS, settle_top};
 use crate::error::{Error, Result};
 use crate::node::{CopyPlace, NameStanding, NodeFiles, range_named, range_of_top};
 use crate::place::look_at;
+use crate::purge::log_removal;
 use crate::remove::{PurgeReport, remove_placed};
 use crate::staging::{failed_at, names_in, set_mode};
 use driftless_model::{EntryName, Fault, Kind, errno};
@@ -143,6 +144,7 @@ impl Publication<'_> {
             }
             if self.files.index.lock().find(row.id)?.is_none() {
                 self.files.forget_files(row)?;
+                log_removal(row);
             }
         }
         Ok(())

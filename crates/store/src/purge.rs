@@ -7,6 +7,7 @@ use crate::format::SetHash;
 use crate::in_use::{busy, while_unused};
 use crate::node::{CopyPlace, NameStanding, NodeFiles};
 use crate::remove::PurgeReport;
+use driftless_model::escape;
 use driftless_state::holdings::{CopyRow, CopyState};
 use std::sync::Arc;
 
@@ -94,5 +95,20 @@ pub(crate) fn purge_copy(files: &Arc<NodeFiles>, row: &CopyRow) -> Result<PurgeR
     files.index.lock().remove(row.id)?;
     files.forget_files(row)?;
     (report.copies, report.bytes) = (1, row.bytes);
+    log_removal(row);
     Ok(report)
+}
+
+/// Notes the end of a copy in the log of the process.
+pub(crate) fn log_removal(row: &CopyRow) {
+    let names = row.tops.iter().map(|top| escape(&top.name));
+    let names: Vec<String> = names.collect();
+    tracing::info!(
+        "copy {} is removed: set {}, place \"{}\", names {}, {} bytes",
+        row.id,
+        row.hash,
+        escape(&row.place),
+        names.join(", "),
+        row.bytes
+    );
 }

@@ -2,6 +2,7 @@
 
 use crate::message::{CastId, MESSAGE_BYTES_MAX};
 use crate::node::inputs::CastTrunk;
+use crate::node::log::RefusalLog;
 use crate::settings::{NodeSettings, TransferSettings};
 use crate::{Error, PeerKey};
 use crossbeam_channel::Sender;
@@ -49,6 +50,8 @@ pub(crate) struct NodeHost {
     casts: Mutex<HashMap<CastId, CastEntry>>,
     /// Casts that trust a key.
     peers: Mutex<HashMap<PeerKey, u32>>,
+    /// Hosts whose connections were refused.
+    pub refusals: RefusalLog,
     is_stopped: AtomicBool,
     served: AtomicU32,
 }
@@ -102,6 +105,7 @@ impl NodeHost {
             places,
             casts: Mutex::new(HashMap::new()),
             peers: Mutex::new(HashMap::new()),
+            refusals: RefusalLog::default(),
             is_stopped: AtomicBool::new(false),
             served: AtomicU32::new(0),
         })
@@ -251,6 +255,14 @@ impl NodeHost {
                     self.endpoint.trust().revoke(key);
                 }
             }
+        }
+    }
+
+    /// Returns the cause for which a peer may not command this node.
+    pub fn command_refusal(&self) -> &'static str {
+        match &self.commanders {
+            CommandRule::Keys(_) => "its key is not among the trusted keys (--trust)",
+            CommandRule::Names(_) => "its certificate has no name of --coordinator",
         }
     }
 

@@ -8,6 +8,7 @@ use crate::message::{CastId, NodeMessage, NodeOrder, PROTOCOL, PeerOpening, deco
 use crate::node::catalogue::give;
 use crate::node::host::NodeHost;
 use crate::node::inputs::{CastTrunk, ControlInput, SessionInputs, receive_control};
+use crate::node::log::CastLog;
 use crate::node::probe::{answer_probe, examine_node};
 use crate::node::session::CastSession;
 use crate::stream::start_thread;
@@ -52,7 +53,9 @@ impl NodeServer {
 
     /// Takes connections until `is_over` says so, and then waits for the casts at work.
     pub fn run(&self, listener: &LinkListener, is_over: &dyn Fn(&NodeHost) -> bool) {
+        let mut refused = 0;
         while !is_over(&self.host) {
+            self.log_refused(listener, &mut refused);
             if let Some(arrived) = listener.accept(TICK) {
                 self.arrive(arrived);
             }
@@ -61,6 +64,16 @@ impl NodeServer {
         self.host.stop();
         while self.host.casts_at_work() > 0 {
             std::thread::sleep(TICK);
+        }
+    }
+
+    /// Logs the last connection that the listener refused, if it is a new one.
+    fn log_refused(&self, listener: &LinkListener, known: &mut u64) {
+        let refused = listener.refused();
+        if refused.count > std::mem::replace(known, refused.count)
+            && let Some((address, cause)) = refused.last
+        {
+            self.host.refusals.warn(address.ip(), &cause);
         }
     }
 
@@ -144,7 +157,8 @@ fn admit(host: &NodeHost, cast: CastId, stream: StreamId, link: PeerLink) {
 /// Serves a coordinator.
 fn control(host: &Arc<NodeHost>, link: PeerLink, protocol: u32) {
     if !host.may_command(&link.peer) {
-        tracing::warn!("{}: no coordinator of this node", link.peer.address);
+        let address = link.peer.address.ip();
+        host.refusals.warn(address, host.command_refusal());
         // An end without a welcome is the answer.
         let _the_peer_may_be_gone = link.sender.finish();
         return;
@@ -181,8 +195,10 @@ fn serve_control(host: &Arc<NodeHost>, link: PeerLink) {
             let is_new = host.begin_cast(cast, trunk_inbox);
             if is_new {
                 let inputs = SessionInputs { control, trunks };
-                CastSession::new(host, brief, peer.key, &sender).run(&inputs);
+                let log = CastLog::begin(&peer, &brief);
+                let end = CastSession::new(host, brief, peer.key, &sender).run(&inputs);
                 host.end_cast(cast);
+                log.end(&end);
             }
         }
         Ok(ControlInput::Order(first)) => examine_node(host, &sender, &control, first),

@@ -18,6 +18,7 @@ use crate::node::held::{
 };
 use crate::node::host::{NodeHost, OfferedCatalogue};
 use crate::node::inputs::{ControlInput, SessionInputs};
+use crate::node::log::CastEnd;
 use crate::node::opening::{OpeningSteps, OpeningWatch, STUCK_AFTER};
 use crate::node::streams::NodeStreams;
 use crate::stream::{StreamEnd, StreamReport, start_thread};
@@ -73,6 +74,8 @@ pub(crate) struct CastSession<'a> {
     open: Option<OpenCast>,
     streams: NodeStreams,
     received_bytes: u64,
+    /// Outcome of the node in words, for the log.
+    outcome: Option<String>,
     is_over: bool,
     stop: Arc<AtomicBool>,
 }
@@ -103,15 +106,23 @@ impl<'a> CastSession<'a> {
             open: None,
             streams: NodeStreams::default(),
             received_bytes: 0,
+            outcome: None,
             is_over: false,
             stop: Arc::new(AtomicBool::new(false)),
         }
     }
 
     /// Runs the cast until the coordinator ends it or is gone, or the node stops.
-    pub fn run(mut self, inputs: &SessionInputs) {
+    pub fn run(mut self, inputs: &SessionInputs) -> CastEnd {
         let _the_coordinator_is_gone = self.serve(inputs);
         self.end();
+        CastEnd {
+            catalogue: match self.catalogue {
+                CatalogueStage::Complete(catalogue) => Some(catalogue),
+                _ => None,
+            },
+            outcome: self.outcome,
+        }
     }
 
     fn serve(&mut self, inputs: &SessionInputs) -> SessionStep {
@@ -189,6 +200,7 @@ impl<'a> CastSession<'a> {
         if let Some(open) = &self.open {
             open.board.close();
         }
+        self.outcome.get_or_insert(format!("failed: {reason}"));
         self.send(&NodeMessage::Failed { reason })
     }
 
@@ -428,13 +440,16 @@ impl<'a> CastSession<'a> {
             kept.map_err(|error| error.to_string())
         });
         match kept {
-            Ok(unkept) => self.send(&NodeMessage::Finished(FinishedCopy {
-                root: self.brief.set,
-                received_bytes: self.received_bytes,
-                owners_not_kept: unkept.owners,
-                attributes_not_kept: unkept.attributes,
-                first_not_kept,
-            })),
+            Ok(unkept) => {
+                self.outcome = Some("complete".into());
+                self.send(&NodeMessage::Finished(FinishedCopy {
+                    root: self.brief.set,
+                    received_bytes: self.received_bytes,
+                    owners_not_kept: unkept.owners,
+                    attributes_not_kept: unkept.attributes,
+                    first_not_kept,
+                }))
+            }
             Err(reason) => self.fail(reason),
         }
     }

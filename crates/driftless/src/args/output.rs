@@ -59,13 +59,13 @@ pub enum LogFormat {
 /// Severity of a log message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
-    /// Failures, such as a batch that was not carried out
+    /// Failures of work, such as a directory that cannot be written
     Error,
     /// Events that need attention, such as a lost connection
     Warn,
     /// Begin and end of work
     Info,
-    /// Each batch
+    /// Each piece of work
     Debug,
 }
 

@@ -30,7 +30,8 @@ impl CastSession<'_> {
                 self.streams.stop(stream);
                 Ok(())
             }
-            OrderAction::GiveUp { .. } => {
+            OrderAction::GiveUp { reason } => {
+                self.outcome.get_or_insert(format!("failed: {reason}"));
                 self.stop.store(true, Relaxed);
                 self.streams.stop_all();
                 if let Some(open) = &self.open {
