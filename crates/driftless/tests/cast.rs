@@ -671,19 +671,24 @@ fn wrong_arguments_are_refused() {
     let inside = store.join("inside");
     let inside = inside.to_str().expect("a path");
     for (words, code, reason) in [
-        (&[path, "--nodes", "n1"][..], 2, "--to"),
+        (&[path, "--nodes", "n1"][..], 2, "<--to <DIR>|--to-cache>"),
+        (
+            &[path, "--nodes", "n1", "--to", "/x", "--to-cache"],
+            2,
+            "cannot be used with",
+        ),
         (&[path, "--to", "/x"], 2, "--nodes"),
         (&[path, "--nodes", "n1", "--to", "x"], 2, "not absolute"),
         (&[path, "--nodes", "n[2-1]", "--to", "/x"], 2, "--nodes"),
         (
             &[path, "--nodes", "@/missing", "--to", "/x"],
             2,
-            "cannot read",
+            "--nodes @/missing: cannot read the file \"/missing\": no such file",
         ),
         (
             &[path, "--nodes", "n1", "--to", "/x", "--topology", path],
             2,
-            "--nodes @/missing: cannot read the file \"/missing\": no such file",
+            "cannot read",
         ),
         (
             &[path, "--nodes", "n1", "--to", "/x", "--ports", "9-8"],
@@ -867,4 +872,8 @@ fn node_without_trust_is_refused() {
     };
     assert!(node(&["status"]).contains("no cast has placed anything here (store \""));
     assert!(node(&["verify"]).contains("cannot open"));
+    let key = "ab".repeat(32);
+    let both = driftless().args(["node", "--coordinator", "x", "--trust", &key]);
+    let text = both.run().expect(2).stderr_text();
+    assert!(text.contains("cannot be used with"), "{text}");
 }

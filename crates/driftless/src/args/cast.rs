@@ -3,11 +3,12 @@
 use super::NodesArgs;
 use super::nodes::connections;
 use crate::output::progress::When;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("place").required(true).args(["to", "to_cache"])))]
 pub struct CastArgs {
     /// Files and directories of this host
     ///
@@ -18,12 +19,12 @@ pub struct CastArgs {
     ///
     /// DIR must exist on each node. A node fails if an entry of the same name is there, and
     /// driftless did not place it.
-    #[arg(long, value_name = "DIR", required_unless_present = "to_cache")]
+    #[arg(long, value_name = "DIR")]
     pub to: Option<PathBuf>,
     /// Place the data set in the cache of each node
     ///
     /// "driftless node status --json" prints its path there.
-    #[arg(long, conflicts_with = "to")]
+    #[arg(long)]
     pub to_cache: bool,
     #[command(flatten)]
     pub nodes: NodesArgs,

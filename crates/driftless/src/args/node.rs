@@ -57,7 +57,7 @@ pub struct ServeArgs {
     /// Serve casts of the host with this key
     ///
     /// May be given several times. "driftless node key" prints the key on that host.
-    #[arg(long, value_name = "KEY", value_parser = peer_key, conflicts_with = "ca")]
+    #[arg(long, value_name = "KEY", value_parser = peer_key, conflicts_with_all = ["ca", "coordinator"])]
     pub trust: Vec<PeerKey>,
     #[command(flatten)]
     pub site: SiteArgs,
