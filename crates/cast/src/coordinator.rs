@@ -5,6 +5,7 @@
 //! process, as node 0. Data of the other nodes never pass through here.
 
 mod conductor;
+mod failed;
 pub(crate) mod launch;
 mod record;
 mod report;
@@ -17,7 +18,7 @@ use crate::{
     CastEvent, CastMonitor, CastPlace, CastReport, CastSettings, Error, PeerTrust, TlsIdentity,
 };
 use conductor::ConductorContext;
-use crossbeam_channel::unbounded;
+use crossbeam_channel::{bounded, unbounded};
 use driftless_dataplane::DataEndpoint;
 use driftless_lock::Mutex;
 use driftless_store::{BuildOptions, BuiltSet};
@@ -30,6 +31,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
+
+/// Messages of nodes that wait for the loop.
+const INPUTS_MAX: usize = 1024;
 
 /// Distributes the sources to the nodes, and returns the outcome of each node.
 ///
@@ -55,7 +59,8 @@ pub fn cast(
     });
     let (endpoint, trust) = endpoint_of(settings)?;
     let cast = random_id()?;
-    let (inputs, arriving) = unbounded();
+    // A node that sends more than the loop takes waits.
+    let (inputs, arriving) = bounded(INPUTS_MAX);
     let (reports, reported) = unbounded();
     let parts = SourceParts {
         cast,
@@ -93,6 +98,8 @@ pub fn cast(
         }
         run.close(&arriving);
         is_over.store(true, Relaxed);
+        // Nobody waits for room.
+        drop(arriving);
         started
     })?;
     Ok(run.report(stop.load(Relaxed)))

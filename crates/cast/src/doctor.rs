@@ -1,11 +1,11 @@
 //! Measurements before a cast: links, disks and processors of nodes.
 
 use crate::coordinator::endpoint_with;
-use crate::coordinator::launch::{Launcher, ReachedNode, StartedNode};
+use crate::coordinator::launch::{Launcher, ReachedNode, StartedNode, answer};
 use crate::message::{CastPeer, ExaminedNode, NodeMessage, NodeOrder, decode, encode, kind, shown};
 use crate::node::probe::{FILL_BYTES, median_round_trip, rate};
 use crate::{CastNode, Error, SshStart, TlsIdentity, TransferSettings};
-use driftless_dataplane::{BundleEvent, BundleReceiver, BundleSender};
+use driftless_dataplane::{BundleReceiver, BundleSender};
 use driftless_lock::Mutex;
 use driftless_planner::NodeId;
 use serde::Serialize;
@@ -17,6 +17,11 @@ use std::time::{Duration, Instant};
 
 /// Fault of a node that breaks the protocol.
 const OTHER_ANSWER: &str = "the node sent another answer; run the same version on all nodes";
+
+/// Time for the answer to an order, besides the measurement itself.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// Time for the measurement of a disk.
+const DISK_MAX: Duration = Duration::from_secs(600);
 
 /// Settings of an examination.
 #[derive(Clone)]
@@ -100,7 +105,7 @@ pub fn examine(
         is_stopped: &is_stopped,
     };
     let mut all = Vec::new();
-    let mut before: Option<ExaminedLink> = None;
+    let mut before: Option<ExaminedLink<'_>> = None;
     for (number, node) in (1..).zip(&settings.nodes) {
         if is_stopped() {
             return Err(Error::Stopped);
@@ -110,7 +115,7 @@ pub fn examine(
             ..NodeHealth::default()
         };
         let mut reached = match launcher.reach(node) {
-            Ok(reached) => Some(ExaminedLink::new(NodeId(number), reached)),
+            Ok(reached) => Some(ExaminedLink::new(NodeId(number), reached, &is_stopped)),
             Err(fault) => {
                 health.faults.push(fault.cause);
                 None
@@ -128,16 +133,17 @@ pub fn examine(
 }
 
 /// A node that is examined.
-struct ExaminedLink {
+struct ExaminedLink<'a> {
     sender: BundleSender,
     receiver: BundleReceiver,
     peer: CastPeer,
     version: String,
     _child: Option<StartedNode>,
+    is_stopped: &'a (dyn Fn() -> bool + Sync),
 }
 
-impl ExaminedLink {
-    fn new(node: NodeId, reached: ReachedNode) -> Self {
+impl<'a> ExaminedLink<'a> {
+    fn new(node: NodeId, reached: ReachedNode, is_stopped: &'a (dyn Fn() -> bool + Sync)) -> Self {
         let key = *reached.key.as_bytes();
         ExaminedLink {
             sender: reached.link.sender,
@@ -149,17 +155,19 @@ impl ExaminedLink {
             },
             version: reached.version,
             _child: reached.child,
+            is_stopped,
         }
     }
 
-    /// Sends an order, and waits for the answer. The node sends heartbeats while it works.
-    fn ask(&mut self, order: &NodeOrder) -> Result<NodeMessage, String> {
+    /// Sends an order, and waits for the answer, no longer than `limit`. The node sends heartbeats while it
+    /// works.
+    fn ask(&mut self, order: &NodeOrder, limit: Duration) -> Result<NodeMessage, String> {
         let text = |error: driftless_dataplane::Error| error.to_string();
         let sent = self.sender.send_control(kind::ORDER, &[&encode(order)]);
         sent.map_err(text)?;
-        match self.receiver.recv().map_err(text)? {
-            Some(BundleEvent::Control(message)) => decode(&message.bytes),
-            _ => Err("the node ended the connection".into()),
+        match answer(&mut self.receiver, limit, self.is_stopped)? {
+            Some(message) => decode(&message.bytes),
+            None => Err("the node ended the connection".into()),
         }
     }
 }
@@ -167,8 +175,8 @@ impl ExaminedLink {
 /// Takes all measurements of a node. A fault of one does not prevent the others.
 fn measure(
     settings: &DoctorSettings,
-    link: &mut ExaminedLink,
-    before: Option<&mut ExaminedLink>,
+    link: &mut ExaminedLink<'_>,
+    before: Option<&mut ExaminedLink<'_>>,
     health: &mut NodeHealth,
 ) {
     match measure_link(link, settings.link_time) {
@@ -186,7 +194,7 @@ fn measure(
         place: place.map(|place| place.as_os_str().as_bytes().to_vec()),
         disk_bytes: settings.disk_bytes,
     };
-    match link.ask(&order) {
+    match link.ask(&order, DISK_MAX) {
         Ok(NodeMessage::Examined(examined)) => take_examined(examined, health),
         Ok(_) => health.faults.push(OTHER_ANSWER.into()),
         Err(cause) => health.faults.push(cause),
@@ -203,14 +211,14 @@ fn take_examined(examined: ExaminedNode, health: &mut NodeHealth) {
     health.faults.extend(faults);
 }
 
-fn measure_link(link: &mut ExaminedLink, limit: Duration) -> Result<LinkHealth, String> {
-    let round_trip = median_round_trip(|| link.ask(&NodeOrder::Ping).map(drop))?;
+fn measure_link(link: &mut ExaminedLink<'_>, limit: Duration) -> Result<LinkHealth, String> {
+    let round_trip = median_round_trip(|| link.ask(&NodeOrder::Ping, ANSWER_MAX).map(drop))?;
     let (begin, block) = (Instant::now(), vec![0; FILL_BYTES]);
     while begin.elapsed() < limit {
         let sent = link.sender.send_control(kind::FILL, &[&block]);
         sent.map_err(|error| error.to_string())?;
     }
-    match link.ask(&NodeOrder::Fill)? {
+    match link.ask(&NodeOrder::Fill, ANSWER_MAX)? {
         NodeMessage::Filled { bytes, nanoseconds } => Ok(LinkHealth {
             bytes_per_second: rate(bytes, Duration::from_nanos(nanoseconds)),
             round_trip_microseconds: round_trip,
@@ -222,18 +230,18 @@ fn measure_link(link: &mut ExaminedLink, limit: Duration) -> Result<LinkHealth, 
 /// Has the node before measure its connection to a node.
 fn measure_between(
     settings: &DoctorSettings,
-    link: &mut ExaminedLink,
-    before: Option<&mut ExaminedLink>,
+    link: &mut ExaminedLink<'_>,
+    before: Option<&mut ExaminedLink<'_>>,
 ) -> Result<Option<LinkHealth>, String> {
     let Some(before) = before else {
         return Ok(None);
     };
-    link.ask(&NodeOrder::Peers(vec![before.peer.clone()]))?;
+    link.ask(&NodeOrder::Peers(vec![before.peer.clone()]), ANSWER_MAX)?;
     let order = NodeOrder::ProbePeer {
         peer: link.peer.clone(),
         milliseconds: u64::try_from(settings.link_time.as_millis()).unwrap_or(u64::MAX),
     };
-    match before.ask(&order)? {
+    match before.ask(&order, settings.link_time.saturating_add(ANSWER_MAX))? {
         NodeMessage::Probed {
             fault: Some(fault), ..
         } => Err(shown(&fault)),

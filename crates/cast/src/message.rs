@@ -15,7 +15,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 /// Number of this protocol. Peers with another one are refused.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 2;
 /// Bytes of the largest message: a part of a catalogue, or [`driftless_planner::RANGES_MAX`] ranges.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 2 << 20;
 /// Peers that one message names.
@@ -200,6 +200,8 @@ pub(crate) enum NodeMessage {
         parts: Vec<(u32, u32)>,
         detail: String,
     },
+    /// The node is not ready yet, and its loop runs.
+    Preparing,
 }
 
 /// Measurements that a node makes alone.

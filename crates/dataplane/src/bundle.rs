@@ -6,10 +6,13 @@
 //! first connection and keep their order among themselves.
 
 use crate::frame::KIND_BLOCK;
-use crate::{DataLink, Error, LinkHandle, LinkMessage, LinkPeer, LinkReceiver, LinkSender};
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crate::{
+    DataLink, Error, LinkEvent, LinkHandle, LinkMessage, LinkPeer, LinkReceiver, LinkSender,
+};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// Connections of a bundle at most.
 pub const BUNDLE_LINKS_MAX: u8 = 16;
@@ -17,6 +20,8 @@ pub const BUNDLE_LINKS_MAX: u8 = 16;
 const TRAILER_BYTES: usize = 12;
 /// Blocks that wait between the threads of a bundle and the caller, for each connection.
 const QUEUED_PER_LINK: usize = 2;
+/// Wait of a call without a limit, after which it waits again.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
 /// Stack of a thread in bytes.
 const STACK_BYTES: usize = 512 << 10;
 
@@ -40,6 +45,17 @@ pub enum BundleEvent {
         /// Content.
         bytes: Vec<u8>,
     },
+}
+
+/// Result of a wait for content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BundleWait {
+    /// Content arrived.
+    Event(BundleEvent),
+    /// The peer has finished. Nothing follows.
+    End,
+    /// The time ran out.
+    Timeout,
 }
 
 /// A block on its way to a connection.
@@ -300,22 +316,39 @@ impl BundleReceiver {
     /// # Errors
     /// Fails if one of the connections has ended otherwise. The others end, too.
     pub fn recv(&mut self) -> Result<Option<BundleEvent>, Error> {
+        loop {
+            match self.recv_within(WAIT_MAX)? {
+                BundleWait::Event(event) => return Ok(Some(event)),
+                BundleWait::End => return Ok(None),
+                BundleWait::Timeout => {}
+            }
+        }
+    }
+
+    /// Waits for the next block or control message, and no longer than `limit`.
+    ///
+    /// # Errors
+    /// As [`Self::recv`].
+    pub fn recv_within(&mut self, limit: Duration) -> Result<BundleWait, Error> {
         match &mut self.source {
             BundleSource::Single(link) => {
-                let Some(message) = link.recv()? else {
-                    return Ok(None);
+                let message = match link.recv_within(limit)? {
+                    LinkEvent::Message(message) => message,
+                    LinkEvent::End => return Ok(BundleWait::End),
+                    LinkEvent::Timeout => return Ok(BundleWait::Timeout),
                 };
-                let event = event_of(message);
-                event.map(Some).ok_or_else(|| refuse_block(&link.handle()))
+                let event = event_of(message).map(BundleWait::Event);
+                event.ok_or_else(|| refuse_block(&link.handle()))
             }
             BundleSource::Threads {
                 events, is_ended, ..
-            } => match events.as_ref().map(Receiver::recv) {
-                Some(Ok(Ok(event))) => Ok(Some(event)),
+            } => match events.as_ref().map(|events| events.recv_timeout(limit)) {
+                Some(Ok(Ok(event))) => Ok(BundleWait::Event(event)),
                 Some(Ok(Err(error))) => Err(first_error(&self.handles).unwrap_or(error)),
-                Some(Err(_)) | None => {
+                Some(Err(RecvTimeoutError::Timeout)) => Ok(BundleWait::Timeout),
+                Some(Err(RecvTimeoutError::Disconnected)) | None => {
                     *is_ended = true;
-                    first_error(&self.handles).map_or(Ok(None), Err)
+                    first_error(&self.handles).map_or(Ok(BundleWait::End), Err)
                 }
             },
         }

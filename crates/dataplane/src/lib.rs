@@ -37,7 +37,9 @@ mod trust;
 mod verifier;
 mod wire;
 
-pub use bundle::{BUNDLE_LINKS_MAX, BundleEvent, BundleReceiver, BundleSender, LinkBundle};
+pub use bundle::{
+    BUNDLE_LINKS_MAX, BundleEvent, BundleReceiver, BundleSender, BundleWait, LinkBundle,
+};
 pub use endpoint::DataEndpoint;
 pub use error::{ConnectFault, Error, LinkFault};
 pub use frame::{FrameError, FrameReader, KIND_MAX, LinkMessage, MESSAGE_BYTES_LIMIT};

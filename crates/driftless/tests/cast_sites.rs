@@ -5,12 +5,13 @@
 mod common;
 
 use common::{check_equal, driftless, put, stage, wait_until};
-use driftless_testkit::{Driftless, Lab, Running, Scratch};
+use driftless_testkit::{Driftless, EVENT_MAX, FsKind, Lab, Running, Scratch};
 use rustix::process::Signal;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 const PORT: u16 = 7400;
 /// State of a connection that is open in `/proc/net/tcp` (kernel header `net/tcp_states.h`).
@@ -27,6 +28,11 @@ struct Site {
 impl Site {
     /// Starts so many daemons, which serve `login1` alone.
     fn new(nodes: usize) -> Site {
+        Site::with_stores(nodes, |_| None)
+    }
+
+    /// Starts daemons of which some have stores elsewhere, by their numbers.
+    fn with_stores(nodes: usize, store: impl Fn(usize) -> Option<PathBuf>) -> Site {
         let (folder, src, _) = stage();
         let mut site = Site {
             daemons: Vec::new(),
@@ -48,7 +54,8 @@ impl Site {
             let daemon = driftless().through(site.lab.host(at).words()).arg("node");
             let daemon = daemon.args(["--ports", &PORT.to_string(), "--coordinator", "login1"]);
             let daemon = site.proved(daemon, &node).arg("--place").arg(&to);
-            let daemon = daemon.arg("--dir").arg(site.path(&node).join("store"));
+            let own = site.path(&node).join("store");
+            let daemon = daemon.arg("--dir").arg(store(at).unwrap_or(own));
             site.daemons.push(daemon.spawn());
             wait_until("the daemon listens", || site.connections(at, "0A") > 0);
             let address = site.lab.host(at).address();
@@ -138,6 +145,53 @@ impl Site {
     }
 }
 
+/// File system whose writers wait. They go on when the value is dropped.
+struct Frozen<'a>(&'a Path);
+
+impl Frozen<'_> {
+    fn new(path: &Path) -> Frozen<'_> {
+        let frozen = Frozen(path);
+        frozen.call("-f");
+        frozen
+    }
+
+    fn call(&self, option: &str) {
+        let mut command = Command::new("fsfreeze");
+        let status = command.arg(option).arg(self.0).status();
+        assert!(status.expect("fsfreeze is installed").success());
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        self.call("-u");
+    }
+}
+
+#[test]
+fn node_with_a_hanging_disk_ends_with_its_cast() {
+    let disk = Scratch::new(FsKind::Ext4, 96);
+    let store = disk.path().join("store");
+    let site = Site::with_stores(2, |at| (at == 0).then(|| store.clone()));
+    let mut content = vec![0; 12 << 20];
+    fastrand::Rng::with_seed(2).fill(&mut content);
+    put(&site.src.join("file"), content);
+    let cast = site.cast("login1", &site.path("daemons"));
+    let running = cast.args(["--bwlimit", "1M"]).spawn();
+    let is_receiving = || fs::read_dir(&store).is_ok_and(|entries| entries.count() > 3);
+    wait_until("the first node receives", is_receiving);
+    let frozen = Frozen::new(disk.path());
+    std::thread::sleep(Duration::from_secs(2));
+    running.signal(Signal::TERM);
+    assert!(
+        running.ends_within(EVENT_MAX),
+        "the cast waits for the disk"
+    );
+    drop(frozen);
+    let _ = running.wait().expect(143);
+    site.end();
+}
+
 #[test]
 fn certified_names_replace_exchanged_keys() {
     let site = Site::new(2);
@@ -190,7 +244,7 @@ fn several_connections_carry_one_cast() {
     let cast = site.cast("login1", &site.path("daemons"));
     let running = cast.args(["--connections", "4", "--bwlimit", "1M"]).spawn();
     wait_until("the first node has all connections of its feeder", || {
-        assert!(!running.ends_within(std::time::Duration::ZERO), "it ended");
+        assert!(!running.ends_within(Duration::ZERO), "it ended");
         (0..2).any(|at| site.connections(at, ESTABLISHED) > 4)
     });
     let _ = running.wait().expect(0);

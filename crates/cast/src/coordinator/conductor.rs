@@ -4,7 +4,7 @@ use crate::coordinator::launch::{Launcher, NodeFault, ReachedNode};
 use crate::message::{NodeMessage, NodeOrder, decode, encode, kind};
 use crate::settings::CastNode;
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use driftless_dataplane::{BundleEvent, BundleReceiver, BundleSender, PeerKey};
+use driftless_dataplane::{BundleEvent, BundleReceiver, BundleSender, BundleWait, PeerKey};
 use driftless_planner::NodeId;
 use driftless_store::Catalogue;
 use std::net::SocketAddr;
@@ -145,26 +145,36 @@ fn receive_all(
     (node, generation): (NodeId, u64),
     mut receiver: BundleReceiver,
 ) -> String {
-    loop {
-        let message = match receiver.recv() {
-            Ok(Some(BundleEvent::Control(message))) if message.kind == kind::NODE => message,
-            Ok(Some(_)) => return "the node sent a message of an unknown kind".into(),
-            Ok(None) => return "the node ended the connection".into(),
+    let mut is_ready = false;
+    // A node that neither closes nor dies does not prolong a cast that is over.
+    while !context.is_over.load(Relaxed) {
+        let message = match receiver.recv_within(TICK) {
+            Ok(BundleWait::Timeout) => continue,
+            Ok(BundleWait::Event(BundleEvent::Control(message))) if message.kind == kind::NODE => {
+                message
+            }
+            Ok(BundleWait::Event(_)) => return "the node sent a message of an unknown kind".into(),
+            Ok(BundleWait::End) => return "the node ended the connection".into(),
             Err(error) => return error.to_string(),
         };
         let message = match decode::<NodeMessage>(&message.bytes) {
             Ok(message) => message,
             Err(cause) => return cause,
         };
+        let says_ready = matches!(message, NodeMessage::Ready { .. });
+        if says_ready && std::mem::replace(&mut is_ready, true) {
+            return "the node sent twice that it is ready".into();
+        }
         let input = NodeInput::Message {
             node,
             generation,
             message,
         };
         if context.inputs.send(input).is_err() {
-            return "the cast is over".into();
+            break;
         }
     }
+    "the cast is over".into()
 }
 
 /// Sends orders until the channel closes or the connection fails.

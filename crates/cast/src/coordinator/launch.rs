@@ -7,7 +7,8 @@ use crate::message::{
 use crate::node::greeting::{NodeGreeting, read_greeting, write_coordinator};
 use crate::settings::{CastNode, NodeAccess, SshStart};
 use driftless_dataplane::{
-    BundleEvent, DataEndpoint, ExpectedPeer, LinkBundle, PeerKey, PeerTrust,
+    BundleEvent, BundleReceiver, BundleWait, DataEndpoint, ExpectedPeer, LinkBundle, LinkMessage,
+    PeerKey, PeerTrust,
 };
 use driftless_lock::Mutex;
 use driftless_remote::{
@@ -23,6 +24,8 @@ use std::time::{Duration, Instant};
 
 /// Pause between two looks at a node that starts.
 const TICK: Duration = Duration::from_millis(50);
+/// Time for the first answer of a node that is connected.
+const WELCOME_MAX: Duration = Duration::from_secs(10);
 /// Time for a program to end whose output has ended.
 const END_GRACE: Duration = Duration::from_secs(2);
 /// Bytes of standard error that are kept.
@@ -316,12 +319,12 @@ impl Launcher<'_> {
             .sender
             .send_control(kind::OPENING, &[&encode(&opening)]);
         sent.map_err(text)?;
-        let welcome = match link.receiver.recv() {
-            Ok(Some(BundleEvent::Control(message))) => decode::<NodeMessage>(&message.bytes),
-            Ok(_) => {
+        let welcome = match answer(&mut link.receiver, WELCOME_MAX, self.is_stopped) {
+            Ok(Some(message)) => decode::<NodeMessage>(&message.bytes),
+            Ok(None) => {
                 Err("the daemon does not serve this host; add the key of this host (--trust) or the name in its certificate (--coordinator) to the daemon".into())
             }
-            Err(error) => Err(text(error)),
+            Err(cause) => Err(cause),
         };
         let version = match welcome? {
             NodeMessage::Welcome {
@@ -347,6 +350,34 @@ impl Launcher<'_> {
             child,
         })
     }
+}
+
+/// Waits for the next control message of a node. Returns `None` if the node ends the connection.
+///
+/// # Errors
+/// The connection fails, the node sends something else, the limit is over, or `is_stopped` says so.
+pub(crate) fn answer(
+    receiver: &mut BundleReceiver,
+    limit: Duration,
+    is_stopped: &(dyn Fn() -> bool + Sync),
+) -> Result<Option<LinkMessage>, String> {
+    let begin = Instant::now();
+    while begin.elapsed() < limit && !is_stopped() {
+        match receiver.recv_within(TICK) {
+            Ok(BundleWait::Event(BundleEvent::Control(message))) => return Ok(Some(message)),
+            Ok(BundleWait::Event(_)) => return Err("the node sent no message".into()),
+            Ok(BundleWait::End) => return Ok(None),
+            Ok(BundleWait::Timeout) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    if is_stopped() {
+        return Err("stopped".into());
+    }
+    let seconds = limit.as_secs();
+    Err(format!(
+        "the node has not answered for {seconds} s; look for processes in state D there"
+    ))
 }
 
 fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {

@@ -34,7 +34,9 @@ pub(crate) struct ConnectedNode {
     generation: u64,
     orders: Sender<ToNode>,
     peer: CastPeer,
-    is_ready: bool,
+    pub(super) is_ready: bool,
+    /// Time of the last message.
+    pub(super) heard: Instant,
 }
 
 /// A cast at work.
@@ -144,7 +146,7 @@ impl<'a> CastRun<'a> {
         Ok(())
     }
 
-    fn now_ms(&self) -> u64 {
+    pub(super) fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
@@ -178,6 +180,7 @@ impl<'a> CastRun<'a> {
             }
             if ticked.elapsed() >= interval {
                 ticked = Instant::now();
+                self.fail_silent();
                 self.start_if_ready();
                 self.plan(PlanEvent::Tick);
                 let feeds = self.spread.tick(self.now_ms());
@@ -189,7 +192,7 @@ impl<'a> CastRun<'a> {
     }
 
     /// Passes an event to the planner, and carries out its orders.
-    fn plan(&mut self, event: PlanEvent) {
+    pub(super) fn plan(&mut self, event: PlanEvent) {
         let now = self.now_ms();
         let orders = self.planner.handle(now, event);
         for order in orders {
@@ -256,6 +259,7 @@ impl<'a> CastRun<'a> {
                     orders,
                     peer,
                     is_ready: false,
+                    heard: Instant::now(),
                 };
                 self.connect(node, connected);
             }
@@ -275,7 +279,9 @@ impl<'a> CastRun<'a> {
                 generation,
                 message,
             } => {
-                if self.is_current(node, generation) {
+                let connected = self.nodes.get_mut(&node);
+                if let Some(connected) = connected.filter(|one| one.generation == generation) {
+                    connected.heard = Instant::now();
                     self.hear(node, message);
                 }
             }
@@ -389,18 +395,7 @@ impl<'a> CastRun<'a> {
                 cause,
                 detail,
             } => self.stream_failed(node, stream, cause, &detail),
-            NodeMessage::Failed { reason } => {
-                let reason = shown(&reason);
-                // A node that failed may take no catalogue, and its giver must not wait for that.
-                let feeds = self.spread.lose(self.now_ms(), node);
-                self.spread_catalogue(feeds);
-                if !self.nodes.get(&node).is_some_and(|node| node.is_ready) {
-                    // The planner hears of nodes that have joined.
-                    let holds = Default::default();
-                    self.plan(PlanEvent::Joined { node, holds });
-                }
-                self.plan(PlanEvent::NodeFailed { node, reason });
-            }
+            NodeMessage::Failed { reason } => self.fail(node, shown(&reason)),
             NodeMessage::Finished(copy) => self.finished(node, &copy),
             // Answers of measurements, which no cast orders.
             _ => {}
@@ -408,7 +403,7 @@ impl<'a> CastRun<'a> {
     }
 
     /// Sends catalogues, and names nodes that give them.
-    fn spread_catalogue(&self, feeds: Vec<CatalogueFeed>) {
+    pub(super) fn spread_catalogue(&self, feeds: Vec<CatalogueFeed>) {
         for CatalogueFeed { to, from } in feeds {
             match from {
                 SOURCE => self.send_parts(to, vec![(0, self.catalogue.parts())]),

@@ -2,10 +2,13 @@
 
 use crate::intake::PeerLink;
 use crate::message::{NodeOrder, decode, kind};
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use driftless_dataplane::{BundleEvent, BundleReceiver};
 use driftless_planner::StreamId;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Longest wait before the end of the node is looked at.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Message of the coordinator, from the thread that receives.
 pub(crate) enum ControlInput {
@@ -58,6 +61,21 @@ pub(crate) fn receive_control(mut receiver: BundleReceiver, inbox: &Sender<Contr
             return;
         }
     }
+}
+
+/// Waits for the next message of a coordinator. Returns `None` if the connection ended, or `is_stopped`
+/// says so.
+pub(crate) fn next_input(
+    control: &Receiver<ControlInput>,
+    is_stopped: impl Fn() -> bool,
+) -> Option<ControlInput> {
+    while !is_stopped() {
+        match control.recv_timeout(TICK) {
+            Err(RecvTimeoutError::Timeout) => {}
+            input => return input.ok(),
+        }
+    }
+    None
 }
 
 /// Returns the number and the bytes of a part of a catalogue.

@@ -5,7 +5,7 @@ use crate::message::{
     CastPeer, ExaminedNode, NodeMessage, NodeOrder, PROTOCOL, PeerOpening, decode, encode, kind,
 };
 use crate::node::host::NodeHost;
-use crate::node::inputs::{ControlInput, FillMeter};
+use crate::node::inputs::{ControlInput, FillMeter, next_input};
 use crossbeam_channel::Receiver;
 use driftless_dataplane::{BundleEvent, BundleSender, ExpectedPeer, LinkEvent, PeerKey};
 use std::ffi::OsString;
@@ -70,9 +70,9 @@ fn answer_orders(
         if link.send_control(kind::NODE, &[&encode(&answer)]).is_err() {
             return;
         }
-        input = match control.recv() {
-            Ok(input) => input,
-            Err(_) => return,
+        input = match next_input(control, || host.is_stopped()) {
+            Some(input) => input,
+            None => return,
         };
     }
 }

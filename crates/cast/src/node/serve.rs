@@ -7,7 +7,7 @@ use crate::intake::{PeerLink, refuse};
 use crate::message::{CastId, NodeMessage, NodeOrder, PROTOCOL, PeerOpening, decode, encode, kind};
 use crate::node::catalogue::give;
 use crate::node::host::NodeHost;
-use crate::node::inputs::{CastTrunk, ControlInput, SessionInputs, receive_control};
+use crate::node::inputs::{CastTrunk, ControlInput, SessionInputs, next_input, receive_control};
 use crate::node::log::CastLog;
 use crate::node::probe::{answer_probe, examine_node};
 use crate::node::session::CastSession;
@@ -188,8 +188,8 @@ fn serve_control(host: &Arc<NodeHost>, link: PeerLink) {
     if start_thread("control", move || receive_control(receiver, &inbox)).is_err() {
         return;
     }
-    match control.recv() {
-        Ok(ControlInput::Order(NodeOrder::Begin(brief))) => {
+    match next_input(&control, || host.is_stopped()) {
+        Some(ControlInput::Order(NodeOrder::Begin(brief))) => {
             let (trunk_inbox, trunks) = bounded(TRUNK_QUEUE_MAX);
             let cast = brief.cast;
             let is_new = host.begin_cast(cast, trunk_inbox);
@@ -201,7 +201,7 @@ fn serve_control(host: &Arc<NodeHost>, link: PeerLink) {
                 log.end(&end);
             }
         }
-        Ok(ControlInput::Order(first)) => examine_node(host, &sender, &control, first),
+        Some(ControlInput::Order(first)) => examine_node(host, &sender, &control, first),
         _ => {}
     }
     let _the_coordinator_may_be_gone = sender.finish();

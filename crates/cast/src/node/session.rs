@@ -38,6 +38,8 @@ use std::time::{Duration, Instant};
 /// Interval of reports of progress.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
 
+/// Interval of signs of life of a node that is not ready.
+const PREPARING_INTERVAL: Duration = Duration::from_secs(10);
 /// Parts of a catalogue whose head is unknown: all of them.
 const ALL_PARTS: (u32, u32) = (0, u32::MAX);
 
@@ -129,7 +131,7 @@ impl<'a> CastSession<'a> {
         if let Err(reason) = self.begin() {
             self.fail(reason)?;
         }
-        let mut reported = Instant::now();
+        let (mut reported, mut shown) = (Instant::now(), Instant::now());
         while !self.is_over && !self.host.is_stopped() {
             let limit = REPORT_INTERVAL.saturating_sub(reported.elapsed());
             let timer = crossbeam_channel::after(limit);
@@ -157,6 +159,10 @@ impl<'a> CastSession<'a> {
                     fetch.end_late();
                 }
                 self.give_up_opening()?;
+                if self.open.is_none() && shown.elapsed() >= PREPARING_INTERVAL {
+                    self.send(&NodeMessage::Preparing)?;
+                    shown = Instant::now();
+                }
                 reported = Instant::now();
             }
         }

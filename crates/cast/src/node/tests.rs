@@ -649,3 +649,16 @@ fn catalogue_is_given_within_its_cast_alone() {
         assert!(!matches!(event, Ok(Some(_))), "{event:?}");
     }
 }
+
+#[test]
+fn node_stops_beside_an_idle_coordinator() {
+    let mut node = TestNode::new();
+    let _idle = node.coordinator.control(&node);
+    node.stop.store(true, Relaxed);
+    let serving = node.serving.take().expect("it serves");
+    let begin = Instant::now();
+    while !serving.is_finished() {
+        assert!(begin.elapsed() < LONG, "it waits for an order");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
