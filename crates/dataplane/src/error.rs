@@ -36,16 +36,13 @@ pub enum Error {
     #[error("settings of connections: cannot use: {0}; change one of them")]
     Settings(&'static str),
     /// No address and port to listen on.
-    #[error(
-        "{}: cannot listen: {cause}; stop the program that listens there, or choose another port with --ports",
-        Listening(address, ports)
-    )]
+    #[error("{}: cannot listen: {cause}", Listening(address, ports))]
     Listen {
         /// The address of this host.
         address: IpAddr,
         /// The ports that were tried.
         ports: PortRange,
-        /// The answer of the kernel.
+        /// The answer of the kernel, and the remedy.
         cause: String,
     },
     /// No address of a peer led to a connection.

@@ -74,8 +74,10 @@ impl LinkListener {
             address,
             ports,
             cause: match error.kind() {
-                ErrorKind::AddrInUse => "the port is in use".into(),
-                _ => cause(&error),
+                ErrorKind::AddrInUse => {
+                    "the port is in use; stop its program, or choose another with --ports".into()
+                }
+                _ => format!("{}; check --listen and --ports", cause(&error)),
             },
         };
         let socket = listen_on(address, ports, &endpoint.settings).map_err(refused)?;
