@@ -74,6 +74,14 @@ pub enum Error {
         /// The cause.
         why: &'static str,
     },
+    /// A source has nothing to distribute, which would replace the copies of nodes by nothing.
+    #[error("{}: {why}; is its file system mounted?", quote(path))]
+    HollowSource {
+        /// The path that the user gave.
+        path: PathBuf,
+        /// The cause.
+        why: &'static str,
+    },
     /// A source is beyond a bound of the catalogue.
     #[error("{what}: more than {max}; distribute the data in several sets")]
     TooLarge {

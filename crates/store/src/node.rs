@@ -10,11 +10,11 @@ use crate::staging::{
     PASSAGE_DIR, PRIVATE_FILE, close_to_others, enter_or_make, failed_at, open_passage,
 };
 use driftless_lock::Mutex;
-use driftless_model::{Fault, Side, errno};
+use driftless_model::{Fault, Kind, Side, errno};
 use driftless_state::holdings::{CopyRow, CopyState, Holdings, InodeIdentity};
 use driftless_tree::{
-    Attributes, Dir, DirMut, DirMutRef, DirRef, Done, HandlePool, Hold, Known, Place, RootError,
-    locate, locate_mut, plain_path,
+    Attributes, Dir, DirMut, DirMutRef, DirRef, Done, HandlePool, Hold, Known, Names, Place,
+    RootError, locate, locate_mut, plain_path,
 };
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, OsStr};
@@ -370,6 +370,7 @@ pub(crate) fn locate_sources(
     let mut found = Vec::new();
     for path in paths {
         let place = locate(path, Side::Source, pool)?;
+        refuse_hollow(path, &place)?;
         let name = match path.file_name() {
             Some(name) => Some(name.as_bytes().to_vec()),
             None => last_name(&place)?,
@@ -388,6 +389,31 @@ pub(crate) fn locate_sources(
             why: "another source has the same name",
         }),
     }
+}
+
+/// Refuses a source that shows nothing: a directory without entries, or a link that leads to nothing.
+fn refuse_hollow(path: &Path, place: &Place<DirRef>) -> Result<()> {
+    let why = match place {
+        Place::Entry { meta, .. } if meta.kind == Kind::Symlink => {
+            "the symbolic link leads to nothing"
+        }
+        Place::Dir(dir) if has_no_entry(dir)? => "the directory is empty",
+        _ => return Ok(()),
+    };
+    let path = path.to_owned();
+    Err(Error::HollowSource { path, why })
+}
+
+fn has_no_entry(dir: &DirRef) -> Result<bool> {
+    let mut names = Names::default();
+    let filled = dir
+        .list()
+        .and_then(|mut listing| listing.fill(&mut names, 1));
+    filled.map_err(|fault| Error::Entry {
+        path: b".".to_vec(),
+        fault,
+    })?;
+    Ok(names.is_empty())
 }
 
 fn last_name(place: &Place<DirRef>) -> Result<Option<Vec<u8>>> {

@@ -640,6 +640,23 @@ fn wrong_parts_of_a_catalogue_are_refused() {
 }
 
 #[test]
+fn source_that_shows_nothing_is_refused() {
+    let bench = Bench::new();
+    let link = bench.path("current");
+    std::os::unix::fs::symlink(bench.path("unmounted/ds"), &link).expect("a link");
+    // The directory of sources is empty as long as nothing is mounted.
+    for (source, cause) in [(link, "leads to nothing"), (bench.path("src"), "is empty")] {
+        let refused = build(&bench.origin(), &[source])
+            .err()
+            .map(|error| error.to_string());
+        assert!(
+            refused.as_ref().is_some_and(|text| text.contains(cause)),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
 fn wanted_set_needs_no_second_room() {
     let (bench, quota) = (Bench::new(), Some(150_000));
     let (set, node) = (other_set(&bench, 100_000), bench.node());
@@ -651,8 +668,6 @@ fn wanted_set_needs_no_second_room() {
     assert_eq!(evict().copies, 0, "it is there");
     node.add_job(copy, "job").expect("added");
     evict();
-    let other = build(&bench.origin(), &[bench.path("src")]).expect("a set");
-    assert_eq!(other.catalogue.bytes(), 0);
     write(&bench.path("src/a"), &bytes(5, 100_000));
     let full = node.evict(Some(&bench.build().catalogue), quota);
     assert!(matches!(full, Err(Error::CacheFull { .. })), "{full:?}");
