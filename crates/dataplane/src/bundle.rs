@@ -23,7 +23,7 @@ const QUEUED_PER_LINK: usize = 2;
 /// Wait of a call without a limit, after which it waits again.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 /// Stack of a thread in bytes.
-const STACK_BYTES: usize = 512 << 10;
+pub(crate) const STACK_BYTES: usize = 512 << 10;
 
 /// Connections to one peer that carry numbered blocks.
 pub struct LinkBundle {
@@ -107,7 +107,7 @@ impl LinkBundle {
     }
 }
 
-fn resource(cause: impl ToString) -> Error {
+pub(crate) fn resource(cause: impl ToString) -> Error {
     Error::Resource {
         object: "threads of a bundle",
         cause: cause.to_string(),

@@ -1,5 +1,6 @@
 //! An endpoint: one key, one list of trusted peers, and all connections made with them.
 
+use crate::bundle::{STACK_BYTES, resource};
 use crate::context::EndpointShared;
 use crate::handshake::{Handshake, OpenWire};
 use crate::heartbeat::Heartbeats;
@@ -14,6 +15,7 @@ use driftless_model::cause;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
 /// Source of connections: connects to peers and listens for them.
@@ -90,21 +92,42 @@ impl DataEndpoint {
         peer: &ExpectedPeer,
         count: u8,
     ) -> Result<LinkBundle, Error> {
-        let begin = Instant::now();
         let mut opening = LinkOpening {
             count: count.clamp(1, BUNDLE_LINKS_MAX),
             ..LinkOpening::ALONE
         };
         let filled = SystemRandom::new().fill(&mut opening.id);
         filled.map_err(|_| Error::Identity("the system gives no random numbers".into()))?;
-        let first = self.connect_first(addresses, peer, opening, begin)?;
-        let address = first.peer().address;
-        let mut links = vec![first];
-        for index in 1..opening.count {
-            let opening = LinkOpening { index, ..opening };
-            links.push(self.connect_first(&[address], peer, opening, begin)?);
-        }
-        LinkBundle::new(links)
+        let first = self.connect_first(addresses, peer, opening, Instant::now())?;
+        let others = self.connect_others(first.peer().address, peer, opening)?;
+        LinkBundle::new([first].into_iter().chain(others).collect())
+    }
+
+    /// Makes the connections of a bundle behind the first one. One after the other, they would take too
+    /// long over a line with delay.
+    fn connect_others(
+        &self,
+        address: SocketAddr,
+        peer: &ExpectedPeer,
+        first: LinkOpening,
+    ) -> Result<Vec<DataLink>, Error> {
+        let connect =
+            |index| self.connect_first(&[address], peer, first.with_index(index), Instant::now());
+        let connect = &connect;
+        thread::scope(|scope| {
+            let start = |index| {
+                let builder = Builder::new().name("connect".into());
+                builder
+                    .stack_size(STACK_BYTES)
+                    .spawn_scoped(scope, move || connect(index))
+            };
+            let begun: Vec<_> = (1..first.count).map(start).collect();
+            let ended = begun.into_iter().map(|thread| {
+                let made = thread.map_err(resource)?.join();
+                made.map_err(|_| resource("a thread panicked"))?
+            });
+            ended.collect()
+        })
     }
 
     fn connect_first(

@@ -24,6 +24,11 @@ pub(crate) struct LinkOpening {
 }
 
 impl LinkOpening {
+    /// Returns the opening of another connection of the same bundle.
+    pub(crate) fn with_index(self, index: u8) -> LinkOpening {
+        LinkOpening { index, ..self }
+    }
+
     /// The opening of a connection that stands alone.
     pub(crate) const ALONE: LinkOpening = LinkOpening {
         id: [0; ID_BYTES],
