@@ -14,7 +14,7 @@ use driftless_planner::{
     CatalogueFeed, CatalogueSpread, DataSet, LinkModel, NodeId, OrderAction, PlanEvent, PlanOrder,
     Planner, SOURCE, StreamCause, StreamId,
 };
-use driftless_store::Catalogue;
+use driftless_store::{Catalogue, UNIT_BYTES};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -26,6 +26,8 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(100);
 /// Longest wait at the end for nodes that hold all units and commit the data set.
 const COMMIT_MAX: Duration = Duration::from_secs(10);
+/// Units of each stream for which a limited node has time before a stream has stalled.
+const STALL_UNITS: u64 = 3;
 /// Stack of the thread of a node, in bytes.
 const STACK_BYTES: usize = 512 << 10;
 
@@ -77,6 +79,13 @@ fn spread_of(settings: &CastSettings, catalogue: &Catalogue, names: &[String]) -
     )
 }
 
+/// Returns the time in ms after which a stream without a unit has stalled, at a limit of bytes a second: a
+/// node feeds two streams at most, and the limit delays each unit.
+fn stall_ms(bytes_per_second: u64) -> u64 {
+    let bytes = u64::from(UNIT_BYTES).saturating_mul(2 * STALL_UNITS);
+    bytes.saturating_mul(1000) / bytes_per_second.max(1)
+}
+
 impl<'a> CastRun<'a> {
     pub(crate) fn new(
         settings: &'a CastSettings,
@@ -96,6 +105,7 @@ impl<'a> CastRun<'a> {
                 is_measured: true,
                 ..limits.link
             };
+            limits.stall_ms = limits.stall_ms.max(stall_ms(rate));
         }
         let data = DataSet {
             units: catalogue.units(),
@@ -544,5 +554,19 @@ impl<'a> CastRun<'a> {
         self.note_outcomes();
         // Ends the threads that send, and with them the connections that are left.
         self.nodes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stall_ms;
+
+    #[test]
+    fn stream_at_a_low_limit_has_time() {
+        // Six units of 64 KiB at 5 and 40 KiB/s.
+        assert_eq!(stall_ms(5 << 10), 76_800);
+        assert_eq!(stall_ms(40 << 10), 9_600);
+        assert_eq!(stall_ms(100 << 20), 3);
+        assert!(stall_ms(0) > 0);
     }
 }
