@@ -169,7 +169,7 @@ impl Drop for Frozen<'_> {
 }
 
 #[test]
-fn node_with_a_hanging_disk_ends_with_its_cast() {
+fn hanging_disk_of_a_node_ends_with_cast() {
     let disk = Scratch::new(FsKind::Ext4, 96);
     let store = disk.path().join("store");
     let site = Site::with_stores(2, |at| (at == 0).then(|| store.clone()));
