@@ -44,7 +44,9 @@ pub use settings::{
     NodeSettings, SshStart, TransferSettings,
 };
 
-pub use driftless_dataplane::{ExpectedPeer, PeerKey, PeerTrust, PortRange, TlsIdentity};
+pub use driftless_dataplane::{
+    CertificateFault, ExpectedPeer, PeerKey, PeerTrust, PortRange, TlsIdentity,
+};
 pub use driftless_planner::{
     FailReason, HostlistError, NodeOutcome, PlanLimits, RackTopology, TopologyError, parse_hostlist,
 };

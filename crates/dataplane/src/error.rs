@@ -90,6 +90,36 @@ pub enum Error {
     },
 }
 
+/// Cause for which the files of a certificate cannot be used. The text follows the path of the file.
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
+#[non_exhaustive]
+pub enum CertificateFault {
+    /// A passphrase protects the private key.
+    #[error("cannot use: the key is encrypted; decrypt it: openssl pkey -in FILE -out NEW")]
+    EncryptedKey,
+    /// The file of the key has none.
+    #[error("cannot read a private key: {0}; name the PEM file of the key")]
+    NoKey(String),
+    /// The provider does not support the key.
+    #[error(
+        "cannot use: the key is damaged or of another kind; make a key of RSA with 2048 to 4096 bits, ECDSA on P-256 or P-384, or Ed25519"
+    )]
+    UnsupportedKey,
+    /// The file of the certificate has none.
+    #[error("cannot read a certificate: {0}; name the PEM file of the certificate")]
+    NoCertificate(String),
+    /// The certificate has another key. The path of the certificate follows the text.
+    #[error("is not the key of the certificate")]
+    Mismatch,
+}
+
+impl CertificateFault {
+    /// Whether the file of the private key causes the fault, and not that of the certificate.
+    pub fn is_of_key(&self) -> bool {
+        !matches!(self, CertificateFault::NoCertificate(_))
+    }
+}
+
 /// Cause for which an address did not lead to a connection.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[non_exhaustive]

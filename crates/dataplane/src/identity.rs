@@ -1,19 +1,23 @@
 //! The key pair of this end, with the certificates of an authority if a site has one.
 
-use crate::{Error, PeerKey};
+use crate::{CertificateFault, Error, PeerKey};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::rand::SystemRandom;
 use ring::signature::Ed25519KeyPair;
 use rustls::crypto::ring::sign::any_supported_type;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer,
+};
 use rustls::sign::{CertifiedKey, SigningKey};
 use std::fmt;
 use std::sync::Arc;
 
 /// Characters of a line of PEM (RFC 7468 section 2).
 const PEM_LINE_CHARS: usize = 64;
+/// Marks of an encrypted private key in PEM (RFC 5958 section 3, RFC 1421 section 4.6.1.1).
+const ENCRYPTED: [&[u8]; 2] = [b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED"];
 
 /// Key pair of this end.
 ///
@@ -36,7 +40,7 @@ impl TlsIdentity {
         let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new())
             .map_err(|_| Error::Identity("the system gives no random numbers".into()))?;
         let secret = PrivatePkcs8KeyDer::from(document.as_ref().to_vec());
-        Self::new(secret.into(), Vec::new())
+        Self::raw(secret.into())
     }
 
     /// Reads a private key in PEM, as [`Self::to_pem`] writes it.
@@ -44,20 +48,35 @@ impl TlsIdentity {
     /// # Errors
     /// Fails if the text has no private key that the provider supports.
     pub fn from_pem(key_pem: &[u8]) -> Result<Self, Error> {
-        Self::new(secret_of(key_pem)?, Vec::new())
+        let secret = PrivateKeyDer::from_pem_slice(key_pem);
+        Self::raw(secret.map_err(|error| Error::Identity(error.to_string()))?)
     }
 
     /// Reads a private key in PEM and its chain of certificates, the own certificate first.
     ///
     /// # Errors
     /// Fails if a text is unreadable, or the certificate has another key.
-    pub fn from_certificate(chain_pem: &[u8], key_pem: &[u8]) -> Result<Self, Error> {
+    pub fn from_certificate(chain_pem: &[u8], key_pem: &[u8]) -> Result<Self, CertificateFault> {
+        let unreadable = |cause: &str| CertificateFault::NoCertificate(cause.to_owned());
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain_pem).collect();
-        let chain = chain.map_err(|error| Error::Identity(error.to_string()))?;
+        let chain = chain.map_err(|error| unreadable(&error.to_string()))?;
         if chain.is_empty() {
-            return Err(Error::Identity("the PEM text has no certificate".into()));
+            return Err(unreadable("the file has none"));
         }
-        Self::new(secret_of(key_pem)?, chain)
+        let secret = secret_of(key_pem)?;
+        let (signing, public_key) =
+            signing_of(&secret).map_err(|_| CertificateFault::UnsupportedKey)?;
+        let certified = CertifiedKey::new(chain, signing);
+        certified.keys_match().map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => CertificateFault::Mismatch,
+            _ => unreadable("it is damaged"),
+        })?;
+        Ok(TlsIdentity {
+            certified: Arc::new(certified),
+            key: PeerKey::of(&public_key),
+            secret: Arc::new(secret),
+            has_certificate: true,
+        })
     }
 
     /// Returns the key that peers know this end by.
@@ -94,38 +113,41 @@ impl TlsIdentity {
         Arc::clone(&self.certified)
     }
 
-    fn new(
-        secret: PrivateKeyDer<'static>,
-        chain: Vec<CertificateDer<'static>>,
-    ) -> Result<Self, Error> {
-        let refused = |error: rustls::Error| Error::Identity(error.to_string());
-        let signing: Arc<dyn SigningKey> = any_supported_type(&secret).map_err(refused)?;
-        let public_key = signing
-            .public_key()
-            .map(|public_key| public_key.into_owned());
-        let public_key =
-            public_key.ok_or_else(|| Error::Identity("the key has no public part".into()))?;
-        let has_certificate = !chain.is_empty();
-        let key = PeerKey::of(&public_key);
-        let certified = if has_certificate {
-            let certified = CertifiedKey::new(chain, signing);
-            certified.keys_match().map_err(refused)?;
-            certified
-        } else {
-            // RFC 7250: the raw key takes the place of the certificate.
-            CertifiedKey::new(vec![public_key.as_ref().to_vec().into()], signing)
-        };
+    /// Returns the end of a key that has no certificate.
+    fn raw(secret: PrivateKeyDer<'static>) -> Result<Self, Error> {
+        let (signing, public_key) = signing_of(&secret).map_err(Error::Identity)?;
+        // RFC 7250: the raw key takes the place of the certificate.
+        let entity = vec![public_key.as_ref().to_vec().into()];
         Ok(TlsIdentity {
-            certified: Arc::new(certified),
-            key,
+            certified: Arc::new(CertifiedKey::new(entity, signing)),
+            key: PeerKey::of(&public_key),
             secret: Arc::new(secret),
-            has_certificate,
+            has_certificate: false,
         })
     }
 }
 
-fn secret_of(pem: &[u8]) -> Result<PrivateKeyDer<'static>, Error> {
-    PrivateKeyDer::from_pem_slice(pem).map_err(|error| Error::Identity(error.to_string()))
+/// Private key that signs, and its public key.
+type SigningPair = (Arc<dyn SigningKey>, SubjectPublicKeyInfoDer<'static>);
+
+fn signing_of(secret: &PrivateKeyDer<'static>) -> Result<SigningPair, String> {
+    let signing = any_supported_type(secret).map_err(|error| error.to_string())?;
+    let public_key = signing.public_key().map(|key| key.into_owned());
+    let public_key = public_key.ok_or("the key has no public part")?;
+    Ok((signing, public_key))
+}
+
+fn secret_of(pem: &[u8]) -> Result<PrivateKeyDer<'static>, CertificateFault> {
+    let has = |mark: &&[u8]| pem.windows(mark.len()).any(|part| part == *mark);
+    if ENCRYPTED.iter().any(has) {
+        return Err(CertificateFault::EncryptedKey);
+    }
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| {
+        CertificateFault::NoKey(match error {
+            pem::Error::NoItemsFound => "the file has none".into(),
+            error => error.to_string(),
+        })
+    })
 }
 
 /// Without the secret.
@@ -140,7 +162,7 @@ impl fmt::Debug for TlsIdentity {
 
 #[cfg(test)]
 mod tests {
-    use super::TlsIdentity;
+    use super::{CertificateFault, TlsIdentity};
 
     #[test]
     fn stored_key_is_read_again() {
@@ -157,6 +179,22 @@ mod tests {
             assert!(TlsIdentity::from_pem(text.as_bytes()).is_err(), "{text}");
         }
         assert!(TlsIdentity::from_certificate(b"", pem.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn encrypted_key_is_named_as_such() {
+        let chain = b"-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
+        for mark in [
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----",
+            "Proc-Type: 4,ENCRYPTED",
+        ] {
+            let fault = TlsIdentity::from_certificate(chain, mark.as_bytes()).err();
+            assert_eq!(fault, Some(CertificateFault::EncryptedKey));
+        }
+        let fault = TlsIdentity::from_certificate(chain, b"")
+            .err()
+            .expect("a fault");
+        assert!(fault.is_of_key(), "{fault}");
     }
 
     #[test]

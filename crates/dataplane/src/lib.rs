@@ -41,7 +41,7 @@ pub use bundle::{
     BUNDLE_LINKS_MAX, BundleEvent, BundleReceiver, BundleSender, BundleWait, LinkBundle,
 };
 pub use endpoint::DataEndpoint;
-pub use error::{ConnectFault, Error, LinkFault};
+pub use error::{CertificateFault, ConnectFault, Error, LinkFault};
 pub use frame::{FrameError, FrameReader, KIND_MAX, LinkMessage, MESSAGE_BYTES_LIMIT};
 pub use handle::LinkHandle;
 pub use identity::TlsIdentity;

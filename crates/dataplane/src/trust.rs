@@ -63,10 +63,10 @@ impl PeerTrust {
         for certificate in CertificateDer::pem_slice_iter(certificates_pem) {
             let certificate = certificate.map_err(|error| Error::Authority(error.to_string()))?;
             let added = roots.add(certificate);
-            added.map_err(|error| Error::Authority(error.to_string()))?;
+            added.map_err(|_| Error::Authority("one of them is damaged".into()))?;
         }
         if roots.is_empty() {
-            return Err(Error::Authority("the PEM text has no certificate".into()));
+            return Err(Error::Authority("the file has none".into()));
         }
         Ok(PeerTrust(Arc::new(TrustRule {
             authority: Some(Arc::new(roots)),

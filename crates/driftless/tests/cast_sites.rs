@@ -253,3 +253,88 @@ fn several_connections_carry_one_cast() {
     }
     site.end();
 }
+
+#[test]
+fn errors_of_certificates_name_the_file() {
+    let site = Site::new(0);
+    site.certify("other");
+    for words in [
+        "pkey -aes256 -passout pass:secret -in login1.key -out locked.key",
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-521 -nodes -days 2 -subj /CN=a \
+         -keyout p521.key -out p521.pem",
+    ] {
+        site.openssl(words);
+    }
+    put(&site.path("empty"), "");
+    let damaged = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n";
+    put(&site.path("damaged.pem"), damaged);
+    for (ca, cert, key, at_fault, words) in [
+        (
+            "ca.pem",
+            "login1.pem",
+            "locked.key",
+            "locked.key",
+            "openssl pkey -in FILE -out NEW",
+        ),
+        (
+            "ca.pem",
+            "login1.pem",
+            "empty",
+            "empty",
+            "cannot read a private key: the file has none",
+        ),
+        (
+            "ca.pem",
+            "login1.pem",
+            "other.key",
+            "other.key",
+            "is not the key of the certificate",
+        ),
+        (
+            "ca.pem",
+            "p521.pem",
+            "p521.key",
+            "p521.key",
+            "ECDSA on P-256 or P-384",
+        ),
+        (
+            "ca.pem",
+            "damaged.pem",
+            "login1.key",
+            "damaged.pem",
+            "it is damaged",
+        ),
+        (
+            "ca.pem",
+            "empty",
+            "login1.key",
+            "empty",
+            "cannot read a certificate: the file has none",
+        ),
+        (
+            "damaged.pem",
+            "login1.pem",
+            "login1.key",
+            "damaged.pem",
+            "one of them is damaged",
+        ),
+        (
+            "empty",
+            "login1.pem",
+            "login1.key",
+            "empty",
+            "the file has none",
+        ),
+    ] {
+        let node = driftless().args(["node", "--coordinator", "login1", "--dir"]);
+        let node = node.arg(site.path("node-store"));
+        let files = [("--ca", ca), ("--cert", cert), ("--key", key)];
+        let node = files.into_iter().fold(node, |node, (option, file)| {
+            node.arg(option).arg(site.path(file))
+        });
+        let text = node.run().expect(1).stderr_text();
+        let file = format!("driftless: {:?}: ", site.path(at_fault));
+        assert!(text.contains(&file) && text.contains(words), "{text}");
+        assert!(!text.contains("make a new key"), "{text}");
+    }
+}

@@ -4,6 +4,7 @@
 use crate::args::CastArgs;
 use crate::command::nodes::{self, ReachedNodes};
 use crate::command::reach::Unreached;
+use crate::command::site;
 use crate::exit::Exit;
 use crate::output::cast::CastOutput;
 use crate::output::human::host_name;
@@ -108,9 +109,9 @@ fn topology(file: Option<&Path>) -> Result<RackTopology, Unreached> {
     let Some(file) = file else {
         return Ok(RackTopology::default());
     };
-    let refuse = |why: String| nodes::usage(&format!("{}: {why}", quote(file)));
-    let text = nodes::read_text(file);
-    let text = text.map_err(|why| nodes::usage(&nodes::unreadable(file, &why)))?;
+    let refuse = |why: String| site::usage(&format!("{}: {why}", quote(file)));
+    let text = site::read_text(file);
+    let text = text.map_err(|why| site::usage(&site::unreadable(file, &why)))?;
     RackTopology::parse(&text).map_err(|error| refuse(error.to_string()))
 }
 
@@ -143,7 +144,7 @@ fn sources(given: &[PathBuf]) -> Result<Vec<PathBuf>, Unreached> {
             None => return Ok(own::real_place(path)),
         };
         let cause = |error| driftless_model::cause(&error);
-        resolved.map_err(|error| nodes::usage(&format!("{}: {}", quote(path), cause(error))))
+        resolved.map_err(|error| site::usage(&format!("{}: {}", quote(path), cause(error))))
     };
     given.iter().map(resolve).collect()
 }
@@ -162,7 +163,7 @@ fn check_source(path: &Path) -> Result<(), Unreached> {
     Err(match text.split_once(':') {
         Some((host, _)) if !host.is_empty() && !host.contains('/') => {
             let (path, host) = (escape_text(&text), escape_text(host));
-            nodes::usage(&format!(
+            site::usage(&format!(
                 "{path}: a source must be on this host; run the cast on {host}"
             ))
         }

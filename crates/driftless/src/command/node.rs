@@ -3,6 +3,7 @@
 use crate::args::{NodeArgs, NodeCommand, PurgeArgs};
 use crate::command::nodes;
 use crate::command::reach::Unreached;
+use crate::command::site;
 use crate::exit::Exit;
 use crate::output::{diagnostics, mirror as say, node as show};
 use crate::signals::{self, Signals};
@@ -155,8 +156,8 @@ fn settings(args: &NodeArgs) -> Result<NodeSettings, Unreached> {
 /// Returns the hosts that the daemon serves.
 fn trust(args: &NodeArgs) -> Result<DaemonTrust, Unreached> {
     let serve = &args.serve;
-    match nodes::site(&serve.site)? {
-        Some(_) if serve.coordinator.is_empty() => Err(nodes::usage(
+    match site::site(&serve.site)? {
+        Some(_) if serve.coordinator.is_empty() => Err(site::usage(
             "--ca: no host may cast; name the hosts in their certificates with --coordinator",
         )),
         Some(site) => Ok(DaemonTrust::Authority {
@@ -164,7 +165,7 @@ fn trust(args: &NodeArgs) -> Result<DaemonTrust, Unreached> {
             identity: Box::new(site.identity),
             coordinators: serve.coordinator.clone(),
         }),
-        None if serve.trust.is_empty() => Err(nodes::usage(
+        None if serve.trust.is_empty() => Err(site::usage(
             "no host may cast; name its key with --trust, or the authority of the site with --ca",
         )),
         None => Ok(DaemonTrust::Keys(serve.trust.clone())),

@@ -1,15 +1,14 @@
 //! Nodes of a cluster, from the arguments of `cast`, `node` and `doctor`: the list, the ways to the
 //! nodes, and the keys and certificates of this host.
 
-use crate::args::{NodesArgs, SiteArgs};
+use crate::args::NodesArgs;
+use crate::command::daemons::daemons;
 use crate::command::reach::{self, Unreached};
+use crate::command::site::{read_file, read_text, site, unreadable, usage};
 use crate::exit::Exit;
 use crate::own;
 use crate::signals::Signals;
-use driftless_cast::{
-    CastNode, ExpectedPeer, HostlistError, NodeAccess, PeerKey, SshStart, TlsIdentity,
-    parse_hostlist,
-};
+use driftless_cast::{CastNode, HostlistError, NodeAccess, SshStart, TlsIdentity, parse_hostlist};
 use driftless_model::{cause, quote};
 use driftless_remote::Deploy;
 use std::collections::BTreeMap;
@@ -36,8 +35,9 @@ pub struct ReachedNodes {
 pub fn nodes(args: &NodesArgs, dir: &Path, signals: &Signals) -> Result<ReachedNodes, Unreached> {
     let names = parse_hostlist(&args.nodes, &mut |path| read_text(Path::new(path)));
     let names = names.map_err(|error| usage(&unlisted(&error)))?;
+    let has_authority = args.site.ca.is_some();
     let daemons = match &args.daemons {
-        Some(file) => daemons(file, args.site.ca.is_some())?,
+        Some(file) => daemons(file, has_authority)?,
         None => BTreeMap::new(),
     };
     let nodes: Vec<CastNode> = names
@@ -96,76 +96,6 @@ fn undeployable(deploy: &Deploy, why: &str) -> Unreached {
         Deploy::Own => usage(&format!("--deploy: {why}")),
         Deploy::File(_) => usage(&format!("--deploy {why}")),
     }
-}
-
-/// Returns the daemons that a file lists, by their names.
-fn daemons(file: &Path, has_authority: bool) -> Result<BTreeMap<String, NodeAccess>, Unreached> {
-    let text = read_text(file).map_err(|why| usage(&unreadable(file, &why)))?;
-    let mut found = BTreeMap::new();
-    for (at, line) in text.lines().enumerate() {
-        let line = line.split('#').next().unwrap_or_default();
-        let words: Vec<&str> = line.split_whitespace().collect();
-        if words.is_empty() {
-            continue;
-        }
-        let refuse = |why: &str| usage(&format!("{}: line {}: {why}", quote(file), at + 1));
-        let (name, access) = daemon(&words, has_authority).map_err(|why| refuse(&why))?;
-        if found.insert(name.clone(), access).is_some() {
-            return Err(refuse(&format!("{name} is listed twice; list it once")));
-        }
-    }
-    Ok(found)
-}
-
-/// Returns the daemon of a line: `NAME HOST:PORT [KEY]`.
-fn daemon(words: &[&str], has_authority: bool) -> Result<(String, NodeAccess), String> {
-    let (name, address, key) = match words {
-        [name, address] => (*name, *address, None),
-        [name, address, key] => (*name, *address, Some(*key)),
-        _ => return Err("not understood; write NAME HOST:PORT, and a KEY or --ca".into()),
-    };
-    let (host, port) = address
-        .rsplit_once(':')
-        .and_then(|(host, port)| Some((host, port.parse().ok().filter(|port| *port > 0)?)))
-        .ok_or_else(|| format!("{address}: not HOST:PORT; write an IPv6 address as [::1]:PORT"))?;
-    let peer = match key {
-        Some(key) => ExpectedPeer::Key(key.parse::<PeerKey>().map_err(|error| error.to_string())?),
-        None if has_authority => ExpectedPeer::Name(name.into()),
-        None => {
-            return Err(format!(
-                "{name} has no key; add it, or name the authority with --ca"
-            ));
-        }
-    };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let access = NodeAccess::Daemon {
-        host: host.into(),
-        port,
-        peer,
-    };
-    Ok((name.into(), access))
-}
-
-/// Certificate and key of this host, and the authority.
-pub struct SiteIdentity {
-    pub authority_pem: Vec<u8>,
-    pub identity: TlsIdentity,
-}
-
-/// Reads the certificates of a site. Returns `None` if the arguments name none.
-pub fn site(args: &SiteArgs) -> Result<Option<SiteIdentity>, Unreached> {
-    let (Some(authority), Some(chain), Some(key)) = (&args.ca, &args.cert, &args.key) else {
-        return Ok(None);
-    };
-    let read =
-        |path: &PathBuf| read_file(path).map_err(|why| (Exit::CouldNotRun, unreadable(path, &why)));
-    let identity = TlsIdentity::from_certificate(&read(chain)?, &read(key)?);
-    let identity =
-        identity.map_err(|error| (Exit::CouldNotRun, format!("{}: {error}", quote(chain))))?;
-    Ok(Some(SiteIdentity {
-        authority_pem: read(authority)?,
-        identity,
-    }))
 }
 
 /// Returns the key pair of casts from this host. A new one is made if the file is missing.
@@ -252,26 +182,6 @@ fn absolute(dir: &Path) -> Result<PathBuf, Unreached> {
     std::path::absolute(dir).map_err(|error| usage(&format!("{}: {}", quote(dir), cause(&error))))
 }
 
-/// Returns the text of a file that the user names, or the cause of an error.
-pub fn read_text(path: &Path) -> Result<String, String> {
-    let bytes = read_file(path)?;
-    String::from_utf8(bytes).map_err(|_| "not UTF-8; write host names in ASCII".into())
-}
-
-/// Returns the message for a file that cannot be read.
-pub fn unreadable(path: &Path, why: &str) -> String {
-    format!("{}: cannot read: {why}", quote(path))
-}
-
-/// Returns the content of a file that the user names, or the cause of an error.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the user's own file, no part of a replicated tree"
-)]
-fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|error| cause(&error))
-}
-
 /// Returns an absolute path on the nodes, or what to change.
 pub fn place(option: &str, path: &Path) -> Result<PathBuf, Unreached> {
     if path.is_absolute() && !path.as_os_str().as_bytes().contains(&0) {
@@ -281,40 +191,5 @@ pub fn place(option: &str, path: &Path) -> Result<PathBuf, Unreached> {
         Err(usage(&format!(
             "{option} {path}: not absolute; write the whole path"
         )))
-    }
-}
-
-/// Returns an error in the arguments.
-pub fn usage(why: &str) -> Unreached {
-    (Exit::Usage, why.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn daemons_have_a_key_or_a_certificate() {
-        let key = "ab".repeat(32);
-        let by_key = daemon(&["n1", "[::1]:7400", &key], false).expect("a daemon");
-        let expected = NodeAccess::Daemon {
-            host: "::1".into(),
-            port: 7400,
-            peer: ExpectedPeer::Key(key.parse().expect("a key")),
-        };
-        assert_eq!(by_key, ("n1".into(), expected));
-        let by_name = daemon(&["n1", "host:7400"], true).expect("a daemon").1;
-        assert!(
-            matches!(by_name, NodeAccess::Daemon { peer: ExpectedPeer::Name(name), .. } if name == "n1")
-        );
-        for bad in [
-            &["n1"][..],
-            &["n1", "host"],
-            &["n1", "host:0"],
-            &["n1", "host:1"],
-            &["n1", "host:1", "key"],
-        ] {
-            assert!(daemon(bad, false).is_err(), "{bad:?}");
-        }
     }
 }
