@@ -196,6 +196,10 @@ impl fmt::Display for Attempts<'_> {
             let separator = if number == 0 { "" } else { ", " };
             write!(f, "{separator}{address}: {cause}")?;
         }
-        f.write_str("; check address and firewall")
+        let has_remedy = |(_, cause): &(_, ConnectFault)| cause.to_string().contains("; ");
+        match self.0.iter().any(has_remedy) {
+            true => Ok(()),
+            false => f.write_str("; check address and firewall"),
+        }
     }
 }

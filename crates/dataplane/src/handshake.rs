@@ -5,6 +5,7 @@
 
 use crate::frame::{FrameReader, HEAD_BYTES, KIND_OPEN, KIND_WELCOME, head};
 use crate::opening::{LinkOpening, OPENING_BYTES};
+use crate::remedy;
 use crate::shared::LinkPeer;
 use crate::sockets::canonical;
 use crate::tls::{NewSession, PROTOCOL};
@@ -21,10 +22,8 @@ use std::time::{Duration, Instant};
 /// Bytes of the socket that one call reads during a handshake.
 const HANDSHAKE_READ_BYTES: usize = 4 << 10;
 
-/// Begins of causes: a time limit, an alert of the peer, and a certificate that rustls refuses.
+/// Begin of the cause if the time limit was over.
 const NO_HANDSHAKE: &str = "no handshake";
-const ALERT: &str = "received fatal alert";
-const BAD_CERTIFICATE: &str = "invalid peer certificate";
 
 /// A connection during its handshake.
 pub(crate) struct Handshake {
@@ -82,7 +81,7 @@ impl Handshake {
 
     /// Completes the handshake of the end that listens. Returns the cause if it fails.
     pub(crate) fn accept(mut self, trust: &PeerTrust) -> Result<(OpenWire, LinkOpening), String> {
-        let peer = self.verify(trust)?;
+        let peer = self.verify(trust).map_err(remedy::with_remedy)?;
         let message = self.receive()?;
         let opening = LinkOpening::read(&message)
             .ok_or("it opens in another protocol; run the same version on both ends")?;
@@ -197,12 +196,18 @@ impl Handshake {
     /// Returns the fault of a handshake whose cause is known: this end refused the peer, or the network
     /// failed.
     fn identity_fault(&self, cause: String) -> ConnectFault {
-        let is_certificate = cause.starts_with(BAD_CERTIFICATE);
-        match self.verdict.refusal.get() {
-            Some(refusal) => ConnectFault::Identity(refusal.clone()),
-            None if is_certificate => ConnectFault::Identity(format!(
-                "has a certificate that is refused here: {cause}; check it and its name"
-            )),
+        if let Some(refusal) = self.verdict.refusal.get() {
+            return ConnectFault::Identity(refusal.clone());
+        }
+        if let Some(remedy) = remedy::of_certificate(&cause) {
+            return ConnectFault::Identity(format!(
+                "has a certificate that is refused here: {cause}; {remedy}"
+            ));
+        }
+        match remedy::of_mixed_ends(&cause) {
+            Some(remedy) => {
+                ConnectFault::Identity(format!("refuses a handshake: {cause}; {remedy}"))
+            }
             None => ConnectFault::Network(cause),
         }
     }
@@ -214,16 +219,5 @@ fn refusal_of(cause: String, trust: &PeerTrust) -> ConnectFault {
     if cause.starts_with(NO_HANDSHAKE) {
         return ConnectFault::Network(cause);
     }
-    let cause = match cause.starts_with(ALERT) {
-        true => String::new(),
-        false => format!(" ({cause})"),
-    };
-    ConnectFault::Identity(match trust.roots() {
-        Some(_) => format!(
-            "does not accept the certificate of this host{cause}; check --ca and the certificate"
-        ),
-        None => format!(
-            "does not trust this host{cause}; add --trust KEY there (\"driftless node key\" prints KEY)"
-        ),
-    })
+    ConnectFault::Identity(remedy::of_refusal(&cause, trust))
 }

@@ -28,6 +28,7 @@ mod opening;
 mod pending;
 mod ports;
 mod receive;
+mod remedy;
 mod send;
 mod settings;
 mod shared;

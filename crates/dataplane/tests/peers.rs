@@ -170,6 +170,7 @@ fn silent_server_ends_in_the_time_limit() {
     let begin = Instant::now();
     let error = connect_error(&ends.connecting, address, &ends.peer());
     assert!(error.contains("no handshake within"), "{error}");
+    assert!(!error.contains("firewall"), "{error}");
     assert!(begin.elapsed() < LONG);
 }
 
@@ -363,10 +364,15 @@ impl Authority {
 
     /// Returns a key with a certificate for a name.
     fn identity(&self, name: &str) -> TlsIdentity {
+        self.identity_of(name, "serverAuth,clientAuth")
+    }
+
+    /// Returns a key with a certificate for a name and these purposes.
+    fn identity_of(&self, name: &str, purposes: &str) -> TlsIdentity {
         self.openssl(&format!(
             "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN={name} \
              -addext subjectAltName=DNS:{name} -addext basicConstraints=critical,CA:FALSE \
-             -addext extendedKeyUsage=serverAuth,clientAuth -CA ca.pem -CAkey ca.key \
+             -addext extendedKeyUsage={purposes} -CA ca.pem -CAkey ca.key \
              -keyout {name}.key -out {name}.pem"
         ));
         let (chain, key) = (
@@ -422,13 +428,37 @@ fn another_authority_is_refused() {
 }
 
 #[test]
+fn certificates_need_both_purposes() {
+    let site = Authority::new();
+    let with = |name: &str, purposes: &str| {
+        let identity = site.identity_of(name, purposes);
+        DataEndpoint::new(identity, site.trust(), patient()).unwrap()
+    };
+    let (one, two) = (with("node1", "serverAuth"), with("node2", "clientAuth"));
+    for (listening, connecting, name) in [(&one, &one, "node1"), (&two, &two, "node2")] {
+        let listener = listening.listen(LOCALHOST, PortRange::ANY).unwrap();
+        let peer = ExpectedPeer::Name(name.into());
+        let error = connect_error(connecting, listener.address(), &peer);
+        let remedy = "issue it with the extended key usages serverAuth and clientAuth";
+        assert!(error.contains(remedy), "{error}");
+        assert!(!error.contains("firewall"), "{error}");
+    }
+}
+
+#[test]
 fn raw_key_does_not_reach_an_authority() {
     let site = Authority::new();
     let one = site.endpoint("node1");
     let listener = one.listen(LOCALHOST, PortRange::ANY).unwrap();
     let stranger = endpoint(PeerTrust::keys([one.key()]));
-    connect_error(&stranger, listener.address(), &ExpectedPeer::Key(one.key()));
-    refusal(&listener);
+    let error = connect_error(&stranger, listener.address(), &ExpectedPeer::Key(one.key()));
+    assert!(error.contains("use the same on both"), "{error}");
+    let cause = refusal(&listener);
+    assert!(cause.contains("use the same on both"), "{cause}");
+    let keyed = Ends::new(patient(), patient());
+    let peer = ExpectedPeer::Name("node1".into());
+    let error = connect_error(&one, keyed.listener.address(), &peer);
+    assert!(error.contains("use the same on both"), "{error}");
     let mixed = DataEndpoint::new(TlsIdentity::generate().unwrap(), site.trust(), patient());
     let error = mixed.err().unwrap().to_string();
     assert!(
