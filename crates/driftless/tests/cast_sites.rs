@@ -338,3 +338,17 @@ fn errors_of_certificates_name_the_file() {
         assert!(!text.contains("make a new key"), "{text}");
     }
 }
+
+#[test]
+fn uncertified_nodes_are_refused_at_once() {
+    let site = Site::new(0);
+    put(&site.src.join("file"), "content");
+    put(&site.path("daemons"), "n1 192.0.2.1:7400\n");
+    let cast = driftless().arg("cast").arg(&site.src).arg("--to-cache");
+    let cast = cast
+        .args(["--nodes", "n[1-3]", "--daemons"])
+        .arg(site.path("daemons"));
+    let cast = cast.arg("--dir").arg(site.path("source-store"));
+    let text = site.proved(cast, "login1").run().expect(2).stderr_text();
+    assert!(text.contains("no line for n2, n3,"), "{text}");
+}

@@ -18,9 +18,6 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Nodes that a warning names.
-const NAMES_MAX: usize = 20;
-
 /// Distributes the sources; returns the exit code.
 pub fn run(args: &CastArgs) -> Exit {
     own::give_up_umask();
@@ -124,13 +121,9 @@ fn warn_of_lacking(settings: &CastSettings, file: &Path, output: &CastOutput) {
     if lacking.is_empty() {
         return;
     }
-    let shown = lacking.get(..NAMES_MAX).unwrap_or(&lacking).join(", ");
-    let more = match lacking.len().saturating_sub(NAMES_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let shown = nodes::some_of(&lacking);
     output.warn(&format!(
-        "--topology {}: it has no switch of {shown}{more}; they are last in the chain",
+        "--topology {}: it has no switch of {shown}; they are last in the chain",
         quote(file)
     ));
 }

@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 const IDENTITY: &str = "coordinator.pem";
 /// Directory of the node that root runs.
 const NODE_DIR: &str = "/var/lib/driftless/node";
+/// Nodes that a message names.
+const NAMES_MAX: usize = 20;
 
 /// Nodes and the ways to them.
 pub struct ReachedNodes {
@@ -47,6 +49,9 @@ pub fn nodes(args: &NodesArgs, dir: &Path, signals: &Signals) -> Result<ReachedN
             name,
         })
         .collect();
+    if has_authority {
+        check_daemons(&nodes)?;
+    }
     let needs_ssh = nodes.iter().any(|node| node.access == NodeAccess::Ssh);
     let has_daemon = nodes.iter().any(|node| node.access != NodeAccess::Ssh);
     let ssh = needs_ssh.then(|| start(args, signals)).transpose()?;
@@ -61,6 +66,28 @@ pub fn nodes(args: &NodesArgs, dir: &Path, signals: &Signals) -> Result<ReachedN
         identity,
         authority_pem,
     })
+}
+
+/// Refuses nodes without a daemon: a node that ssh starts has no certificate.
+fn check_daemons(nodes: &[CastNode]) -> Result<(), Unreached> {
+    let lacking = nodes.iter().filter(|node| node.access == NodeAccess::Ssh);
+    let lacking: Vec<&str> = lacking.map(|node| node.name.as_str()).collect();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let names = some_of(&lacking);
+    Err(usage(&format!(
+        "--ca: --daemons has no line for {names}, and nodes that ssh starts have no certificate; add the lines, or cast without --ca"
+    )))
+}
+
+/// Returns names for a message. A long list is cut.
+pub fn some_of(names: &[&str]) -> String {
+    let shown = names.get(..NAMES_MAX).unwrap_or(names).join(", ");
+    match names.len().saturating_sub(NAMES_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 /// Returns the message for a list of nodes that cannot be used.
