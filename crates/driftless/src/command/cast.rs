@@ -23,7 +23,7 @@ pub fn run(args: &CastArgs) -> Exit {
     own::give_up_umask();
     let signals = signals::watch();
     let output = CastOutput::new(&args.output);
-    let settings = match settings(args, &signals) {
+    let settings = match settings(args, &output, &signals) {
         Ok(settings) => settings,
         Err((code, why)) => return output.failed(&why, code),
     };
@@ -44,7 +44,11 @@ pub fn run(args: &CastArgs) -> Exit {
 }
 
 /// Returns the settings that the arguments ask for.
-fn settings(args: &CastArgs, signals: &Signals) -> Result<CastSettings, Unreached> {
+fn settings(
+    args: &CastArgs,
+    output: &CastOutput,
+    signals: &Signals,
+) -> Result<CastSettings, Unreached> {
     let place = match &args.to {
         Some(path) => CastPlace::Directory(nodes::place("--to", path)?),
         None => CastPlace::Cache,
@@ -62,7 +66,9 @@ fn settings(args: &CastArgs, signals: &Signals) -> Result<CastSettings, Unreache
         ssh,
         identity,
         authority_pem,
+        warnings,
     } = nodes::nodes(&args.nodes, &dir, signals)?;
+    warnings.iter().for_each(|warning| output.warn(warning));
     Ok(CastSettings {
         sources,
         nodes,

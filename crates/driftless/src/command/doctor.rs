@@ -46,7 +46,9 @@ fn settings(args: &DoctorArgs, signals: &Signals) -> Result<DoctorSettings, Unre
         ssh,
         identity,
         authority_pem,
+        warnings,
     } = nodes::nodes(&args.nodes, &dir, signals)?;
+    warnings.iter().for_each(|warning| say::complaint(warning));
     Ok(DoctorSettings {
         nodes,
         ssh,

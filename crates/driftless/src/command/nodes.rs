@@ -2,7 +2,7 @@
 //! nodes, and the keys and certificates of this host.
 
 use crate::args::NodesArgs;
-use crate::command::daemons::daemons;
+use crate::command::daemons::{daemons, warn_of_unused};
 use crate::command::reach::{self, Unreached};
 use crate::command::site::{read_file, read_text, site, unreadable, usage};
 use crate::exit::Exit;
@@ -31,6 +31,8 @@ pub struct ReachedNodes {
     /// Key pair for daemons. `None` if no node has a daemon.
     pub identity: Option<TlsIdentity>,
     pub authority_pem: Option<Vec<u8>>,
+    /// Warnings for the user before the nodes are reached.
+    pub warnings: Vec<String>,
 }
 
 /// Returns the nodes of the arguments. `dir` is the directory of this host's store.
@@ -38,8 +40,13 @@ pub fn nodes(args: &NodesArgs, dir: &Path, signals: &Signals) -> Result<ReachedN
     let names = parse_hostlist(&args.nodes, &mut |path| read_text(Path::new(path)));
     let names = names.map_err(|error| usage(&unlisted(&error)))?;
     let has_authority = args.site.ca.is_some();
+    let mut warnings = Vec::new();
     let daemons = match &args.daemons {
-        Some(file) => daemons(file, has_authority)?,
+        Some(file) => {
+            let daemons = daemons(file, has_authority)?;
+            warnings.extend(warn_of_unused(file, &daemons, &names));
+            daemons
+        }
         None => BTreeMap::new(),
     };
     let nodes: Vec<CastNode> = names
@@ -65,6 +72,7 @@ pub fn nodes(args: &NodesArgs, dir: &Path, signals: &Signals) -> Result<ReachedN
         ssh,
         identity,
         authority_pem,
+        warnings,
     })
 }
 
