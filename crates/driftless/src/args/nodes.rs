@@ -57,9 +57,12 @@ pub struct SiteArgs {
 pub fn ports(text: &str) -> Result<PortRange, String> {
     match text {
         "any" => Ok(PortRange::ANY),
+        // The data plane takes 0 as any port.
         range => range
             .parse()
-            .map_err(|_| "\"any\", a port, or a range is expected, such as 7400-7449".to_owned()),
+            .ok()
+            .filter(|ports| *ports != PortRange::ANY)
+            .ok_or_else(|| "\"any\", a port, or a range is expected, such as 7400-7449".to_owned()),
     }
 }
 
@@ -70,5 +73,18 @@ pub fn connections(text: &str) -> Result<u8, String> {
     match text.parse() {
         Ok(number @ 1..=CONNECTIONS_MAX) => Ok(number),
         _ => Err(format!("a number from 1 to {CONNECTIONS_MAX} is expected")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ports;
+
+    #[test]
+    fn port_zero_is_no_port() {
+        for text in ["0", " 0", "0-0", "0-5", "-1", ""] {
+            assert!(ports(text).is_err(), "{text}");
+        }
+        assert!(ports("any").is_ok() && ports("7400-7449").is_ok());
     }
 }
