@@ -1,6 +1,6 @@
 //! Arguments of `driftless node`.
 
-use super::nodes::ports;
+use super::nodes::{certificate_name, ports};
 use super::{LogArgs, SiteArgs};
 use clap::{Args, Subcommand};
 use driftless_cast::{PeerKey, PortRange};
@@ -64,7 +64,7 @@ pub struct ServeArgs {
     /// Name in the certificate of a host that casts
     ///
     /// May be given several times.
-    #[arg(long, value_name = "NAME", requires = "ca")]
+    #[arg(long, value_name = "NAME", value_parser = certificate_name, requires = "ca")]
     pub coordinator: Vec<String>,
 }
 

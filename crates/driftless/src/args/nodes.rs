@@ -3,6 +3,7 @@
 use super::SshArgs;
 use clap::Args;
 use driftless_cast::PortRange;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Nodes of a cluster.
@@ -76,9 +77,29 @@ pub fn connections(text: &str) -> Result<u8, String> {
     }
 }
 
+/// Returns a name that a certificate can have: a DNS name (RFC 1035 section 2.3.4) or an IP address.
+pub fn certificate_name(text: &str) -> Result<String, String> {
+    const NAME_BYTES_MAX: usize = 253;
+    let is_address = text.parse::<IpAddr>().is_ok();
+    let is_name = text.len() <= NAME_BYTES_MAX && text.split('.').all(is_label);
+    match is_address || is_name {
+        true => Ok(text.to_owned()),
+        false => Err("a DNS name without wildcards, or an IP address, is expected".to_owned()),
+    }
+}
+
+fn is_label(text: &str) -> bool {
+    const LABEL_BYTES_MAX: usize = 63;
+    let is_of_label = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    (1..=LABEL_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(is_of_label)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
 #[cfg(test)]
 mod tests {
-    use super::ports;
+    use super::{certificate_name, ports};
 
     #[test]
     fn port_zero_is_no_port() {
@@ -86,5 +107,24 @@ mod tests {
             assert!(ports(text).is_err(), "{text}");
         }
         assert!(ports("any").is_ok() && ports("7400-7449").is_ok());
+    }
+
+    #[test]
+    fn unmatchable_names_of_coordinators_are_refused() {
+        for text in [
+            "*.example.org",
+            "",
+            "a\nb",
+            "a..b",
+            "a.",
+            "-a",
+            "a b",
+            "CN=a",
+        ] {
+            assert!(certificate_name(text).is_err(), "{text:?}");
+        }
+        for text in ["login1", "login_1.example.org", "192.0.2.1", "2001:db8::1"] {
+            assert!(certificate_name(text).is_ok(), "{text}");
+        }
     }
 }
