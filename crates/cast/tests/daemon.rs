@@ -147,6 +147,28 @@ fn daemon_refuses_an_unknown_coordinator() {
     assert!(node_info(&daemon.dir).expect("an answer").copies.is_empty());
 }
 
+#[test]
+fn second_name_of_a_daemon_fails() {
+    let cluster = Cluster::new(2);
+    cluster.write("file", 10);
+    let identity = TlsIdentity::generate().expect("a key");
+    let daemon = Daemon::start(&cluster, &identity);
+    let mut settings = cluster.settings();
+    settings.identity = Some(identity);
+    for (at, name) in ["n1", "alias"].into_iter().enumerate() {
+        settings.nodes[at] = CastNode {
+            name: name.into(),
+            ..daemon.node()
+        };
+    }
+    settings.place = CastPlace::Directory(cluster.path("n1/to"));
+    let report = format!("{:?}", cluster.cast(&settings));
+    let refused = report.matches("already under another name").count();
+    assert_eq!(refused, 1, "{report}");
+    let info = node_info(&daemon.dir).expect("an answer");
+    assert_eq!(info.copies.len(), 1, "{info:?}");
+}
+
 /// Returns settings for measurements of all nodes.
 fn doctor(cluster: &Cluster, place: PathBuf) -> DoctorSettings {
     let settings = cluster.settings();

@@ -59,10 +59,18 @@ pub(crate) struct NodeHost {
 /// A cast at work.
 struct CastEntry {
     inbox: Sender<CastTrunk>,
+    commander: CastCommander,
     /// The catalogue for other nodes, once it is complete.
     catalogue: Option<OfferedCatalogue>,
     /// Connections of nodes that get the catalogue.
     gives: Vec<LinkHandle>,
+}
+
+/// Connection of the coordinator of a cast.
+#[derive(Clone)]
+pub(crate) struct CastCommander {
+    pub key: PeerKey,
+    pub handles: Vec<LinkHandle>,
 }
 
 /// A catalogue for other nodes of its cast.
@@ -132,18 +140,32 @@ impl NodeHost {
     }
 
     /// Notes a cast that begins. Returns `false` if it is at work already.
-    pub fn begin_cast(&self, cast: CastId, inbox: Sender<CastTrunk>) -> bool {
+    pub fn begin_cast(
+        &self,
+        cast: CastId,
+        inbox: Sender<CastTrunk>,
+        commander: CastCommander,
+    ) -> bool {
         match self.casts.lock().entry(cast) {
             Entry::Occupied(_) => false,
             Entry::Vacant(place) => {
                 place.insert(CastEntry {
                     inbox,
+                    commander,
                     catalogue: None,
                     gives: Vec::new(),
                 });
                 true
             }
         }
+    }
+
+    /// Whether the coordinator with this key has a cast at work over a connection that is open.
+    pub fn commands(&self, cast: CastId, key: PeerKey) -> bool {
+        self.casts.lock().get(&cast).is_some_and(|entry| {
+            let commander = &entry.commander;
+            commander.key == key && !commander.handles.iter().any(LinkHandle::has_failed)
+        })
     }
 
     /// Forgets a cast.

@@ -6,13 +6,13 @@
 use crate::intake::{PeerLink, refuse};
 use crate::message::{CastId, NodeMessage, NodeOrder, PROTOCOL, PeerOpening, decode, encode, kind};
 use crate::node::catalogue::give;
-use crate::node::host::NodeHost;
+use crate::node::host::{CastCommander, NodeHost};
 use crate::node::inputs::{CastTrunk, ControlInput, SessionInputs, next_input, receive_control};
 use crate::node::log::CastLog;
 use crate::node::probe::{answer_probe, examine_node};
 use crate::node::session::CastSession;
 use crate::stream::start_thread;
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Sender, bounded};
 use driftless_dataplane::{ArrivedLink, BundleEvent, LinkBundle, LinkHandle, LinkListener};
 use driftless_lock::Mutex;
 use driftless_planner::StreamId;
@@ -28,6 +28,9 @@ const OPENING_MAX: Duration = Duration::from_secs(10);
 const CONTROL_QUEUE_MAX: usize = 16;
 /// Connections of feeders that wait for the loop of a cast.
 const TRUNK_QUEUE_MAX: usize = 64;
+/// Answer to a coordinator that lists this node twice.
+const ALIAS: &str =
+    "this node takes part already under another name; list it once in --daemons and --nodes";
 
 /// Server of the connections that arrive.
 pub(crate) struct NodeServer {
@@ -192,13 +195,19 @@ fn serve_control(host: &Arc<NodeHost>, link: PeerLink) {
         Some(ControlInput::Order(NodeOrder::Begin(brief))) => {
             let (trunk_inbox, trunks) = bounded(TRUNK_QUEUE_MAX);
             let cast = brief.cast;
-            let is_new = host.begin_cast(cast, trunk_inbox);
-            if is_new {
+            let key = peer.key;
+            let handles = handles.clone();
+            let commander = CastCommander { key, handles };
+            if begin_cast(host, cast, &trunk_inbox, &commander) {
                 let inputs = SessionInputs { control, trunks };
                 let log = CastLog::begin(&peer, &brief);
                 let end = CastSession::new(host, brief, peer.key, &sender).run(&inputs);
                 host.end_cast(cast);
                 log.end(&end);
+            } else if host.commands(cast, peer.key) {
+                let reason = ALIAS.to_owned();
+                let failed = encode(&NodeMessage::Failed { reason });
+                let _the_coordinator_may_be_gone = sender.send_control(kind::NODE, &[&failed]);
             }
         }
         Some(ControlInput::Order(first)) => examine_node(host, &sender, &control, first),
@@ -208,6 +217,28 @@ fn serve_control(host: &Arc<NodeHost>, link: PeerLink) {
     for handle in handles {
         // The thread that receives ends with the connection.
         end_softly(&handle);
+    }
+}
+
+/// Notes a cast that begins. Returns `false` if it is at work over another connection.
+///
+/// A coordinator that lost its connection can be back before this node has noticed the loss. So an
+/// earlier connection has the time in which its silence is noticed.
+fn begin_cast(
+    host: &NodeHost,
+    cast: CastId,
+    inbox: &Sender<CastTrunk>,
+    commander: &CastCommander,
+) -> bool {
+    let (begin, limit) = (Instant::now(), host.settings.transfer.silence_max * 2);
+    loop {
+        if host.begin_cast(cast, inbox.clone(), commander.clone()) {
+            return true;
+        }
+        if begin.elapsed() >= limit || host.is_stopped() {
+            return false;
+        }
+        std::thread::sleep(TICK);
     }
 }
 
