@@ -11,6 +11,7 @@ use driftless_dataplane::{
     PeerKey, PeerTrust,
 };
 use driftless_lock::Mutex;
+use driftless_model::{escape, escape_text};
 use driftless_remote::{
     Heard, NOT_FOUND, ReachError, SSH_FAILED, SilenceLimit, bring, in_place_of, spawn_there,
     unstarted,
@@ -66,8 +67,7 @@ type LastWords = Arc<Mutex<Vec<u8>>>;
 impl StartedNode {
     /// Returns the last words of ssh and the node.
     fn complaint(&self) -> String {
-        let bytes = self.complaint.lock().clone();
-        driftless_model::escape(bytes.trim_ascii())
+        readable(self.complaint.lock().trim_ascii())
     }
 
     /// Waits for the end of the program, and for its last words. Returns its exit code, or `None` if
@@ -393,6 +393,13 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
         })
 }
 
+/// Returns the last words as text. They are a sentence with quotes of its own, which stay.
+fn readable(bytes: &[u8]) -> String {
+    bytes.utf8_chunks().fold(String::new(), |text, chunk| {
+        text + &escape_text(chunk.valid()) + &escape(chunk.invalid())
+    })
+}
+
 /// Keeps the last words on standard error.
 fn listen(child: &mut Child) -> LastWords {
     let complaint = LastWords::default();
@@ -416,4 +423,15 @@ fn listen(child: &mut Child) -> LastWords {
     };
     let _nothing_is_heard_then = crate::stream::start_thread("complaint", listening);
     complaint
+}
+
+#[cfg(test)]
+mod tests {
+    use super::readable;
+
+    #[test]
+    fn quotes_of_a_node_are_not_escaped() {
+        let text = readable(b"driftless: \"a\": cannot read\x1b\xff");
+        assert_eq!(text, r#"driftless: "a": cannot read\x1b\xff"#);
+    }
 }
