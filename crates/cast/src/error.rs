@@ -1,7 +1,11 @@
 //! Errors that end a cast or a node. Each names the object, the cause and the remedy.
 
+use driftless_store::Error as StoreError;
 use std::io;
 use std::path::PathBuf;
+
+/// Error number of a file system without write access (errno(3)).
+const READ_ONLY: i32 = rustix::io::Errno::ROFS.raw_os_error();
 
 /// A call of this crate that failed.
 #[derive(Debug, thiserror::Error)]
@@ -78,5 +82,36 @@ impl Error {
             Error::Taken(_) => true,
             _ => false,
         }
+    }
+}
+
+/// Returns an error of the store at a node, with a remedy in words of a cast.
+pub(crate) fn at_node(error: &StoreError) -> String {
+    match error {
+        StoreError::Entry { fault, .. } if fault.errno == READ_ONLY => {
+            format!("{error}; mount it for writing there, or choose another directory")
+        }
+        StoreError::NoSuchUnit { .. } => {
+            format!("{error}; use the same version of driftless on all nodes")
+        }
+        error => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{READ_ONLY, StoreError, at_node};
+    use driftless_model::{Act, Fault, Side};
+
+    #[test]
+    fn read_only_file_system_has_a_remedy() {
+        let fault = Fault {
+            side: Side::Replica,
+            act: Act::MakeDirectory,
+            errno: READ_ONLY,
+        };
+        let path = b"to/set".to_vec();
+        let text = at_node(&StoreError::Entry { path, fault });
+        assert!(text.contains("read-only; mount it for writing"), "{text}");
     }
 }

@@ -8,6 +8,7 @@ mod orders;
 
 use crate::bits::UnitBitmap;
 use crate::board::UnitBoard;
+use crate::error::at_node;
 use crate::feed::{FeedContext, FeedGate};
 use crate::intake::{IntakeContext, VerifiedLog};
 use crate::message::{CastBrief, CastPeer, FinishedCopy, NodeMessage, NodeOrder, encode, kind};
@@ -271,7 +272,7 @@ impl<'a> CastSession<'a> {
         };
         if let Err(error) = receiver.put(number, bytes) {
             self.catalogue = CatalogueStage::Failed;
-            return self.fail(error.to_string());
+            return self.fail(at_node(&error));
         }
         if !receiver.lacking().is_empty() {
             return Ok(());
@@ -406,7 +407,7 @@ impl<'a> CastSession<'a> {
             CastResult::Opened(Ok(opened)) => self.opened(opened),
             CastResult::Catalogued(Err(error))
             | CastResult::Opened(Err(error))
-            | CastResult::Written(Err(error)) => self.fail(error.to_string()),
+            | CastResult::Written(Err(error)) => self.fail(at_node(&error)),
             // The units ended before the set was complete.
             CastResult::Written(Ok(None)) => Ok(()),
             CastResult::Written(Ok(Some(written))) => self.written(written),
