@@ -1,18 +1,23 @@
 //! The key pair of this end, with the certificates of an authority if a site has one.
 
-use crate::{CertificateFault, Error, PeerKey};
+use crate::{CertificateFault, Error, PeerKey, PeerTrust};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::rand::SystemRandom;
 use ring::signature::Ed25519KeyPair;
+use rustls::CertificateError;
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::ring::default_provider;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{
-    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer,
+    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer, UnixTime,
 };
+use rustls::server::ParsedCertificate;
 use rustls::sign::{CertifiedKey, SigningKey};
 use std::fmt;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Characters of a line of PEM (RFC 7468 section 2).
 const PEM_LINE_CHARS: usize = 64;
@@ -101,6 +106,30 @@ impl TlsIdentity {
             rest = after;
         }
         pem + &format!("-----END {label}-----\n")
+    }
+
+    /// Whether the certificate of this end, or one of its chain, has expired at a time. Returns
+    /// `false` for a key without a certificate.
+    pub fn has_expired_at(&self, trust: &PeerTrust, time: SystemTime) -> bool {
+        let (Some((own, issuers)), Some(roots), Ok(time)) = (
+            self.certified.cert.split_first(),
+            trust.roots(),
+            time.duration_since(UNIX_EPOCH),
+        ) else {
+            return false;
+        };
+        let Ok(own) = ParsedCertificate::try_from(own) else {
+            return false;
+        };
+        let time = UnixTime::since_unix_epoch(time);
+        let algorithms = default_provider().signature_verification_algorithms.all;
+        let verified =
+            verify_server_cert_signed_by_trust_anchor(&own, roots, issuers, time, algorithms);
+        let is_expired = |fault: &CertificateError| {
+            use CertificateError::{Expired, ExpiredContext};
+            matches!(fault, Expired | ExpiredContext { .. })
+        };
+        matches!(verified, Err(rustls::Error::InvalidCertificate(fault)) if is_expired(&fault))
     }
 
     /// Whether an authority has signed a certificate of this end.

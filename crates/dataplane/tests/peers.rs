@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 fn hasty() -> LinkSettings {
     LinkSettings {
@@ -410,6 +410,18 @@ fn authority_vouches_for_names() {
     one.trust().revoke(two.key());
     let error = connect_error(&two, listener.address(), &named("node1"));
     assert!(error.contains("does not accept the certificate"), "{error}");
+}
+
+#[test]
+fn end_of_the_own_certificate_is_known() {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    let site = Authority::new();
+    let (identity, trust) = (site.identity("node1"), site.trust());
+    let now = SystemTime::now();
+    assert!(!identity.has_expired_at(&trust, now + DAY));
+    assert!(identity.has_expired_at(&trust, now + DAY * 3));
+    let raw = TlsIdentity::generate().unwrap();
+    assert!(!raw.has_expired_at(&trust, now + DAY * 3));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use driftless_testkit::{Driftless, EVENT_MAX, FsKind, Lab, Running, Scratch};
 use rustix::process::Signal;
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -351,4 +352,17 @@ fn uncertified_nodes_are_refused_at_once() {
     let cast = cast.arg("--dir").arg(site.path("source-store"));
     let text = site.proved(cast, "login1").run().expect(2).stderr_text();
     assert!(text.contains("no line for n2, n3,"), "{text}");
+}
+
+#[test]
+fn weak_certificates_are_warned_of() {
+    let site = Site::new(1);
+    put(&site.src.join("file"), "content");
+    let mode = PermissionsExt::from_mode(0o644);
+    fs::set_permissions(site.path("login1.key"), mode).expect("a mode");
+    let cast = site.cast("login1", &site.path("daemons"));
+    let text = cast.run().expect(0).stderr_text();
+    assert!(text.contains("expires within 14 days"), "{text}");
+    assert!(text.contains("chmod 600 FILE"), "{text}");
+    site.end();
 }

@@ -160,11 +160,16 @@ fn trust(args: &NodeArgs) -> Result<DaemonTrust, Unreached> {
         Some(_) if serve.coordinator.is_empty() => Err(site::usage(
             "--ca: no host may cast; name the hosts in their certificates with --coordinator",
         )),
-        Some(site) => Ok(DaemonTrust::Authority {
-            authority_pem: site.authority_pem,
-            identity: Box::new(site.identity),
-            coordinators: serve.coordinator.clone(),
-        }),
+        Some(site) => {
+            site.warnings
+                .iter()
+                .for_each(|warning| tracing::warn!("{warning}"));
+            Ok(DaemonTrust::Authority {
+                authority_pem: site.authority_pem,
+                identity: Box::new(site.identity),
+                coordinators: serve.coordinator.clone(),
+            })
+        }
         None if serve.trust.is_empty() => Err(site::usage(
             "no host may cast; name its key with --trust, or the authority of the site with --ca",
         )),

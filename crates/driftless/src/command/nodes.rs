@@ -63,7 +63,10 @@ pub fn nodes(args: &NodesArgs, dir: &Path, signals: &Signals) -> Result<ReachedN
     let has_daemon = nodes.iter().any(|node| node.access != NodeAccess::Ssh);
     let ssh = needs_ssh.then(|| start(args, signals)).transpose()?;
     let (identity, authority_pem) = match site(&args.site)? {
-        Some(site) => (Some(site.identity), Some(site.authority_pem)),
+        Some(site) => {
+            warnings.extend(site.warnings);
+            (Some(site.identity), Some(site.authority_pem))
+        }
         None if has_daemon => (Some(identity(dir)?), None),
         None => (None, None),
     };
