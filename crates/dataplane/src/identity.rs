@@ -220,9 +220,7 @@ mod tests {
             let fault = TlsIdentity::from_certificate(chain, mark.as_bytes()).err();
             assert_eq!(fault, Some(CertificateFault::EncryptedKey));
         }
-        let fault = TlsIdentity::from_certificate(chain, b"")
-            .err()
-            .expect("a fault");
+        let fault = TlsIdentity::from_certificate(chain, b"").expect_err("a fault");
         assert!(fault.is_of_key(), "{fault}");
     }
 
