@@ -17,6 +17,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Longest wait before the end of the cast is looked at.
 const TICK: Duration = Duration::from_millis(50);
+/// The same while nodes are silent: shorter, the threads of a thousand nodes would wake all the time.
+const SILENT_TICK: Duration = Duration::from_millis(500);
 
 /// Message to the loop of the coordinator.
 pub(crate) enum NodeInput {
@@ -148,7 +150,7 @@ fn receive_all(
     let mut is_ready = false;
     // A node that neither closes nor dies does not prolong a cast that is over.
     while !context.is_over.load(Relaxed) {
-        let message = match receiver.recv_within(TICK) {
+        let message = match receiver.recv_within(SILENT_TICK) {
             Ok(BundleWait::Timeout) => continue,
             Ok(BundleWait::Event(BundleEvent::Control(message))) if message.kind == kind::NODE => {
                 message
