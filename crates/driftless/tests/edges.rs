@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A crate and the crates of this workspace that it may use; the last list is for its tests only.
-const EDGES: [(&str, &[&str], &[&str]); 29] = [
+const EDGES: [(&str, &[&str], &[&str]); 30] = [
     ("lock", &[], &[]),
     ("model", &[], &[]),
     ("tree", &["lock", "model"], &[]),
@@ -114,6 +114,7 @@ const EDGES: [(&str, &[&str], &[&str]); 29] = [
         ],
         &["testkit"],
     ),
+    ("batch", &["model"], &["testkit"]),
     ("queue", &["lock"], &["testkit"]),
     ("detect", &["lock", "model"], &["testkit"]),
     (

@@ -1,0 +1,93 @@
+//! Batch systems behind one interface.
+//!
+//! A [`BatchSystem`] submits held jobs, tells its scheduler which nodes have the data, and releases
+//! the jobs. Only this crate knows which batch system a site has. It runs the commands of the batch
+//! system, so that no library of it is linked.
+//!
+//! What must hold: each call can be repeated without a second effect. A command that fails, waits or
+//! prints an unknown form is an error, and never an empty answer.
+
+mod command;
+mod error;
+mod words;
+
+pub use command::CommandSettings;
+pub use error::{BatchError, Result};
+pub use words::{
+    BatchKind, HeldRequest, JobId, JobMark, LiveJob, LiveTask, MarkedJob, Readiness, Slot,
+    Submission,
+};
+
+use std::collections::HashMap;
+
+/// A batch system.
+///
+/// One process at a time may call the methods that change nodes: some batch systems replace the
+/// whole list of a node's features.
+pub trait BatchSystem: Send + Sync {
+    /// Returns the product.
+    fn kind(&self) -> BatchKind;
+
+    /// Returns the command that submits a user's job held. Runs no command. May read the user's job
+    /// script.
+    ///
+    /// # Errors
+    /// [`BatchError::Arguments`] if the user's command is none of this batch system.
+    fn submission(&self, request: &HeldRequest<'_>) -> Result<Submission>;
+
+    /// Returns the number of the job from the standard output of the submission.
+    ///
+    /// # Errors
+    /// [`BatchError::Output`] if the output has another form.
+    fn submitted(&self, output: &str) -> Result<JobId>;
+
+    /// Returns all jobs that carry a [`JobMark`], of all users.
+    ///
+    /// # Errors
+    /// The batch system gives no answer that can be read.
+    fn marked(&self) -> Result<Vec<MarkedJob>>;
+
+    /// Returns the jobs that have tasks which wait or run. A job whose tasks all ended is absent.
+    ///
+    /// # Errors
+    /// The batch system gives no answer that can be read.
+    fn alive(&self) -> Result<HashMap<JobId, LiveJob>>;
+
+    /// Returns the nodes on which a job may run: those of its partition or queues that its own wishes
+    /// allow. Nodes that are down or drained are left out.
+    ///
+    /// # Errors
+    /// The job is unknown; the batch system gives no answer that can be read.
+    fn candidates(&self, job: &JobId) -> Result<Vec<String>>;
+
+    /// Makes a slot known, so that jobs may demand it. No node offers it yet.
+    ///
+    /// # Errors
+    /// [`BatchError::Rights`] if this user may not change nodes.
+    fn declare(&self, slot: &Slot, nodes: &[String]) -> Result<()>;
+
+    /// Makes a held job run on ready nodes only. Its own wishes stay.
+    ///
+    /// # Errors
+    /// The job is unknown or has begun; this user may not change it.
+    fn require(&self, job: &JobId, readiness: &Readiness<'_>) -> Result<()>;
+
+    /// Tells the scheduler all nodes that are ready for these jobs.
+    ///
+    /// # Errors
+    /// This user may not change the nodes or jobs; the batch system does not answer.
+    fn tell_ready(&self, readiness: &Readiness<'_>, jobs: &[JobId]) -> Result<()>;
+
+    /// Ends the hold of a job. A job that an administrator holds stays held. A job that is not held
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// The job is unknown; this user may not release it; the batch system does not answer.
+    fn release(&self, job: &JobId) -> Result<()>;
+
+    /// Removes a slot from all nodes. No task that demands the slot may wait then.
+    ///
+    /// # Errors
+    /// This user may not change nodes; the batch system does not answer.
+    fn undeclare(&self, slot: &Slot) -> Result<()>;
+}
