@@ -66,7 +66,9 @@ pub trait BatchSystem: Send + Sync {
     /// [`BatchError::Rights`] if this user may not change nodes.
     fn declare(&self, slot: &Slot, nodes: &[String]) -> Result<()>;
 
-    /// Makes a held job run on ready nodes only. Its own wishes stay.
+    /// Makes a held job run on ready nodes only: it demands the slot beside its own wishes, or, without
+    /// a slot, excludes nodes that are not ready. The data set is known by now: the submission knew no
+    /// slot. A repeated call changes nothing.
     ///
     /// # Errors
     /// The job is unknown or has begun; this user may not change it.

@@ -123,9 +123,6 @@ pub struct HeldRequest<'a> {
     pub command: &'a [OsString],
     /// The mark that the job gets.
     pub mark: &'a JobMark,
-    /// The slot that the job demands. `None` if [`BatchSystem::require`](crate::BatchSystem::require)
-    /// excludes nodes in place of a slot.
-    pub slot: Option<&'a Slot>,
     /// Variables for the environment of each task.
     pub variables: &'a [(String, String)],
 }
