@@ -17,6 +17,8 @@ pub enum StateFile {
     Watch,
     /// The index of a node of a distribution.
     Holdings,
+    /// The table of jobs of gateways.
+    Jobs,
 }
 
 impl StateFile {
@@ -27,6 +29,7 @@ impl StateFile {
             StateFile::Mirror => "the state of the mirror",
             StateFile::Watch => "the state of the watch daemon",
             StateFile::Holdings => "the index of the node",
+            StateFile::Jobs => "the table of jobs of the gateway",
         }
     }
 
@@ -37,6 +40,7 @@ impl StateFile {
             StateFile::Mirror => "state of a mirror",
             StateFile::Watch => "state of a watch daemon",
             StateFile::Holdings => "index of a node",
+            StateFile::Jobs => "table of jobs of a gateway",
         }
     }
 }

@@ -1,5 +1,5 @@
 //! What must be remembered, in SQLite: the record of a run that movers share ([`Record`]), the state
-//! of a mirror ([`mirror`]), that of the agent of a node ([`watch`]) and the index of a node ([`holdings`]), which outlive the process
+//! of a mirror ([`mirror`]), that of the agent of a node ([`watch`]), the index of a node ([`holdings`]) and the jobs of gateways ([`jobs`]), which outlive the process
 //! that keeps them and have layouts with versions; what an interrupted verification has done
 //! ([`Ledger`]); places of directories, as a hint ([`DirectoryIndex`]); and, for as long as a run lasts and beyond a bound on memory, which inodes of the
 //! source have which names ([`LinkTable`]).
@@ -9,6 +9,7 @@ mod directories;
 mod error;
 mod file;
 pub mod holdings;
+pub mod jobs;
 mod ledger;
 mod links;
 pub mod mirror;

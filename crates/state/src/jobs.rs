@@ -1,0 +1,323 @@
+//! The jobs of gateways: what users asked for, where each job stands, and which gateway acts. Several
+//! gateways on several hosts share the file.
+//!
+//! Any gateway adds jobs. Only the holder of the lease changes them: each change states the epoch of
+//! the lease, in the same transaction. A gateway that was stopped for long changes nothing any more.
+
+mod rows;
+mod schema;
+
+use crate::columns::{capped, millis};
+use crate::{StateError, StateFile, StoreError, file};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use rows::{JobNodeRow, JobNodeState, JobRow, JobStage, LeaseRow};
+
+/// The table of jobs.
+#[derive(Debug)]
+pub struct JobTable {
+    path: PathBuf,
+    file: Connection,
+}
+
+/// A job that a user asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewJob<'a> {
+    /// Mark, 16 hexadecimal digits.
+    pub mark: &'a str,
+    /// UID of the user.
+    pub uid: u32,
+    /// Name of the user.
+    pub owner: &'a str,
+    /// Batch system, as the gateway calls it.
+    pub system: &'a str,
+    /// What the user asked for, in the form of the gateway.
+    pub request: &'a [u8],
+    /// Time since 1970.
+    pub now: Duration,
+}
+
+/// Error of a change by the holder of the lease.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// Another gateway holds the lease now. Nothing was changed.
+    #[error("another gateway took over; this one waits")]
+    LeaseLost,
+    /// The file failed.
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+/// Result of a change by the holder of the lease.
+pub type Changed = Result<(), ChangeError>;
+
+impl JobTable {
+    /// Opens the table at `path`, or makes it.
+    ///
+    /// # Errors
+    /// The file cannot be opened or written, is damaged, of a newer version or of another program.
+    pub fn open(path: &Path) -> Result<JobTable, StateError> {
+        Ok(JobTable {
+            path: path.to_owned(),
+            file: schema::open(path)?,
+        })
+    }
+
+    /// Adds a job in the stage [`JobStage::Prepared`].
+    ///
+    /// # Errors
+    /// The mark is taken; the file cannot be written.
+    pub fn add(&mut self, new: &NewJob<'_>) -> Result<(), StateError> {
+        const ADD: &str =
+            "INSERT INTO jobs (mark, uid, owner, system, request, made_ms, changed_ms)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)";
+        let now = millis(new.now);
+        let values = params![new.mark, new.uid, new.owner, new.system, new.request, now];
+        self.change(|transaction| transaction.execute(ADD, values).map(drop))
+    }
+
+    /// Removes a job of a user that was never submitted. Returns whether there was one.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn abandon(&mut self, mark: &str, uid: u32) -> Result<bool, StateError> {
+        const DROP: &str = "DELETE FROM jobs WHERE mark = ? AND uid = ? AND stage = 'prepared'";
+        self.change(|transaction| {
+            transaction
+                .execute(DROP, params![mark, uid])
+                .map(|count| count > 0)
+        })
+    }
+
+    /// Returns the jobs that are not closed, the oldest first.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn open_jobs(&self) -> Result<Vec<JobRow>, StateError> {
+        let which = "WHERE stage <> 'closed' ORDER BY made_ms, mark";
+        rows::jobs(&self.file, which, params![]).map_err(|cause| self.failed(cause))
+    }
+
+    /// Returns all jobs of a user, or of all users, the oldest first.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn jobs_of(&self, uid: Option<u32>) -> Result<Vec<JobRow>, StateError> {
+        let which = "WHERE ?1 IS NULL OR uid = ?1 ORDER BY made_ms, mark";
+        rows::jobs(&self.file, which, params![uid]).map_err(|cause| self.failed(cause))
+    }
+
+    /// Returns a job; `None` if no job has this mark.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn find(&self, mark: &str) -> Result<Option<JobRow>, StateError> {
+        let found = rows::jobs(&self.file, "WHERE mark = ?", params![mark]);
+        found
+            .map(|mut jobs| jobs.pop())
+            .map_err(|cause| self.failed(cause))
+    }
+
+    /// Returns the nodes of a job, in the order of their names.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn nodes(&self, mark: &str) -> Result<Vec<JobNodeRow>, StateError> {
+        rows::nodes(&self.file, mark).map_err(|cause| self.failed(cause))
+    }
+
+    /// Returns the lease; `None` if no gateway ever held it.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn lease(&self) -> Result<Option<LeaseRow>, StateError> {
+        let found = self.file.query_row(
+            "SELECT epoch, beat, holder FROM lease WHERE one = 1",
+            [],
+            rows::lease,
+        );
+        found.optional().map_err(|cause| self.failed(cause))
+    }
+
+    /// Takes the lease if it still is what the caller saw, and returns the new epoch. The caller saw
+    /// no renewal for longer than a lease lasts.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn take_lease(
+        &mut self,
+        seen: Option<&LeaseRow>,
+        holder: &str,
+    ) -> Result<Option<u64>, StateError> {
+        let (epoch, beat) = seen.map_or((0, 0), |lease| (lease.epoch, lease.beat));
+        let next = epoch.saturating_add(1);
+        self.change(|transaction| {
+            const TAKE: &str = "UPDATE lease SET epoch = ?1, beat = 0, holder = ?2
+                WHERE one = 1 AND epoch = ?3 AND beat = ?4";
+            const MAKE: &str =
+                "INSERT OR IGNORE INTO lease (one, epoch, beat, holder) VALUES (1, ?1, 0, ?2)";
+            let taken = match seen {
+                Some(_) => transaction.execute(
+                    TAKE,
+                    params![capped(next), holder, capped(epoch), capped(beat)],
+                ),
+                None => transaction.execute(MAKE, params![capped(next), holder]),
+            };
+            taken.map(|count| (count > 0).then_some(next))
+        })
+    }
+
+    /// Renews the lease of an epoch.
+    ///
+    /// # Errors
+    /// [`ChangeError::LeaseLost`]; the file cannot be written.
+    pub fn renew(&mut self, epoch: u64) -> Changed {
+        self.lead(epoch, |transaction| {
+            const RENEW: &str = "UPDATE lease SET beat = beat + 1 WHERE one = 1";
+            transaction.execute(RENEW, []).map(drop)
+        })
+    }
+
+    /// Ends a lease, so that another gateway takes it at once.
+    ///
+    /// # Errors
+    /// [`ChangeError::LeaseLost`]; the file cannot be written.
+    pub fn end_lease(&mut self, epoch: u64) -> Changed {
+        self.lead(epoch, |transaction| {
+            const END: &str = "UPDATE lease SET holder = '' WHERE one = 1";
+            transaction.execute(END, []).map(drop)
+        })
+    }
+
+    /// Notes the number of a job that the batch system holds: the job begins to load.
+    ///
+    /// # Errors
+    /// [`ChangeError::LeaseLost`]; the file cannot be written.
+    pub fn note_held(&mut self, epoch: u64, mark: &str, number: &str, now: Duration) -> Changed {
+        self.lead(epoch, |transaction| {
+            const SET: &str = "UPDATE jobs SET number = ?, stage = 'loading', changed_ms = ?
+                WHERE mark = ? AND stage = 'prepared'";
+            let values = params![number, millis(now), mark];
+            transaction.execute(SET, values).map(drop)
+        })
+    }
+
+    /// Moves a job to another stage.
+    ///
+    /// # Errors
+    /// [`ChangeError::LeaseLost`]; the file cannot be written.
+    pub fn set_stage(&mut self, epoch: u64, mark: &str, stage: JobStage, now: Duration) -> Changed {
+        self.lead(epoch, |transaction| {
+            const SET: &str = "UPDATE jobs SET stage = ?, changed_ms = ? WHERE mark = ?";
+            let values = params![stage.word(), millis(now), mark];
+            transaction.execute(SET, values).map(drop)
+        })
+    }
+
+    /// Notes the data set of a job.
+    ///
+    /// # Errors
+    /// [`ChangeError::LeaseLost`]; the file cannot be written.
+    pub fn set_data(&mut self, epoch: u64, mark: &str, data: (&str, u64)) -> Changed {
+        self.lead(epoch, |transaction| {
+            const SET: &str = "UPDATE jobs SET hash = ?, bytes = ? WHERE mark = ?";
+            let values = params![data.0, capped(data.1), mark];
+            transaction.execute(SET, values).map(drop)
+        })
+    }
+
+    /// Notes the slot of a job, and whether the job demands it already.
+    ///
+    /// # Errors
+    /// [`ChangeError::LeaseLost`]; the file cannot be written.
+    pub fn set_slot(
+        &mut self,
+        epoch: u64,
+        mark: &str,
+        slot: Option<u32>,
+        is_required: bool,
+    ) -> Changed {
+        self.lead(epoch, |transaction| {
+            const SET: &str = "UPDATE jobs SET slot = ?, is_required = ? WHERE mark = ?";
+            let values = params![slot, is_required, mark];
+            transaction.execute(SET, values).map(drop)
+        })
+    }
+
+    /// Notes the last problem of a job, or that there is none.
+    ///
+    /// # Errors
+    /// [`ChangeError::LeaseLost`]; the file cannot be written.
+    pub fn set_fault(&mut self, epoch: u64, mark: &str, fault: Option<&str>) -> Changed {
+        self.lead(epoch, |transaction| {
+            const SET: &str = "UPDATE jobs SET fault = ? WHERE mark = ? AND fault IS NOT ?";
+            let values = params![fault, mark, fault];
+            transaction.execute(SET, values).map(drop)
+        })
+    }
+
+    /// Sets nodes of a job. Other nodes of the job stay as they are.
+    ///
+    /// # Errors
+    /// [`ChangeError::LeaseLost`]; the file cannot be written.
+    pub fn set_nodes(&mut self, epoch: u64, mark: &str, nodes: &[JobNodeRow]) -> Changed {
+        self.lead(epoch, |transaction| {
+            const SET: &str = "INSERT INTO job_nodes (mark, node, state, fault) VALUES (?, ?, ?, ?)
+                ON CONFLICT (mark, node) DO UPDATE
+                SET state = excluded.state, fault = excluded.fault";
+            let mut set = transaction.prepare_cached(SET)?;
+            for row in nodes {
+                set.execute(params![mark, row.node, row.state.word(), row.fault])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Removes the rows of jobs that were closed, or prepared and never submitted, before a time since
+    /// 1970.
+    ///
+    /// # Errors
+    /// [`ChangeError::LeaseLost`]; the file cannot be written.
+    pub fn forget(&mut self, epoch: u64, stage: JobStage, before: Duration) -> Changed {
+        self.lead(epoch, |transaction| {
+            const DROP: &str = "DELETE FROM jobs WHERE stage = ? AND changed_ms < ?";
+            let values = params![stage.word(), millis(before)];
+            transaction.execute(DROP, values).map(drop)
+        })
+    }
+
+    /// Changes rows if the epoch is that of the lease.
+    fn lead(
+        &mut self,
+        epoch: u64,
+        change: impl FnOnce(&Transaction<'_>) -> Result<(), StoreError>,
+    ) -> Changed {
+        let is_led = self.change(|transaction| {
+            let current = transaction
+                .query_row("SELECT epoch FROM lease WHERE one = 1", [], |row| {
+                    row.get::<_, i64>(0)
+                })
+                .optional()?;
+            let is_led = current == Some(capped(epoch));
+            if is_led {
+                change(transaction)?;
+            }
+            Ok(is_led)
+        })?;
+        is_led.then_some(()).ok_or(ChangeError::LeaseLost)
+    }
+
+    fn change<T>(
+        &mut self,
+        change: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StateError> {
+        let done = file::change(&mut self.file, change);
+        done.map_err(|cause| self.failed(cause))
+    }
+
+    fn failed(&self, cause: StoreError) -> StateError {
+        StateError::of(StateFile::Jobs, &self.path, cause)
+    }
+}

@@ -1,0 +1,194 @@
+//! The rows of the table of jobs.
+
+use crate::StoreError;
+use crate::columns::{bad, count, number, time};
+use rusqlite::types::Type;
+use rusqlite::{Connection, Row, ToSql};
+use std::time::Duration;
+
+/// Columns of a job, in the order of [`job`].
+const COLUMNS: &str = "mark, uid, owner, system, request, stage, number, hash, bytes, slot,
+    is_required, fault, made_ms, changed_ms";
+
+/// Stage in the life of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum JobStage {
+    /// A client has the mark, and submits.
+    Prepared,
+    /// The batch system holds the job, and nodes get its data.
+    Loading,
+    /// The gateway is about to release the job.
+    Releasing,
+    /// The batch system schedules the job.
+    Released,
+    /// All tasks ended; copies and slot are being removed.
+    Ended,
+    /// Nothing is left to do.
+    Closed,
+}
+
+impl JobStage {
+    const ALL: [JobStage; 6] = [
+        JobStage::Prepared,
+        JobStage::Loading,
+        JobStage::Releasing,
+        JobStage::Released,
+        JobStage::Ended,
+        JobStage::Closed,
+    ];
+
+    /// Returns the word in the table and in output.
+    pub fn word(self) -> &'static str {
+        match self {
+            JobStage::Prepared => "prepared",
+            JobStage::Loading => "loading",
+            JobStage::Releasing => "releasing",
+            JobStage::Released => "released",
+            JobStage::Ended => "ended",
+            JobStage::Closed => "closed",
+        }
+    }
+}
+
+/// A job of a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobRow {
+    /// Mark, 16 hexadecimal digits.
+    pub mark: String,
+    /// UID of the user.
+    pub uid: u32,
+    /// Name of the user.
+    pub owner: String,
+    /// Batch system, as the gateway calls it.
+    pub system: String,
+    /// What the user asked for, in the form of the gateway.
+    pub request: Vec<u8>,
+    /// Stage.
+    pub stage: JobStage,
+    /// Number in the batch system.
+    pub number: Option<String>,
+    /// Root hash of the data set, in hexadecimal digits.
+    pub hash: Option<String>,
+    /// Bytes of the data set.
+    pub bytes: Option<u64>,
+    /// Number of the slot of the data set.
+    pub slot: Option<u32>,
+    /// Whether the job demands its slot, or excludes nodes.
+    pub is_required: bool,
+    /// Last problem, and its remedy.
+    pub fault: Option<String>,
+    /// Time since 1970 at which the job was made.
+    pub made: Duration,
+    /// Time since 1970 at which the stage was reached.
+    pub changed: Duration,
+}
+
+/// State of a node for a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum JobNodeState {
+    /// The node is to have the data set.
+    Wanted,
+    /// The node has the data set, verified, and a reference of the job.
+    Ready,
+    /// The last cast to the node failed.
+    Failed,
+    /// The node has no reference of the job any more.
+    Purged,
+}
+
+impl JobNodeState {
+    const ALL: [JobNodeState; 4] = [
+        JobNodeState::Wanted,
+        JobNodeState::Ready,
+        JobNodeState::Failed,
+        JobNodeState::Purged,
+    ];
+
+    /// Returns the word in the table and in output.
+    pub fn word(self) -> &'static str {
+        match self {
+            JobNodeState::Wanted => "wanted",
+            JobNodeState::Ready => "ready",
+            JobNodeState::Failed => "failed",
+            JobNodeState::Purged => "purged",
+        }
+    }
+}
+
+/// A node of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobNodeRow {
+    /// Name of the node in the batch system.
+    pub node: String,
+    /// State.
+    pub state: JobNodeState,
+    /// Last problem, and its remedy.
+    pub fault: Option<String>,
+}
+
+/// The lease of the gateway that acts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseRow {
+    /// Grows with each new holder.
+    pub epoch: u64,
+    /// Grows with each renewal.
+    pub beat: u64,
+    /// Name of the holder.
+    pub holder: String,
+}
+
+/// Reads jobs.
+pub(super) fn jobs(
+    file: &Connection,
+    which: &str,
+    values: &[&dyn ToSql],
+) -> Result<Vec<JobRow>, StoreError> {
+    let mut find = file.prepare_cached(&format!("SELECT {COLUMNS} FROM jobs {which}"))?;
+    find.query_map(values, job)?.collect()
+}
+
+fn job(row: &Row<'_>) -> Result<JobRow, StoreError> {
+    let word: String = row.get(5)?;
+    let stage = JobStage::ALL.into_iter().find(|one| one.word() == word);
+    let bytes = row.get::<_, Option<i64>>(8)?;
+    Ok(JobRow {
+        mark: row.get(0)?,
+        uid: row.get(1)?,
+        owner: row.get(2)?,
+        system: row.get(3)?,
+        request: row.get(4)?,
+        stage: stage.ok_or_else(|| bad(5, Type::Text, "no stage"))?,
+        number: row.get(6)?,
+        hash: row.get(7)?,
+        bytes: bytes.map(|_| count(row, 8)).transpose()?,
+        slot: row.get(9)?,
+        is_required: row.get(10)?,
+        fault: row.get(11)?,
+        made: time(row, 12)?,
+        changed: time(row, 13)?,
+    })
+}
+
+/// Reads the nodes of a job, in the order of their names.
+pub(super) fn nodes(file: &Connection, mark: &str) -> Result<Vec<JobNodeRow>, StoreError> {
+    const FIND: &str = "SELECT node, state, fault FROM job_nodes WHERE mark = ? ORDER BY node";
+    let mut find = file.prepare_cached(FIND)?;
+    find.query_map([mark], |row| {
+        let word: String = row.get(1)?;
+        let state = JobNodeState::ALL.into_iter().find(|one| one.word() == word);
+        Ok(JobNodeRow {
+            node: row.get(0)?,
+            state: state.ok_or_else(|| bad(1, Type::Text, "no state"))?,
+            fault: row.get(2)?,
+        })
+    })?
+    .collect()
+}
+
+pub(super) fn lease(row: &Row<'_>) -> Result<LeaseRow, StoreError> {
+    Ok(LeaseRow {
+        epoch: number(row, 0)?,
+        beat: number(row, 1)?,
+        holder: row.get(2)?,
+    })
+}
