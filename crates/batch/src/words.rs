@@ -20,6 +20,25 @@ pub enum BatchKind {
     Pbs,
 }
 
+impl BatchKind {
+    /// All products.
+    pub const ALL: [BatchKind; 3] = [BatchKind::Slurm, BatchKind::GridEngine, BatchKind::Pbs];
+
+    /// Returns the word on the command line and in tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            BatchKind::Slurm => "slurm",
+            BatchKind::GridEngine => "grid-engine",
+            BatchKind::Pbs => "pbs",
+        }
+    }
+
+    /// Returns the product of a word.
+    pub fn of_word(word: &str) -> Option<Self> {
+        BatchKind::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+}
+
 impl fmt::Display for BatchKind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {

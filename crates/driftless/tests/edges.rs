@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A crate and the crates of this workspace that it may use; the last list is for its tests only.
-const EDGES: [(&str, &[&str], &[&str]); 30] = [
+const EDGES: [(&str, &[&str], &[&str]); 31] = [
     ("lock", &[], &[]),
     ("model", &[], &[]),
     ("tree", &["lock", "model"], &[]),
@@ -115,6 +115,11 @@ const EDGES: [(&str, &[&str], &[&str]); 30] = [
         &["testkit"],
     ),
     ("batch", &["model"], &["testkit"]),
+    (
+        "gateway",
+        &["batch", "cast", "lock", "model", "state"],
+        &["testkit"],
+    ),
     ("queue", &["lock"], &["testkit"]),
     ("detect", &["lock", "model"], &["testkit"]),
     (

@@ -65,6 +65,17 @@ impl JobTable {
         })
     }
 
+    /// Returns the name of the gateways that share this file: 8 hexadecimal digits. Names of jobs on
+    /// nodes begin with it.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn gateways(&self) -> Result<String, StateError> {
+        const FIND: &str = "SELECT name FROM gateways WHERE one = 1";
+        let found = self.file.query_row(FIND, [], |row| row.get(0));
+        found.map_err(|cause| self.failed(cause))
+    }
+
     /// Adds a job in the stage [`JobStage::Prepared`].
     ///
     /// # Errors
@@ -126,6 +137,27 @@ impl JobTable {
     /// The file cannot be read.
     pub fn nodes(&self, mark: &str) -> Result<Vec<JobNodeRow>, StateError> {
         rows::nodes(&self.file, mark).map_err(|cause| self.failed(cause))
+    }
+
+    /// Returns the nodes of all jobs that are not closed, each with the mark of its job.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn open_nodes(&self) -> Result<Vec<(String, JobNodeRow)>, StateError> {
+        rows::open_nodes(&self.file).map_err(|cause| self.failed(cause))
+    }
+
+    /// Returns a number that differs after each change, by whichever process (sqlite.org/pragma.html,
+    /// "data_version", and sqlite.org/c3ref/total_changes.html).
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn version(&self) -> Result<(i64, i64), StateError> {
+        const OF_OTHERS: &str = "SELECT data_version, total_changes() FROM pragma_data_version";
+        let found = self
+            .file
+            .query_row(OF_OTHERS, [], |row| Ok((row.get(0)?, row.get(1)?)));
+        found.map_err(|cause| self.failed(cause))
     }
 
     /// Returns the lease; `None` if no gateway ever held it.

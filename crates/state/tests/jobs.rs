@@ -46,7 +46,9 @@ fn job_goes_through_its_stages() {
     table.note_held(epoch, MARK, "18", now).expect("nothing");
     table.set_data(epoch, MARK, ("ab", 7)).expect("data");
     table.set_slot(epoch, MARK, Some(3), true).expect("slot");
+    let before = table.version().expect("read");
     table.set_fault(epoch, MARK, Some("slow")).expect("fault");
+    assert_ne!(table.version().expect("read"), before);
     table.set_nodes(epoch, MARK, &[ready("n1")]).expect("nodes");
     table
         .set_stage(epoch, MARK, JobStage::Released, now)
@@ -59,6 +61,17 @@ fn job_goes_through_its_stages() {
     assert_eq!((job.stage, job.changed), (JobStage::Released, now));
     assert_eq!(job.fault.as_deref(), Some("slow"));
     assert_eq!(again.nodes(MARK).expect("read"), [ready("n1")]);
+    let all = again.open_nodes().expect("read");
+    assert_eq!(all, [(MARK.to_owned(), ready("n1"))]);
+}
+
+#[test]
+fn gateways_of_one_file_share_a_name() {
+    let (_folder, path, table) = table();
+    let name = table.gateways().expect("read");
+    assert_eq!(name.len(), 8);
+    let again = JobTable::open(&path).expect("open");
+    assert_eq!(again.gateways().expect("read"), name);
 }
 
 #[test]

@@ -173,16 +173,26 @@ fn job(row: &Row<'_>) -> Result<JobRow, StoreError> {
 pub(super) fn nodes(file: &Connection, mark: &str) -> Result<Vec<JobNodeRow>, StoreError> {
     const FIND: &str = "SELECT node, state, fault FROM job_nodes WHERE mark = ? ORDER BY node";
     let mut find = file.prepare_cached(FIND)?;
-    find.query_map([mark], |row| {
-        let word: String = row.get(1)?;
-        let state = JobNodeState::ALL.into_iter().find(|one| one.word() == word);
-        Ok(JobNodeRow {
-            node: row.get(0)?,
-            state: state.ok_or_else(|| bad(1, Type::Text, "no state"))?,
-            fault: row.get(2)?,
-        })
-    })?
-    .collect()
+    find.query_map([mark], node)?.collect()
+}
+
+/// Reads the nodes of all jobs that are not closed.
+pub(super) fn open_nodes(file: &Connection) -> Result<Vec<(String, JobNodeRow)>, StoreError> {
+    const FIND: &str = "SELECT node, state, job_nodes.fault, mark FROM job_nodes
+        JOIN jobs USING (mark) WHERE stage <> 'closed' ORDER BY mark, node";
+    let mut find = file.prepare_cached(FIND)?;
+    find.query_map([], |row| Ok((row.get(3)?, node(row)?)))?
+        .collect()
+}
+
+fn node(row: &Row<'_>) -> Result<JobNodeRow, StoreError> {
+    let word: String = row.get(1)?;
+    let state = JobNodeState::ALL.into_iter().find(|one| one.word() == word);
+    Ok(JobNodeRow {
+        node: row.get(0)?,
+        state: state.ok_or_else(|| bad(1, Type::Text, "no state"))?,
+        fault: row.get(2)?,
+    })
 }
 
 pub(super) fn lease(row: &Row<'_>) -> Result<LeaseRow, StoreError> {

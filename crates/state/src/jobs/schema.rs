@@ -20,6 +20,11 @@ const SETTINGS: &str = "
 
 /// The newest layout.
 const SCHEMA: &str = "
+CREATE TABLE gateways (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    name TEXT NOT NULL
+);
+INSERT INTO gateways (one, name) VALUES (1, lower(hex(randomblob(4))));
 CREATE TABLE lease (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     epoch INTEGER NOT NULL,

@@ -1,0 +1,163 @@
+//! The client of a gateway: submits a job as the user, in the user's directory and environment.
+
+use crate::message::{ClientRequest, GatewayReply, JobInfo, REPLY_BYTES_MAX, read, write};
+use crate::{Error, JobRequest};
+use driftless_batch::{BatchKind, BatchSystem, HeldRequest, JobId, JobMark};
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// Longest wait for an answer of a gateway.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// Code of a program that a signal ended (bash(1), "EXIT STATUS").
+const SIGNAL_CODE: u8 = 128;
+
+/// A job that was submitted held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Submitted {
+    /// Number in the batch system.
+    pub job: JobId,
+    /// Mark.
+    pub mark: String,
+    /// Path by which tasks find the data set.
+    pub spool: String,
+    /// Warning, if the gateway did not answer after the submission.
+    pub warning: Option<String>,
+}
+
+/// Submits a job held. `command` is the user's: `sbatch` or `qsub` with its arguments; the program
+/// inherits standard input and standard error. `systems` returns the commands of a batch system.
+///
+/// # Errors
+/// No gateway answers, or it refuses; the command failed, and then no job was submitted.
+pub fn submit(
+    socket: &Path,
+    request: JobRequest,
+    command: &[OsString],
+    systems: &dyn Fn(BatchKind) -> Box<dyn BatchSystem>,
+) -> Result<Submitted, Error> {
+    let prepared = match ask(socket, &ClientRequest::Prepare(request))? {
+        GatewayReply::Prepared(prepared) => prepared,
+        other => return Err(unexpected(&other)),
+    };
+    let foreign = || Error::Refused("it has another version; install the same one".into());
+    let kind = BatchKind::of_word(&prepared.system).ok_or_else(foreign)?;
+    let mark = JobMark::new(&prepared.mark).ok_or_else(foreign)?;
+    let batch = systems(kind);
+    let held = HeldRequest {
+        command,
+        mark: &mark,
+        variables: &prepared.variables,
+    };
+    let job = match run(&*batch, &held) {
+        Ok(job) => job,
+        Err(error) => {
+            abandon_unless_submitted(socket, &prepared.mark, &error);
+            return Err(error);
+        }
+    };
+    let confirm = ClientRequest::Confirm {
+        mark: prepared.mark.clone(),
+    };
+    let warning = ask(socket, &confirm).err().map(|error| error.to_string());
+    let spool = prepared
+        .variables
+        .into_iter()
+        .map(|(_, value)| value)
+        .next();
+    Ok(Submitted {
+        job,
+        mark: prepared.mark,
+        spool: spool.unwrap_or_default(),
+        warning,
+    })
+}
+
+/// Returns the jobs of this user; those of all users for root.
+///
+/// # Errors
+/// No gateway answers, or it refuses.
+pub fn jobs(socket: &Path) -> Result<Vec<JobInfo>, Error> {
+    match ask(socket, &ClientRequest::Jobs)? {
+        GatewayReply::Jobs(jobs) => Ok(jobs),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Tells the gateway that no job has the mark. A job whose number cannot be read may exist: the
+/// gateway looks for it.
+fn abandon_unless_submitted(socket: &Path, mark: &str, error: &Error) {
+    if !matches!(error, Error::NoNumber { .. }) {
+        let mark = mark.to_owned();
+        let _the_gateway_forgets_it_later = ask(socket, &ClientRequest::Abandon { mark });
+    }
+}
+
+/// Runs the command of the batch system, and returns the number of the job.
+fn run(batch: &dyn BatchSystem, held: &HeldRequest<'_>) -> Result<JobId, Error> {
+    let submission = batch.submission(held)?;
+    let program = submission.program.to_string_lossy().into_owned();
+    let output = Command::new(&submission.program)
+        .args(&submission.args)
+        .envs(submission.env)
+        .stderr(Stdio::inherit())
+        .stdin(Stdio::inherit())
+        .output()
+        .map_err(|cause| Error::Program {
+            program: program.clone(),
+            cause,
+        })?;
+    if !output.status.success() {
+        let code = code_of(output.status);
+        return Err(Error::NotSubmitted { program, code });
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    batch.submitted(&text).map_err(|cause| Error::NoNumber {
+        mark: held.mark.as_str().to_owned(),
+        cause,
+    })
+}
+
+fn code_of(status: ExitStatus) -> u8 {
+    let signal = status.signal().and_then(|signal| u8::try_from(signal).ok());
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    code.or(signal.map(|signal| SIGNAL_CODE.saturating_add(signal)))
+        .unwrap_or(1)
+}
+
+fn ask(socket: &Path, request: &ClientRequest) -> Result<GatewayReply, Error> {
+    let mut stream = UnixStream::connect(socket).map_err(|cause| Error::NoGateway {
+        path: socket.to_owned(),
+        cause,
+    })?;
+    let mut exchange = || -> io::Result<GatewayReply> {
+        stream.set_read_timeout(Some(ANSWER_MAX))?;
+        stream.set_write_timeout(Some(ANSWER_MAX))?;
+        write(&mut stream, request)?;
+        read(&mut stream, REPLY_BYTES_MAX)
+    };
+    let reply = exchange().map_err(|cause| Error::Socket {
+        path: socket.to_owned(),
+        cause,
+    })?;
+    match reply {
+        GatewayReply::Refused(why) => Err(Error::Refused(why)),
+        reply => Ok(reply),
+    }
+}
+
+fn unexpected(reply: &GatewayReply) -> Error {
+    let kind = match reply {
+        GatewayReply::Prepared(_) => "a mark",
+        GatewayReply::Done => "nothing",
+        GatewayReply::Jobs(_) => "jobs",
+        GatewayReply::Refused(_) => "a refusal",
+    };
+    Error::Refused(format!(
+        "it answered with {kind}; install the same version for gateway and client"
+    ))
+}

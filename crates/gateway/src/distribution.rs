@@ -1,0 +1,82 @@
+//! Distribution of data sets, as the gateway needs it. The command has one that casts; tests have
+//! one in memory.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+/// A data set that nodes are to get for a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadOrder {
+    /// Name of the job on the nodes. The copies stay while the job refers to them.
+    pub job: String,
+    /// UID of the user whose rights read the sources, and who may read the copies.
+    pub uid: u32,
+    /// Absolute paths of the sources.
+    pub sources: Vec<PathBuf>,
+    /// Nodes that lack the data set, or the reference of the job.
+    pub nodes: Vec<String>,
+}
+
+/// Event of a distribution.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadEvent {
+    /// The sources were read.
+    Data {
+        /// Root hash of the data set, 64 hexadecimal digits.
+        hash: String,
+        /// Bytes of content.
+        bytes: u64,
+    },
+    /// A node has the data set, verified and durable, and the reference of the job.
+    Ready {
+        /// Node.
+        node: String,
+    },
+    /// A node does not get the data set.
+    Failed {
+        /// Node.
+        node: String,
+        /// Cause and remedy.
+        cause: String,
+    },
+}
+
+/// Answer of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeAnswer<T> {
+    /// Node.
+    pub node: String,
+    /// Answer, or cause and remedy.
+    pub answer: Result<T, String>,
+}
+
+/// Distribution of data sets to nodes.
+pub trait Distribution: Send + Sync {
+    /// Returns the nodes that the gateway knows by name, those without a job included.
+    fn nodes(&self) -> Vec<String>;
+
+    /// Returns whether the gateway has a way to a node.
+    fn reaches(&self, node: &str) -> bool;
+
+    /// Returns the path by which tasks of a job find the data set, the same on each node.
+    fn spool_directory(&self, job: &str) -> String;
+
+    /// Distributes a data set. Returns once each node has an outcome, or `stop` is set.
+    ///
+    /// # Errors
+    /// Cause and remedy, if the distribution did not begin: the user cannot read a source, for
+    /// example.
+    fn load(
+        &self,
+        order: &LoadOrder,
+        report: &(dyn Fn(LoadEvent) + Sync),
+        stop: &AtomicBool,
+    ) -> Result<(), String>;
+
+    /// Ends the references of a job, and removes copies that nothing keeps any more. A node that has
+    /// no reference answers with success.
+    fn end_job(&self, job: &str, nodes: &[String]) -> Vec<NodeAnswer<()>>;
+
+    /// Returns the names of jobs on nodes that begin with `prefix`.
+    fn jobs_on(&self, nodes: &[String], prefix: &str) -> Vec<NodeAnswer<Vec<String>>>;
+}

@@ -1,0 +1,97 @@
+//! Errors of a gateway and of its clients.
+
+use driftless_batch::BatchError;
+use driftless_state::StateError;
+use std::io;
+use std::path::PathBuf;
+
+/// A call of this crate that failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The table of jobs failed.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The batch system failed.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// No gateway answers.
+    #[error(
+        "{}: no gateway answers: {}; start one with \"driftless gateway\", or name its socket with --gateway",
+        driftless_model::quote(path),
+        driftless_model::cause(cause)
+    )]
+    NoGateway {
+        /// Path of the socket.
+        path: PathBuf,
+        /// Cause.
+        cause: io::Error,
+    },
+    /// The gateway broke off.
+    #[error(
+        "{}: the gateway does not answer: {}; look into its log",
+        driftless_model::quote(path),
+        driftless_model::cause(cause)
+    )]
+    Socket {
+        /// Path of the socket.
+        path: PathBuf,
+        /// Cause.
+        cause: io::Error,
+    },
+    /// The gateway refused.
+    #[error("the gateway refused: {0}")]
+    Refused(String),
+    /// The command that submits cannot be started.
+    #[error(
+        "{program}: cannot start: {}; check the command behind --",
+        driftless_model::cause(cause)
+    )]
+    Program {
+        /// Program.
+        program: String,
+        /// Cause.
+        cause: io::Error,
+    },
+    /// The command that submits failed. It printed the cause.
+    #[error("{program} ended with {code}: no job was submitted")]
+    NotSubmitted {
+        /// Program.
+        program: String,
+        /// Exit code.
+        code: u8,
+    },
+    /// The job was submitted, and its number is unknown.
+    #[error(
+        "a job was submitted, and its number cannot be read: {cause}; the gateway finds it by its mark {mark}"
+    )]
+    NoNumber {
+        /// Mark.
+        mark: String,
+        /// Cause.
+        cause: BatchError,
+    },
+    /// Another gateway serves the socket.
+    #[error(
+        "{}: another gateway serves this socket; stop it, or name another one with --socket",
+        driftless_model::quote(.0)
+    )]
+    Taken(PathBuf),
+    /// A file of the gateway cannot be read or written.
+    #[error(
+        "{}: cannot {act}: {}; check its directory and owner",
+        driftless_model::quote(path),
+        driftless_model::cause(cause)
+    )]
+    OwnFile {
+        /// Path.
+        path: PathBuf,
+        /// Call that failed.
+        act: &'static str,
+        /// Cause.
+        cause: io::Error,
+    },
+    /// The kernel refused a thread.
+    #[error("thread: cannot start: {}; raise the limits of this process", driftless_model::cause(.0))]
+    Thread(io::Error),
+}

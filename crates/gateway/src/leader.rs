@@ -1,0 +1,258 @@
+//! The gateway that acts: one thread that owns all decisions.
+//!
+//! Each turn reads the table if it changed, asks the batch system if it is time, and carries out the
+//! next act of each job. Casts and purges run in threads of their own and report events. The table
+//! states what was begun before the batch system or a node is changed.
+
+mod acts;
+mod readiness;
+mod references;
+mod sight;
+mod work;
+
+use crate::JobRequest;
+use crate::gateway::GatewayParts;
+use crate::lease::Lease;
+use crate::plan::{NextAct, PlannedJob, next_act};
+use crossbeam_channel::{Receiver, select};
+use driftless_state::jobs::{ChangeError, JobNodeRow, JobNodeState, JobStage};
+use readiness::ToldReadiness;
+use references::References;
+use sight::BatchSight;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant, SystemTime};
+use work::{WorkEvent, Works};
+
+/// Longest pause between two turns.
+const TURN: Duration = Duration::from_secs(1);
+/// Events that one turn takes.
+const EVENTS_MAX: usize = 4096;
+/// Age at which rows of closed jobs are removed.
+const CLOSED_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Age at which rows of jobs that were never submitted are removed.
+const PREPARED_AGE: Duration = Duration::from_secs(24 * 3600);
+/// Interval at which old rows are removed.
+const FORGETTING: Duration = Duration::from_secs(3600);
+
+/// Cause of the end of a leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LeaderEnd {
+    /// The caller stopped the gateway.
+    Stopped,
+    /// Another gateway has the lease.
+    LeaseLost,
+}
+
+/// The gateway that acts.
+pub(crate) struct Leader<'a> {
+    parts: &'a Arc<GatewayParts>,
+    lease: Lease,
+    jobs: Vec<PlannedJob>,
+    version: Option<(i64, i64)>,
+    sight: BatchSight,
+    works: Works,
+    told: ToldReadiness,
+    references: References,
+    forgotten: Option<Instant>,
+}
+
+impl<'a> Leader<'a> {
+    pub fn new(parts: &'a Arc<GatewayParts>, lease: Lease) -> Self {
+        Leader {
+            parts,
+            lease,
+            jobs: Vec::new(),
+            version: None,
+            sight: BatchSight::default(),
+            works: Works::default(),
+            told: ToldReadiness::default(),
+            references: References::default(),
+            forgotten: None,
+        }
+    }
+
+    /// Acts until `stop` is set or the lease is lost.
+    pub fn run(&mut self, nudges: &Receiver<()>, stop: &AtomicBool) -> LeaderEnd {
+        let end = loop {
+            if stop.load(Relaxed) {
+                break LeaderEnd::Stopped;
+            }
+            match self.turn() {
+                Ok(()) => {}
+                Err(ChangeError::LeaseLost) => break LeaderEnd::LeaseLost,
+                Err(ChangeError::State(error)) => tracing::warn!("{error}"),
+            }
+            if !self.lease.is_sure(Instant::now()) && self.renew().is_err() {
+                break LeaderEnd::LeaseLost;
+            }
+            self.wait(nudges);
+        };
+        self.works.stop_all();
+        if end == LeaderEnd::Stopped {
+            let mut table = self.parts.table.lock();
+            let _another_gateway_waits_for_longer = table.end_lease(self.lease.epoch);
+        }
+        end
+    }
+
+    fn renew(&mut self) -> Result<(), ChangeError> {
+        let mut table = self.parts.table.lock();
+        self.lease.keep(&mut table, Instant::now())
+    }
+
+    /// Waits for an event, a client, or the next turn.
+    fn wait(&mut self, nudges: &Receiver<()>) {
+        let event = select! {
+            recv(self.works.events()) -> event => event.ok(),
+            recv(nudges) -> _ => {
+                self.sight.ask_soon();
+                None
+            }
+            default(TURN) => None,
+        };
+        self.works.take_back(event);
+    }
+
+    fn turn(&mut self) -> Result<(), ChangeError> {
+        self.renew()?;
+        self.absorb()?;
+        self.reload()?;
+        if self.ask_batch()? {
+            self.reload()?;
+        }
+        self.check_references()?;
+        self.act()?;
+        self.tell_ready()?;
+        self.forget()
+    }
+
+    /// Reads the table if it changed.
+    fn reload(&mut self) -> Result<(), ChangeError> {
+        let table = self.parts.table.lock();
+        let version = table.version()?;
+        if self.version == Some(version) {
+            return Ok(());
+        }
+        let (rows, nodes) = (table.open_jobs()?, table.open_nodes()?);
+        drop(table);
+        let mut of_job: HashMap<String, Vec<JobNodeRow>> = HashMap::new();
+        for (mark, node) in nodes {
+            of_job.entry(mark).or_default().push(node);
+        }
+        let planned = |row: driftless_state::jobs::JobRow| PlannedJob {
+            request: JobRequest::decode(&row.request).unwrap_or_default(),
+            nodes: of_job.remove(&row.mark).unwrap_or_default(),
+            row,
+        };
+        self.jobs = rows.into_iter().map(planned).collect();
+        self.version = Some(version);
+        Ok(())
+    }
+
+    /// Carries out the next act of each job.
+    fn act(&mut self) -> Result<(), ChangeError> {
+        let now = now();
+        for at in 0..self.jobs.len() {
+            if !self.lease.is_sure(Instant::now()) {
+                return Ok(());
+            }
+            let Some(job) = self.jobs.get(at) else {
+                break;
+            };
+            let sight = self.sight.of(job);
+            match next_act(job, sight, now) {
+                NextAct::Wait => {}
+                NextAct::End => self.end(at)?,
+                NextAct::Load => self.load(at)?,
+                NextAct::Release => self.release(at)?,
+                NextAct::ReleaseAgain => self.release_again(at)?,
+                NextAct::Purge => self.purge(at)?,
+                NextAct::Close => self.close(at)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes the events of casts and purges.
+    fn absorb(&mut self) -> Result<(), ChangeError> {
+        for event in self.works.take(EVENTS_MAX) {
+            match event {
+                WorkEvent::Data { mark, hash, bytes } => {
+                    let mut table = self.parts.table.lock();
+                    table.set_data(self.lease.epoch, &mark, (&hash, bytes))?;
+                }
+                WorkEvent::Nodes { mark, rows } => {
+                    let mut table = self.parts.table.lock();
+                    table.set_nodes(self.lease.epoch, &mark, &rows)?;
+                }
+                WorkEvent::LoadEnded { mark, outcome } => self.note_load(&mark, outcome)?,
+                WorkEvent::PurgeEnded { mark, is_complete } => {
+                    self.works.end_purge(&mark, is_complete);
+                }
+                WorkEvent::References(answers) => self.note_references(answers)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn note_load(&mut self, mark: &str, outcome: Result<(), String>) -> Result<(), ChangeError> {
+        let is_complete = outcome.is_ok() && !self.lacks(mark);
+        self.works.end_load(mark, is_complete);
+        match outcome {
+            Ok(()) => self.note_fault(mark, None),
+            Err(cause) => self.note_fault(mark, Some(&cause)),
+        }
+    }
+
+    /// Returns whether nodes of a job lack the data set, by what the table states.
+    fn lacks(&self, mark: &str) -> bool {
+        let nodes = self.parts.table.lock().nodes(mark);
+        nodes.is_ok_and(|nodes| {
+            let lacks = |row: &JobNodeRow| row.state != JobNodeState::Ready;
+            nodes.iter().any(lacks)
+        })
+    }
+
+    /// Notes the last problem of a job, and writes it to the log if it is new.
+    fn note_fault(&mut self, mark: &str, fault: Option<&str>) -> Result<(), ChangeError> {
+        let known = self.jobs.iter().find(|job| job.row.mark == mark);
+        let is_known = known.is_some_and(|job| job.row.fault.as_deref() == fault);
+        if is_known {
+            return Ok(());
+        }
+        if let Some(fault) = fault {
+            tracing::warn!("job {}: {fault}", self.shown(mark));
+        }
+        let mut table = self.parts.table.lock();
+        table.set_fault(self.lease.epoch, mark, fault)
+    }
+
+    /// Returns the number of a job for messages, or its mark.
+    fn shown(&self, mark: &str) -> String {
+        let known = self.jobs.iter().find(|job| job.row.mark == mark);
+        let number = known.and_then(|job| job.row.number.clone());
+        number.unwrap_or_else(|| mark.to_owned())
+    }
+
+    /// Removes old rows.
+    fn forget(&mut self) -> Result<(), ChangeError> {
+        if self.forgotten.is_some_and(|at| at.elapsed() < FORGETTING) {
+            return Ok(());
+        }
+        self.forgotten = Some(Instant::now());
+        let (now, epoch) = (now(), self.lease.epoch);
+        let mut table = self.parts.table.lock();
+        table.forget(epoch, JobStage::Closed, now.saturating_sub(CLOSED_AGE))?;
+        match self.sight.is_fresh() {
+            true => table.forget(epoch, JobStage::Prepared, now.saturating_sub(PREPARED_AGE)),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Returns the time since 1970.
+pub(crate) fn now() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+}

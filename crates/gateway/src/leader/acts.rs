@@ -1,0 +1,350 @@
+//! The acts for one job: cast, release, end, purge, close. Each can be repeated.
+
+use super::work::WorkKind;
+use super::{Leader, now};
+use crate::distribution::LoadOrder;
+use crate::plan::{PlannedJob, SlotNodes, slot_for, slot_nodes};
+use driftless_batch::{BatchError, JobId, Slot};
+use driftless_cast::parse_hostlist;
+use driftless_state::jobs::{ChangeError, JobNodeRow, JobNodeState, JobStage};
+use std::collections::BTreeSet;
+
+/// Nodes that a message names.
+const SHOWN_MAX: usize = 3;
+
+/// Cause that an act for a job did not succeed.
+pub(super) enum ActError {
+    /// The table failed, or another gateway acts.
+    Change(ChangeError),
+    /// The batch system failed.
+    Batch(BatchError),
+    /// Cause and remedy.
+    Other(String),
+}
+
+impl From<ChangeError> for ActError {
+    fn from(error: ChangeError) -> Self {
+        ActError::Change(error)
+    }
+}
+
+impl From<BatchError> for ActError {
+    fn from(error: BatchError) -> Self {
+        ActError::Batch(error)
+    }
+}
+
+impl Leader<'_> {
+    /// Starts a cast for a job, if one may start.
+    pub(super) fn load(&mut self, at: usize) -> Result<(), ChangeError> {
+        let Some(job) = self.jobs.get(at) else {
+            return Ok(());
+        };
+        let mark = job.row.mark.clone();
+        let is_full = self.works.loads() >= self.parts.settings.casts_max;
+        let is_waiting = self.works.is_paused(&mark, WorkKind::Load);
+        if is_full || is_waiting || self.works.is_loading(&mark) {
+            return Ok(());
+        }
+        match self.order(at) {
+            Ok(order) => {
+                self.works.load(&mark, order, &self.parts.distribution);
+                Ok(())
+            }
+            Err(error) => self.postpone(&mark, WorkKind::Load, error),
+        }
+    }
+
+    /// Returns the order of a cast to the nodes that lack the data set, and notes these nodes.
+    fn order(&mut self, at: usize) -> Result<LoadOrder, ActError> {
+        let job = self.job(at)?;
+        let number = number_of(job)?;
+        let candidates = self.parts.batch.candidates(&number)?;
+        let nodes = self.reached(job, candidates)?;
+        let is_ready = |node: &String| {
+            let row = job.nodes.iter().find(|row| row.node == *node);
+            row.is_some_and(|row| row.state == JobNodeState::Ready)
+        };
+        let lacking: Vec<String> = nodes.into_iter().filter(|node| !is_ready(node)).collect();
+        if lacking.is_empty() {
+            let why = "no node without the data is up; the gateway tries again".to_owned();
+            return Err(ActError::Other(why));
+        }
+        let order = LoadOrder {
+            job: self.parts.job_name(&job.row.mark),
+            uid: job.row.uid,
+            sources: job.request.source_paths(),
+            nodes: lacking.clone(),
+        };
+        let wanted = |node| JobNodeRow {
+            node,
+            state: JobNodeState::Wanted,
+            fault: None,
+        };
+        let (mark, rows) = (job.row.mark.clone(), lacking.into_iter().map(wanted));
+        let rows: Vec<JobNodeRow> = rows.collect();
+        let mut table = self.parts.table.lock();
+        table.set_nodes(self.lease.epoch, &mark, &rows)?;
+        Ok(order)
+    }
+
+    /// Returns the nodes on which a job may run, which its user wants, and which the gateway reaches.
+    fn reached(&self, job: &PlannedJob, candidates: Vec<String>) -> Result<Vec<String>, ActError> {
+        let wanted = wanted_nodes(job).map_err(ActError::Other)?;
+        let is_wanted = |node: &String| {
+            wanted
+                .as_ref()
+                .is_none_or(|wanted| wanted.contains(node.as_str()))
+        };
+        let all: Vec<String> = candidates.into_iter().filter(is_wanted).collect();
+        let (reached, others): (Vec<String>, Vec<String>) = all
+            .into_iter()
+            .partition(|node| self.parts.distribution.reaches(node));
+        if !reached.is_empty() {
+            return Ok(reached);
+        }
+        Err(ActError::Other(match others.is_empty() {
+            true => "no node is up on which the job may run".into(),
+            false => format!(
+                "the gateway has no way to {}; add the nodes to the file of daemons",
+                some_of(&others)
+            ),
+        }))
+    }
+
+    /// Makes a job demand the nodes that are ready, and releases it.
+    pub(super) fn release(&mut self, at: usize) -> Result<(), ChangeError> {
+        let Some(job) = self.jobs.get(at) else {
+            return Ok(());
+        };
+        let mark = job.row.mark.clone();
+        if self.works.is_paused(&mark, WorkKind::Batch) {
+            return Ok(());
+        }
+        match self.try_release(at) {
+            Ok(()) => {
+                self.works.succeed(&mark, WorkKind::Batch);
+                self.note_fault(&mark, None)
+            }
+            Err(error) => self.postpone(&mark, WorkKind::Batch, error),
+        }
+    }
+
+    fn try_release(&mut self, at: usize) -> Result<(), ActError> {
+        let slot = self.slot_of(at)?;
+        let (epoch, job) = (self.lease.epoch, self.job(at)?);
+        let (mark, number) = (job.row.mark.clone(), number_of(job)?);
+        let nodes = self.nodes_with(at);
+        let readiness = nodes.readiness(slot.as_ref());
+        let slot_number = self.chosen_slot(at);
+        // The table states the slot before the batch system knows it: it is never lost.
+        self.parts
+            .table
+            .lock()
+            .set_slot(epoch, &mark, slot_number, false)?;
+        if let Some(slot) = &slot {
+            let all: Vec<String> = nodes.all.iter().cloned().collect();
+            self.parts.batch.declare(slot, &all)?;
+            self.parts.batch.tell_ready(&readiness, &[])?;
+        }
+        self.parts.batch.require(&number, &readiness)?;
+        let mut table = self.parts.table.lock();
+        table.set_slot(epoch, &mark, slot_number, true)?;
+        table.set_stage(epoch, &mark, JobStage::Releasing, now())?;
+        drop(table);
+        self.finish_release(&mark, &number, nodes.ready.len())
+    }
+
+    fn finish_release(&mut self, mark: &str, number: &JobId, ready: usize) -> Result<(), ActError> {
+        self.parts.batch.release(number)?;
+        let mut table = self.parts.table.lock();
+        table.set_stage(self.lease.epoch, mark, JobStage::Released, now())?;
+        tracing::info!("job {number}: released; {ready} nodes have its data");
+        Ok(())
+    }
+
+    /// Releases a job whose release was begun, if it is still held.
+    pub(super) fn release_again(&mut self, at: usize) -> Result<(), ChangeError> {
+        let Some(job) = self.jobs.get(at) else {
+            return Ok(());
+        };
+        let mark = job.row.mark.clone();
+        if self.works.is_paused(&mark, WorkKind::Batch) {
+            return Ok(());
+        }
+        let ready = job.nodes_in(JobNodeState::Ready).len();
+        let number = number_of(job);
+        let released = number.and_then(|number| self.finish_release(&mark, &number, ready));
+        match released {
+            Ok(()) => Ok(()),
+            Err(error) => self.postpone(&mark, WorkKind::Batch, error),
+        }
+    }
+
+    /// Notes that all tasks of a job ended.
+    pub(super) fn end(&mut self, at: usize) -> Result<(), ChangeError> {
+        let Some(job) = self.jobs.get(at) else {
+            return Ok(());
+        };
+        let mark = job.row.mark.clone();
+        tracing::info!("job {}: ended; its copies are removed", self.shown(&mark));
+        self.works.stop_load(&mark);
+        let mut table = self.parts.table.lock();
+        table.set_stage(self.lease.epoch, &mark, JobStage::Ended, now())
+    }
+
+    /// Removes the copies of a job that ended.
+    pub(super) fn purge(&mut self, at: usize) -> Result<(), ChangeError> {
+        let Some(job) = self.jobs.get(at) else {
+            return Ok(());
+        };
+        let mark = job.row.mark.clone();
+        self.works.stop_load(&mark);
+        let is_busy = self.works.is_loading(&mark) || self.works.is_purging(&mark);
+        if is_busy || self.works.is_paused(&mark, WorkKind::Purge) {
+            return Ok(());
+        }
+        let left = job
+            .nodes
+            .iter()
+            .filter(|row| row.state != JobNodeState::Purged);
+        let (nodes, unknown): (Vec<String>, Vec<String>) = left
+            .map(|row| row.node.clone())
+            .partition(|node| self.parts.distribution.reaches(node));
+        if !unknown.is_empty() {
+            let shown = some_of(&unknown);
+            tracing::warn!("{shown}: the gateway has no way there any more; copies may stay");
+            self.note_purged(&mark, unknown)?;
+        }
+        if !nodes.is_empty() {
+            let name = self.parts.job_name(&mark);
+            self.works
+                .purge(&mark, name, nodes, &self.parts.distribution);
+        }
+        Ok(())
+    }
+
+    fn note_purged(&self, mark: &str, nodes: Vec<String>) -> Result<(), ChangeError> {
+        let purged = |node| JobNodeRow {
+            node,
+            state: JobNodeState::Purged,
+            fault: None,
+        };
+        let rows: Vec<JobNodeRow> = nodes.into_iter().map(purged).collect();
+        let mut table = self.parts.table.lock();
+        table.set_nodes(self.lease.epoch, mark, &rows)
+    }
+
+    /// Removes the slot of a job if no other job uses it, and closes the job.
+    pub(super) fn close(&mut self, at: usize) -> Result<(), ChangeError> {
+        let Some(job) = self.jobs.get(at) else {
+            return Ok(());
+        };
+        let (mark, slot) = (job.row.mark.clone(), job.row.slot);
+        if self.works.is_paused(&mark, WorkKind::Batch) || self.works.is_loading(&mark) {
+            return Ok(());
+        }
+        if let Some(slot) = slot.filter(|slot| !self.is_used(*slot, &mark)) {
+            if let Err(error) = self.parts.batch.undeclare(&Slot::numbered(slot)) {
+                return self.postpone(&mark, WorkKind::Batch, error.into());
+            }
+            self.told.forget(slot);
+        }
+        let (epoch, shown) = (self.lease.epoch, self.shown(&mark));
+        let mut table = self.parts.table.lock();
+        table.set_slot(epoch, &mark, None, false)?;
+        table.set_stage(epoch, &mark, JobStage::Closed, now())?;
+        tracing::info!("job {shown}: closed");
+        Ok(())
+    }
+
+    /// Returns whether another job has a slot.
+    fn is_used(&self, slot: u32, mark: &str) -> bool {
+        let is_other = |job: &PlannedJob| job.row.slot == Some(slot) && job.row.mark != mark;
+        self.jobs.iter().any(is_other)
+    }
+
+    /// Notes that an act failed, and lets the next attempt wait.
+    fn postpone(&mut self, mark: &str, kind: WorkKind, error: ActError) -> Result<(), ChangeError> {
+        let fault = match error {
+            ActError::Change(error) => return Err(error),
+            ActError::Batch(error) => error.to_string(),
+            ActError::Other(why) => why,
+        };
+        self.works.pause(mark, kind);
+        self.note_fault(mark, Some(&fault))
+    }
+
+    fn job(&self, at: usize) -> Result<&PlannedJob, ActError> {
+        let gone = || ActError::Other("the job is not in the table any more".into());
+        self.jobs.get(at).ok_or_else(gone)
+    }
+
+    /// Returns the slot for a job; `None` without the right to change nodes.
+    fn slot_of(&self, at: usize) -> Result<Option<Slot>, ActError> {
+        if !self.parts.settings.has_slots {
+            return Ok(None);
+        }
+        let slots_max = self.parts.settings.slots_max;
+        let full = || {
+            ActError::Other(format!(
+                "all {slots_max} slots are in use by other data sets; the job waits for one (driftless gateway --slots)"
+            ))
+        };
+        let slot = self.chosen_slot(at).ok_or_else(full)?;
+        Ok(Some(Slot::numbered(slot)))
+    }
+
+    /// Returns the number of that slot.
+    fn chosen_slot(&self, at: usize) -> Option<u32> {
+        let job = self
+            .jobs
+            .get(at)
+            .filter(|_| self.parts.settings.has_slots)?;
+        let hash = job.row.hash.as_deref()?;
+        let slots_max = self.parts.settings.slots_max;
+        job.row
+            .slot
+            .or_else(|| slot_for(&self.jobs, hash, slots_max))
+    }
+
+    /// Returns the nodes of a slot once a job has joined it, or those of the job alone.
+    fn nodes_with(&self, at: usize) -> SlotNodes {
+        let Some(own) = self.jobs.get(at) else {
+            return SlotNodes::default();
+        };
+        let number = self.chosen_slot(at);
+        let shares = |job: &&PlannedJob| {
+            let is_other = job.row.mark != own.row.mark;
+            is_other && number.is_some() && job.row.slot == number && job.may_use_slot()
+        };
+        let others = self.jobs.iter().filter(shares);
+        slot_nodes(others.chain([own]))
+    }
+}
+
+/// Returns the number of a job in the batch system.
+fn number_of(job: &PlannedJob) -> Result<JobId, ActError> {
+    let number = job.row.number.as_deref().and_then(JobId::new);
+    number.ok_or_else(|| ActError::Other("the job has no number in the batch system".into()))
+}
+
+/// Returns the nodes that the user named.
+fn wanted_nodes(job: &PlannedJob) -> Result<Option<BTreeSet<String>>, String> {
+    let Some(list) = &job.request.nodes else {
+        return Ok(None);
+    };
+    let no_file = &mut |_: &str| Err("name the nodes in place of a file".to_owned());
+    let names = parse_hostlist(list, no_file);
+    let names = names.map_err(|error| format!("--nodes: {error}"))?;
+    Ok(Some(names.into_iter().collect()))
+}
+
+/// Returns the first nodes of a list, and the number of the others.
+fn some_of(nodes: &[String]) -> String {
+    let first = nodes.get(..SHOWN_MAX).unwrap_or(nodes).join(", ");
+    match nodes.len().saturating_sub(SHOWN_MAX) {
+        0 => first,
+        rest => format!("{first} and {rest} more"),
+    }
+}

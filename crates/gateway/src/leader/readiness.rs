@@ -1,0 +1,109 @@
+//! Readiness of nodes, told to the batch system: at once if it changed, and again at intervals,
+//! because a restart of some batch systems forgets it.
+
+use super::Leader;
+use crate::plan::{PlannedJob, SlotNodes, slot_nodes};
+use driftless_batch::{JobId, Readiness, Slot};
+use driftless_state::jobs::ChangeError;
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+/// Interval at which readiness is told again.
+const REPEAT: Duration = Duration::from_secs(60);
+/// Pause after a failure.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Jobs that share a slot, or one job without a slot.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum ReadinessKey {
+    Slot(u32),
+    Job(String),
+}
+
+/// The readiness that the batch system knows.
+#[derive(Debug, Default)]
+pub(super) struct ToldReadiness {
+    told: HashMap<ReadinessKey, (SlotNodes, Instant)>,
+    /// Time of the next attempt after a failure.
+    paused: HashMap<ReadinessKey, Instant>,
+}
+
+impl ToldReadiness {
+    /// Forgets a slot that was removed.
+    pub fn forget(&mut self, slot: u32) {
+        self.told.remove(&ReadinessKey::Slot(slot));
+    }
+
+    /// Returns whether the batch system has to be told.
+    fn is_due(&self, key: &ReadinessKey, nodes: &SlotNodes, now: Instant) -> bool {
+        if self.paused.get(key).is_some_and(|until| now < *until) {
+            return false;
+        }
+        let is_of_slot = matches!(key, ReadinessKey::Slot(_));
+        self.told.get(key).is_none_or(|(told, at)| {
+            told != nodes || is_of_slot && now.saturating_duration_since(*at) >= REPEAT
+        })
+    }
+}
+
+impl SlotNodes {
+    /// Returns the form for the batch system.
+    pub(super) fn readiness<'a>(&'a self, slot: Option<&'a Slot>) -> Readiness<'a> {
+        Readiness {
+            slot,
+            ready: &self.ready,
+            all: &self.all,
+        }
+    }
+}
+
+impl PlannedJob {
+    /// Returns whether tasks of the job may start by its slot, now or soon.
+    pub(super) fn may_use_slot(&self) -> bool {
+        self.is_joined() && self.row.stage < driftless_state::jobs::JobStage::Ended
+    }
+}
+
+impl Leader<'_> {
+    /// Tells the batch system which nodes are ready, for each slot and job that needs it.
+    pub(super) fn tell_ready(&mut self) -> Result<(), ChangeError> {
+        let mut by_key: BTreeMap<ReadinessKey, Vec<&PlannedJob>> = BTreeMap::new();
+        for job in self.jobs.iter().filter(|job| job.may_use_slot()) {
+            let key = match job.row.slot {
+                Some(slot) => ReadinessKey::Slot(slot),
+                None => ReadinessKey::Job(job.row.mark.clone()),
+            };
+            by_key.entry(key).or_default().push(job);
+        }
+        self.told.told.retain(|key, _| by_key.contains_key(key));
+        let now = Instant::now();
+        for (key, jobs) in by_key {
+            if !self.lease.is_sure(Instant::now()) {
+                break;
+            }
+            let nodes = slot_nodes(jobs.iter().copied());
+            if !self.told.is_due(&key, &nodes, now) {
+                continue;
+            }
+            let slot = match key {
+                ReadinessKey::Slot(number) => Some(Slot::numbered(number)),
+                ReadinessKey::Job(_) => None,
+            };
+            let number = |job: &&PlannedJob| job.row.number.as_deref().and_then(JobId::new);
+            let numbers: Vec<JobId> = jobs.iter().filter_map(number).collect();
+            let readiness = nodes.readiness(slot.as_ref());
+            match self.parts.batch.tell_ready(&readiness, &numbers) {
+                Ok(()) => {
+                    self.told.paused.remove(&key);
+                    self.told.told.insert(key, (nodes, now));
+                }
+                Err(error) if error.is_no_job() => {}
+                Err(error) => {
+                    tracing::warn!("{error}; the gateway tries again");
+                    self.told.paused.insert(key, now + PAUSE);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,306 @@
+//! Casts, purges and questions to nodes, each in a thread of its own.
+
+use crate::distribution::{Distribution, LoadEvent, LoadOrder, NodeAnswer};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use driftless_state::jobs::{JobNodeRow, JobNodeState};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// First pause after an attempt that failed. Each further one is twice as long.
+const PAUSE_MIN: Duration = Duration::from_secs(5);
+/// Longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(600);
+/// Events that wait for the leader.
+const EVENTS_MAX: usize = 4096;
+
+/// Event of a thread.
+#[derive(Debug)]
+pub(crate) enum WorkEvent {
+    /// The sources of a job were read.
+    Data {
+        mark: String,
+        hash: String,
+        bytes: u64,
+    },
+    /// Nodes of a job changed their state.
+    Nodes { mark: String, rows: Vec<JobNodeRow> },
+    /// The cast of a job ended.
+    LoadEnded {
+        mark: String,
+        outcome: Result<(), String>,
+    },
+    /// The purge of a job ended.
+    PurgeEnded { mark: String, is_complete: bool },
+    /// Nodes answered which jobs they know.
+    References(Vec<NodeAnswer<Vec<String>>>),
+}
+
+/// Work for a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum WorkKind {
+    Load,
+    Purge,
+    /// A change in the batch system.
+    Batch,
+}
+
+/// Time before the next attempt.
+#[derive(Debug, Clone, Copy)]
+struct Pause {
+    until: Instant,
+    length: Duration,
+}
+
+/// Threads at work.
+pub(crate) struct Works {
+    send: Sender<WorkEvent>,
+    receive: Receiver<WorkEvent>,
+    waiting: Vec<WorkEvent>,
+    loads: HashMap<String, Arc<AtomicBool>>,
+    purges: HashMap<String, Arc<AtomicBool>>,
+    pauses: HashMap<(String, WorkKind), Pause>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Default for Works {
+    fn default() -> Self {
+        let (send, receive) = bounded(EVENTS_MAX);
+        Works {
+            send,
+            receive,
+            waiting: Vec::new(),
+            loads: HashMap::new(),
+            purges: HashMap::new(),
+            pauses: HashMap::new(),
+            threads: Vec::new(),
+        }
+    }
+}
+
+impl Works {
+    /// Returns the channel of events.
+    pub fn events(&self) -> &Receiver<WorkEvent> {
+        &self.receive
+    }
+
+    /// Keeps an event for the next turn.
+    pub fn take_back(&mut self, event: Option<WorkEvent>) {
+        self.waiting.extend(event);
+    }
+
+    /// Returns the events that wait.
+    pub fn take(&mut self, count_max: usize) -> Vec<WorkEvent> {
+        let mut events = std::mem::take(&mut self.waiting);
+        events.extend(self.receive.try_iter().take(count_max));
+        events
+    }
+
+    /// Returns the number of casts at work.
+    pub fn loads(&self) -> usize {
+        self.loads.len()
+    }
+
+    /// Returns whether a cast of a job is at work.
+    pub fn is_loading(&self, mark: &str) -> bool {
+        self.loads.contains_key(mark)
+    }
+
+    /// Returns whether a purge of a job is at work.
+    pub fn is_purging(&self, mark: &str) -> bool {
+        self.purges.contains_key(mark)
+    }
+
+    /// Returns whether the next attempt has to wait.
+    pub fn is_paused(&self, mark: &str, kind: WorkKind) -> bool {
+        let pause = self.pauses.get(&(mark.to_owned(), kind));
+        pause.is_some_and(|pause| Instant::now() < pause.until)
+    }
+
+    /// Lets the next attempt wait, each time for longer.
+    pub fn pause(&mut self, mark: &str, kind: WorkKind) {
+        let key = (mark.to_owned(), kind);
+        let before = self.pauses.get(&key).map(|pause| pause.length);
+        let length = before.map_or(PAUSE_MIN, |length| length.saturating_mul(2).min(PAUSE_MAX));
+        let until = Instant::now() + length;
+        self.pauses.insert(key, Pause { until, length });
+    }
+
+    /// Ends the waits of a kind.
+    pub fn succeed(&mut self, mark: &str, kind: WorkKind) {
+        self.pauses.remove(&(mark.to_owned(), kind));
+    }
+
+    /// Asks the cast of a job to end.
+    pub fn stop_load(&self, mark: &str) {
+        if let Some(stop) = self.loads.get(mark) {
+            stop.store(true, Relaxed);
+        }
+    }
+
+    /// Notes the end of a cast.
+    pub fn end_load(&mut self, mark: &str, is_complete: bool) {
+        self.loads.remove(mark);
+        self.note(mark, WorkKind::Load, is_complete);
+    }
+
+    /// Notes the end of a purge.
+    pub fn end_purge(&mut self, mark: &str, is_complete: bool) {
+        self.purges.remove(mark);
+        self.note(mark, WorkKind::Purge, is_complete);
+    }
+
+    fn note(&mut self, mark: &str, kind: WorkKind, is_complete: bool) {
+        match is_complete {
+            true => self.succeed(mark, kind),
+            false => self.pause(mark, kind),
+        }
+    }
+
+    /// Starts a cast.
+    pub fn load(&mut self, mark: &str, order: LoadOrder, distribution: &Arc<dyn Distribution>) {
+        let (stop, send) = (Arc::new(AtomicBool::new(false)), self.send.clone());
+        self.loads.insert(mark.to_owned(), Arc::clone(&stop));
+        let (mark, distribution) = (mark.to_owned(), Arc::clone(distribution));
+        let failed = mark.clone();
+        let is_started = self.start("load", move || {
+            let report = |event| {
+                let _the_leader_may_be_gone = send.send(event_of(&mark, event));
+            };
+            let outcome = distribution.load(&order, &report, &stop);
+            let _the_leader_may_be_gone = send.send(WorkEvent::LoadEnded {
+                mark: mark.clone(),
+                outcome,
+            });
+        });
+        if !is_started {
+            self.end_load(&failed, false);
+        }
+    }
+
+    /// Starts a purge.
+    pub fn purge(
+        &mut self,
+        mark: &str,
+        job: String,
+        nodes: Vec<String>,
+        distribution: &Arc<dyn Distribution>,
+    ) {
+        let (stop, send) = (Arc::new(AtomicBool::new(false)), self.send.clone());
+        self.purges.insert(mark.to_owned(), stop);
+        let (mark, distribution) = (mark.to_owned(), Arc::clone(distribution));
+        let failed = mark.clone();
+        let is_started = self.start("purge", move || {
+            let answers = distribution.end_job(&job, &nodes);
+            let is_complete = answers.iter().all(|answer| answer.answer.is_ok());
+            let rows = answers.into_iter().map(purged_row).collect();
+            let nodes = WorkEvent::Nodes {
+                mark: mark.clone(),
+                rows,
+            };
+            for event in [nodes, WorkEvent::PurgeEnded { mark, is_complete }] {
+                let _the_leader_may_be_gone = send.send(event);
+            }
+        });
+        if !is_started {
+            self.end_purge(&failed, false);
+        }
+    }
+
+    /// Asks nodes for the jobs that they know. Returns whether they are asked.
+    pub fn ask_references(
+        &mut self,
+        nodes: Vec<String>,
+        prefix: String,
+        distribution: &Arc<dyn Distribution>,
+    ) -> bool {
+        let (send, distribution) = (self.send.clone(), Arc::clone(distribution));
+        self.start("references", move || {
+            let answers = distribution.jobs_on(&nodes, &prefix);
+            let _the_leader_may_be_gone = send.send(WorkEvent::References(answers));
+        })
+    }
+
+    /// Ends a reference that no job needs.
+    pub fn drop_reference(
+        &mut self,
+        job: String,
+        node: String,
+        distribution: &Arc<dyn Distribution>,
+    ) {
+        let distribution = Arc::clone(distribution);
+        let _the_next_comparison_finds_it_again = self.start("references", move || {
+            for answer in distribution.end_job(&job, &[node]) {
+                match answer.answer {
+                    Ok(()) => {
+                        tracing::info!("{}: {job}: removed a copy without a job", answer.node)
+                    }
+                    Err(cause) => tracing::warn!("{}: {job}: {cause}", answer.node),
+                }
+            }
+        });
+    }
+
+    /// Ends all casts, and waits for all threads.
+    pub fn stop_all(&mut self) {
+        for stop in self.loads.values() {
+            stop.store(true, Relaxed);
+        }
+        for thread in self.threads.drain(..) {
+            while !thread.is_finished() {
+                // A thread may wait for room in the channel.
+                self.receive.try_iter().for_each(drop);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _a_panic_was_reported = thread.join();
+        }
+    }
+
+    /// Starts a thread. Returns whether the kernel gave one.
+    fn start(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> bool {
+        self.threads.retain(|thread| !thread.is_finished());
+        match std::thread::Builder::new().name(name.into()).spawn(work) {
+            Ok(thread) => {
+                self.threads.push(thread);
+                true
+            }
+            Err(error) => {
+                let cause = driftless_model::cause(&error);
+                tracing::error!("thread: cannot start: {cause}; raise the limits of this process");
+                false
+            }
+        }
+    }
+}
+
+fn event_of(mark: &str, event: LoadEvent) -> WorkEvent {
+    let mark = mark.to_owned();
+    let one = |node, state, fault| JobNodeRow { node, state, fault };
+    match event {
+        LoadEvent::Data { hash, bytes } => WorkEvent::Data { mark, hash, bytes },
+        LoadEvent::Ready { node } => WorkEvent::Nodes {
+            mark,
+            rows: vec![one(node, JobNodeState::Ready, None)],
+        },
+        LoadEvent::Failed { node, cause } => WorkEvent::Nodes {
+            mark,
+            rows: vec![one(node, JobNodeState::Failed, Some(cause))],
+        },
+    }
+}
+
+/// Returns the row of a node that was asked to end a job. A node without success keeps the reference,
+/// so its copy may still be there.
+fn purged_row(answer: NodeAnswer<()>) -> JobNodeRow {
+    let (state, fault) = match answer.answer {
+        Ok(()) => (JobNodeState::Purged, None),
+        Err(cause) => (JobNodeState::Failed, Some(cause)),
+    };
+    JobNodeRow {
+        node: answer.node,
+        state,
+        fault,
+    }
+}

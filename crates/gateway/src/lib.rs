@@ -1,0 +1,34 @@
+//! The gateway of a batch system: users submit jobs with their data, and each job starts where the
+//! data has arrived.
+//!
+//! A client submits the job held, as the user ([`submit`]). The gateway that has the lease
+//! ([`Gateway`]) casts the data set to the nodes, tells the batch system which nodes are ready,
+//! releases the job by its policy, and removes the copies after the last task.
+//!
+//! What must hold: what the gateway knows is in its table of jobs before it acts, and each act can be
+//! repeated. A gateway acts only while it holds the lease. A user is known by the credentials of the
+//! socket, and a job by its mark and the owner that the batch system states.
+//!
+//! Nothing here prints or knows of arguments.
+
+mod client;
+mod distribution;
+mod error;
+mod gateway;
+mod leader;
+mod lease;
+mod message;
+mod plan;
+mod policy;
+mod request;
+mod server;
+mod users;
+
+pub use client::{Submitted, jobs, submit};
+pub use distribution::{Distribution, LoadEvent, LoadOrder, NodeAnswer};
+pub use error::Error;
+pub use gateway::{Gateway, GatewaySettings};
+pub use message::{JobInfo, JobNodeInfo};
+pub use policy::{PolicyError, ReleaseNeed, ReleasePolicy};
+pub use request::JobRequest;
+pub use users::User;

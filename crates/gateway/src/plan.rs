@@ -1,0 +1,272 @@
+//! Decisions of the gateway, as pure functions of what the table and the batch system state.
+
+use crate::JobRequest;
+use driftless_batch::LiveJob;
+use driftless_state::jobs::{JobNodeRow, JobNodeState, JobRow, JobStage};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A job with its request and nodes.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedJob {
+    pub row: JobRow,
+    pub request: JobRequest,
+    pub nodes: Vec<JobNodeRow>,
+}
+
+/// State of a job in the batch system.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sight<'a> {
+    /// The batch system was not asked since the job is known.
+    Unknown,
+    /// The job has tasks that wait or run.
+    Alive(&'a LiveJob),
+    /// The job ended, or was removed.
+    Gone,
+}
+
+/// Next act for a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NextAct {
+    /// Nothing.
+    Wait,
+    /// The job ended: the gateway notes it.
+    End,
+    /// Nodes lack the data set: the gateway casts it, if it may.
+    Load,
+    /// Enough nodes are ready: the gateway releases the job.
+    Release,
+    /// The gateway was about to release the job, and may have done so.
+    ReleaseAgain,
+    /// Copies are to be removed.
+    Purge,
+    /// Nothing is left to do.
+    Close,
+}
+
+/// Returns the next act for a job.
+pub(crate) fn next_act(job: &PlannedJob, sight: Sight<'_>, now: Duration) -> NextAct {
+    let is_gone = matches!(sight, Sight::Gone);
+    match job.row.stage {
+        JobStage::Prepared | JobStage::Closed => NextAct::Wait,
+        JobStage::Loading | JobStage::Releasing | JobStage::Released if is_gone => NextAct::End,
+        JobStage::Loading if is_released_by_user(sight) && job.row.is_required => {
+            NextAct::ReleaseAgain
+        }
+        JobStage::Loading if job.may_run(now) => NextAct::Release,
+        JobStage::Releasing => NextAct::ReleaseAgain,
+        JobStage::Loading | JobStage::Released => match job.lacks_nodes() && needs_more(sight) {
+            true => NextAct::Load,
+            false => NextAct::Wait,
+        },
+        JobStage::Ended if job.is_purged() => NextAct::Close,
+        JobStage::Ended => NextAct::Purge,
+    }
+}
+
+/// Returns whether a user ended the hold.
+fn is_released_by_user(sight: Sight<'_>) -> bool {
+    matches!(sight, Sight::Alive(live) if !live.is_held)
+}
+
+/// Returns whether further nodes are of use: tasks wait, or nobody knows.
+fn needs_more(sight: Sight<'_>) -> bool {
+    match sight {
+        Sight::Alive(live) => live.pending > 0 || live.is_held,
+        Sight::Unknown => true,
+        Sight::Gone => false,
+    }
+}
+
+impl PlannedJob {
+    /// Returns the nodes in a state.
+    pub fn nodes_in(&self, state: JobNodeState) -> Vec<String> {
+        let is_in = |row: &&JobNodeRow| row.state == state;
+        let named = |row: &JobNodeRow| row.node.clone();
+        self.nodes.iter().filter(is_in).map(named).collect()
+    }
+
+    /// Returns whether the job runs, or may run soon.
+    pub fn is_joined(&self) -> bool {
+        let is_at_work = matches!(self.row.stage, JobStage::Releasing | JobStage::Released);
+        self.row.is_required || is_at_work
+    }
+
+    /// Returns whether the policy of the job is met.
+    fn may_run(&self, now: Duration) -> bool {
+        let ready = self.nodes_in(JobNodeState::Ready).len();
+        let held = now.saturating_sub(self.row.changed);
+        self.row.hash.is_some() && self.request.policy.is_met(ready, self.nodes.len(), held)
+    }
+
+    /// Returns whether nodes lack the data set, or no node was chosen yet.
+    fn lacks_nodes(&self) -> bool {
+        let lacks = |row: &JobNodeRow| row.state != JobNodeState::Ready;
+        self.nodes.is_empty() || self.nodes.iter().any(lacks)
+    }
+
+    fn is_purged(&self) -> bool {
+        let is_purged = |row: &JobNodeRow| row.state == JobNodeState::Purged;
+        self.nodes.iter().all(is_purged)
+    }
+}
+
+/// Nodes of the jobs that share a slot.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct SlotNodes {
+    pub ready: BTreeSet<String>,
+    pub all: BTreeSet<String>,
+}
+
+/// Returns the nodes of a slot. A node is ready if each job of the slot that may run there refers to
+/// its copy: the end of one job then takes the data from no other one.
+pub(crate) fn slot_nodes<'a>(jobs: impl Iterator<Item = &'a PlannedJob>) -> SlotNodes {
+    let mut is_ready: BTreeMap<&str, bool> = BTreeMap::new();
+    for row in jobs.flat_map(|job| &job.nodes) {
+        let so_far = is_ready.entry(&row.node).or_insert(true);
+        *so_far &= row.state == JobNodeState::Ready;
+    }
+    let named = |(node, _): (&&str, &bool)| (*node).to_owned();
+    SlotNodes {
+        ready: is_ready
+            .iter()
+            .filter(|(_, ready)| **ready)
+            .map(named)
+            .collect(),
+        all: is_ready.iter().map(named).collect(),
+    }
+}
+
+/// Returns the slot of a data set: that of a job with the same data set, or the first free one. `None`
+/// if all slots are taken.
+pub(crate) fn slot_for(jobs: &[PlannedJob], hash: &str, slots_max: u32) -> Option<u32> {
+    let of_set = |job: &&PlannedJob| {
+        // An ended job may be about to remove its slot.
+        job.row.hash.as_deref() == Some(hash) && job.row.stage < JobStage::Ended
+    };
+    let shared = jobs.iter().filter(of_set).find_map(|job| job.row.slot);
+    let taken: BTreeSet<u32> = jobs.iter().filter_map(|job| job.row.slot).collect();
+    shared.or_else(|| (1..=slots_max).find(|slot| !taken.contains(slot)))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Returns a job with a mark, a stage and nodes.
+    pub fn job(mark: &str, stage: JobStage, nodes: &[(&str, JobNodeState)]) -> PlannedJob {
+        let row = |(node, state): &(&str, JobNodeState)| JobNodeRow {
+            node: (*node).into(),
+            state: *state,
+            fault: None,
+        };
+        PlannedJob {
+            row: JobRow {
+                mark: mark.into(),
+                uid: 1000,
+                owner: "alice".into(),
+                system: "slurm".into(),
+                request: Vec::new(),
+                stage,
+                number: Some("1".into()),
+                hash: Some("aa".into()),
+                bytes: Some(1),
+                slot: None,
+                is_required: false,
+                fault: None,
+                made: Duration::ZERO,
+                changed: Duration::ZERO,
+            },
+            request: JobRequest::default(),
+            nodes: nodes.iter().map(row).collect(),
+        }
+    }
+
+    const READY: JobNodeState = JobNodeState::Ready;
+    const WANTED: JobNodeState = JobNodeState::Wanted;
+    const NOW: Duration = Duration::from_secs(10);
+
+    fn live(is_held: bool, pending: u64) -> LiveJob {
+        LiveJob {
+            is_held,
+            pending,
+            ..LiveJob::default()
+        }
+    }
+
+    #[test]
+    fn job_is_released_once_a_node_is_ready() {
+        let held = live(true, 4);
+        let early = job("a", JobStage::Loading, &[("n1", WANTED), ("n2", WANTED)]);
+        let act = next_act(&early, Sight::Alive(&held), NOW);
+        assert_eq!(act, NextAct::Load);
+        let ready = job("a", JobStage::Loading, &[("n1", READY), ("n2", WANTED)]);
+        let act = next_act(&ready, Sight::Alive(&held), NOW);
+        assert_eq!(act, NextAct::Release);
+    }
+
+    #[test]
+    fn cancelled_job_ends_in_each_stage() {
+        for stage in [JobStage::Loading, JobStage::Releasing, JobStage::Released] {
+            let cancelled = job("a", stage, &[("n1", READY)]);
+            assert_eq!(next_act(&cancelled, Sight::Gone, NOW), NextAct::End);
+        }
+    }
+
+    #[test]
+    fn job_without_an_answer_is_not_ended() {
+        let loading = job("a", JobStage::Released, &[("n1", READY)]);
+        assert_eq!(next_act(&loading, Sight::Unknown, NOW), NextAct::Wait);
+    }
+
+    #[test]
+    fn release_that_was_begun_is_repeated() {
+        let begun = job("a", JobStage::Releasing, &[("n1", READY)]);
+        let running = live(false, 0);
+        let act = next_act(&begun, Sight::Alive(&running), NOW);
+        assert_eq!(act, NextAct::ReleaseAgain);
+    }
+
+    #[test]
+    fn job_without_waiting_tasks_loads_no_more() {
+        let running = job("a", JobStage::Released, &[("n1", READY), ("n2", WANTED)]);
+        let last = live(false, 0);
+        let act = next_act(&running, Sight::Alive(&last), NOW);
+        assert_eq!(act, NextAct::Wait);
+        let waiting = live(false, 3);
+        let act = next_act(&running, Sight::Alive(&waiting), NOW);
+        assert_eq!(act, NextAct::Load);
+    }
+
+    #[test]
+    fn ended_job_closes_after_the_purge() {
+        let purged = JobNodeState::Purged;
+        let half = job("a", JobStage::Ended, &[("n1", purged), ("n2", READY)]);
+        assert_eq!(next_act(&half, Sight::Gone, NOW), NextAct::Purge);
+        let whole = job("a", JobStage::Ended, &[("n1", purged), ("n2", purged)]);
+        assert_eq!(next_act(&whole, Sight::Gone, NOW), NextAct::Close);
+    }
+
+    #[test]
+    fn node_is_ready_for_all_jobs_of_a_slot() {
+        let first = job("a", JobStage::Released, &[("n1", READY), ("n2", READY)]);
+        let second = job("b", JobStage::Released, &[("n2", WANTED), ("n3", READY)]);
+        let nodes = slot_nodes([&first, &second].into_iter());
+        let names = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&nodes.ready), ["n1", "n3"]);
+        assert_eq!(names(&nodes.all), ["n1", "n2", "n3"]);
+    }
+
+    #[test]
+    fn jobs_of_one_data_set_share_a_slot() {
+        let mut first = job("a", JobStage::Released, &[]);
+        first.row.slot = Some(1);
+        let mut other = job("b", JobStage::Ended, &[]);
+        (other.row.slot, other.row.hash) = (Some(2), Some("bb".into()));
+        let jobs = [first, other];
+        assert_eq!(slot_for(&jobs, "aa", 3), Some(1));
+        assert_eq!(slot_for(&jobs, "bb", 3), Some(3), "an ended job");
+        assert_eq!(slot_for(&jobs, "cc", 3), Some(3));
+        assert_eq!(slot_for(&jobs, "cc", 2), None);
+    }
+}

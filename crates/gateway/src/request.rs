@@ -1,0 +1,97 @@
+//! What a user asks for.
+
+use crate::ReleasePolicy;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// Data sets of one job at most.
+const SOURCES_MAX: usize = 4096;
+/// Bytes of a path (limits.h, `PATH_MAX`).
+const PATH_BYTES_MAX: usize = 4096;
+/// Bytes of a list of nodes.
+const NODES_BYTES_MAX: usize = 64 << 10;
+
+/// A job that a user wants to run where its data is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobRequest {
+    /// Absolute paths of files and directories, as bytes.
+    pub sources: Vec<Vec<u8>>,
+    /// Nodes that get the data set, in the form of `--nodes`. All nodes on which the job may run if
+    /// `None`.
+    pub nodes: Option<String>,
+    /// Policy of the release.
+    pub policy: ReleasePolicy,
+}
+
+impl JobRequest {
+    /// Returns the sources as paths.
+    pub fn source_paths(&self) -> Vec<PathBuf> {
+        let path = |bytes: &Vec<u8>| PathBuf::from(OsString::from_vec(bytes.clone()));
+        self.sources.iter().map(path).collect()
+    }
+
+    /// Checks what came from another process.
+    ///
+    /// # Errors
+    /// Names the rule that the request breaks.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let is_path = |path: &Vec<u8>| {
+            path.first() == Some(&b'/') && path.len() < PATH_BYTES_MAX && !path.contains(&0)
+        };
+        if self.sources.is_empty() {
+            return Err("no data is named; name a file or directory with --data");
+        }
+        if self.sources.len() > SOURCES_MAX {
+            return Err("more than 4096 files and directories; name a directory that holds them");
+        }
+        if !self.sources.iter().all(is_path) {
+            return Err("a path of the data is not absolute, or too long");
+        }
+        if self
+            .nodes
+            .as_ref()
+            .is_some_and(|nodes| nodes.len() > NODES_BYTES_MAX)
+        {
+            return Err("the list of nodes is too long; use ranges such as n[1-128]");
+        }
+        Ok(())
+    }
+
+    /// Returns the form in the table of jobs.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        // Fails for types without a known length alone, and the request has none.
+        postcard::to_stdvec(self).unwrap_or_default()
+    }
+
+    /// Reads the form in the table of jobs.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        postcard::from_bytes(bytes).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_checked() {
+        let of = |sources: Vec<Vec<u8>>| JobRequest {
+            sources,
+            ..JobRequest::default()
+        };
+        let good = of(vec![b"/data/nr\xff".to_vec()]);
+        assert_eq!(good.check(), Ok(()));
+        assert_eq!(JobRequest::decode(&good.encode()), Some(good));
+        for wrong in [
+            of(Vec::new()),
+            of(vec![b"data".to_vec()]),
+            of(vec![b"/a\0b".to_vec()]),
+            of(vec![vec![b'/'; 4096]]),
+            of(vec![b"/a".to_vec(); 4097]),
+        ] {
+            assert!(wrong.check().is_err());
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The socket of a gateway. The kernel states who asks (unix(7), `SO_PEERCRED`), and nobody asks for
+//! another user.
+
+use crate::gateway::GatewayParts;
+use crate::leader::now;
+use crate::message::{
+    ClientRequest, GatewayReply, JobInfo, JobNodeInfo, PreparedJob, REQUEST_BYTES_MAX, read, write,
+};
+use crate::users::User;
+use crate::{Error, JobRequest};
+use driftless_batch::JobMark;
+use driftless_state::StateError;
+use driftless_state::jobs::{JobRow, JobTable, NewJob};
+use rustix::net::sockopt::socket_peercred;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Clients that are answered at the same time.
+const CLIENTS_MAX: u32 = 64;
+/// Longest wait for a client.
+const CLIENT_MAX: Duration = Duration::from_secs(10);
+/// Pause between two looks at the socket.
+const TICK: Duration = Duration::from_millis(20);
+/// Jobs of one user that are not closed, at most.
+const USER_JOBS_MAX: usize = 100_000;
+
+/// Binds the socket. A socket that no process listens on is replaced.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the socket of the gateway itself"
+)]
+pub(crate) fn bind(path: &Path) -> Result<UnixListener, Error> {
+    if UnixStream::connect(path).is_ok() {
+        return Err(Error::Taken(path.to_owned()));
+    }
+    let _it_may_be_missing = fs::remove_file(path);
+    let failed = |cause: io::Error| Error::OwnFile {
+        path: path.to_owned(),
+        act: "listen",
+        cause,
+    };
+    let socket = UnixListener::bind(path).map_err(failed)?;
+    // Each user may ask; the credentials decide what for.
+    fs::set_permissions(path, Permissions::from_mode(0o666)).map_err(failed)?;
+    socket.set_nonblocking(true).map_err(failed)?;
+    Ok(socket)
+}
+
+/// The server for clients.
+pub(crate) struct Server {
+    parts: Arc<GatewayParts>,
+    clients: Arc<AtomicU32>,
+}
+
+impl Server {
+    pub fn new(parts: Arc<GatewayParts>) -> Self {
+        Server {
+            parts,
+            clients: Arc::new(AtomicU32::new(0)),
+        }
+    }
+
+    /// Answers clients until `stop` is set.
+    pub fn run(&self, socket: &UnixListener, stop: &AtomicBool) {
+        while !stop.load(Relaxed) {
+            match socket.accept() {
+                Ok((stream, _)) if self.clients.load(Relaxed) < CLIENTS_MAX => self.start(stream),
+                // Too many at a time: the client finds the connection closed, and tries again.
+                Ok(_) => {}
+                Err(_) => std::thread::sleep(TICK),
+            }
+        }
+    }
+
+    fn start(&self, stream: UnixStream) {
+        self.clients.fetch_add(1, Relaxed);
+        let (parts, clients) = (Arc::clone(&self.parts), Arc::clone(&self.clients));
+        let answering = move || {
+            let _the_client_may_be_gone = answer(&parts, stream);
+            clients.fetch_sub(1, Relaxed);
+        };
+        let thread = std::thread::Builder::new().name("client".into());
+        if thread.spawn(answering).is_err() {
+            self.clients.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+fn answer(parts: &GatewayParts, mut stream: UnixStream) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(CLIENT_MAX))?;
+    stream.set_write_timeout(Some(CLIENT_MAX))?;
+    let uid = socket_peercred(&stream)?.uid.as_raw();
+    let own = rustix::process::geteuid().as_raw();
+    let request = read(&mut stream, REQUEST_BYTES_MAX)?;
+    let reply = match own == 0 || own == uid {
+        true => reply(parts, uid, request),
+        false => Err("this gateway serves the user who started it alone".to_owned()),
+    };
+    write(&mut stream, &reply.unwrap_or_else(GatewayReply::Refused))
+}
+
+/// Returns the answer, or cause and remedy of a refusal.
+fn reply(parts: &GatewayParts, uid: u32, request: ClientRequest) -> Result<GatewayReply, String> {
+    let failed = |error: StateError| error.to_string();
+    match request {
+        ClientRequest::Prepare(request) => prepare(parts, uid, &request),
+        ClientRequest::Confirm { mark } => {
+            let job = parts.table.lock().find(&mark).map_err(failed)?;
+            let is_own = job.is_some_and(|job| job.uid == uid);
+            let _it_is_awake = is_own.then(|| parts.nudge.try_send(()));
+            is_own.then_some(GatewayReply::Done).ok_or_else(unknown)
+        }
+        ClientRequest::Abandon { mark } => {
+            let is_gone = parts.table.lock().abandon(&mark, uid).map_err(failed)?;
+            is_gone.then_some(GatewayReply::Done).ok_or_else(unknown)
+        }
+        ClientRequest::Jobs => {
+            let table = parts.table.lock();
+            let of = (uid != 0).then_some(uid);
+            let jobs = table.jobs_of(of).map_err(failed)?;
+            let info = |job| info_of(&table, job).map_err(failed);
+            let jobs = jobs.into_iter().map(info).collect::<Result<_, _>>()?;
+            Ok(GatewayReply::Jobs(jobs))
+        }
+    }
+}
+
+fn unknown() -> String {
+    "no job of this user has this mark, or it was submitted".to_owned()
+}
+
+fn prepare(parts: &GatewayParts, uid: u32, request: &JobRequest) -> Result<GatewayReply, String> {
+    request.check().map_err(str::to_owned)?;
+    let user = User::find(uid)?;
+    let mark = JobMark::of(fastrand::u64(..));
+    let system = parts.batch.kind().word();
+    let new = NewJob {
+        mark: mark.as_str(),
+        uid,
+        owner: &user.name,
+        system,
+        request: &request.encode(),
+        now: now(),
+    };
+    let mut table = parts.table.lock();
+    let jobs = table.open_jobs().map_err(|error| error.to_string())?;
+    let own = jobs.iter().filter(|job| job.uid == uid).count();
+    if own >= USER_JOBS_MAX {
+        return Err(format!("this user has {own} jobs; wait until some ended"));
+    }
+    table.add(&new).map_err(|error| error.to_string())?;
+    let spool = parts
+        .distribution
+        .spool_directory(&parts.job_name(mark.as_str()));
+    Ok(GatewayReply::Prepared(PreparedJob {
+        mark: mark.as_str().to_owned(),
+        system: system.to_owned(),
+        variables: vec![("SPOOL_DIRECTORY".to_owned(), spool)],
+    }))
+}
+
+fn info_of(table: &JobTable, row: JobRow) -> Result<JobInfo, StateError> {
+    let request = JobRequest::decode(&row.request).unwrap_or_default();
+    let nodes = table.nodes(&row.mark)?.into_iter().map(|node| JobNodeInfo {
+        node: node.node,
+        state: node.state.word().to_owned(),
+        fault: node.fault,
+    });
+    Ok(JobInfo {
+        nodes: nodes.collect(),
+        mark: row.mark,
+        owner: row.owner,
+        number: row.number,
+        stage: row.stage.word().to_owned(),
+        sources: request.sources,
+        policy: request.policy.need.to_string(),
+        set: row.hash,
+        bytes: row.bytes,
+        fault: row.fault,
+        made: row.made.as_secs(),
+        changed: row.changed.as_secs(),
+    })
+}
