@@ -62,6 +62,7 @@ pub fn submit(
     };
     let confirm = ClientRequest::Confirm {
         mark: prepared.mark.clone(),
+        number: job.to_string(),
     };
     let warning = ask(socket, &confirm).err().map(|error| error.to_string());
     let spool = prepared

@@ -38,6 +38,10 @@ pub struct GatewaySettings {
     pub casts_max: usize,
     /// Pause between two questions to the batch system, at least.
     pub poll: Duration,
+    /// Pause after a failure, at first. Each further pause is twice as long.
+    pub retry: Duration,
+    /// Time without a sign of the gateway that acts, after which another one takes over.
+    pub lease_max: Duration,
 }
 
 impl GatewaySettings {
@@ -51,6 +55,8 @@ impl GatewaySettings {
             slots_max: 64,
             casts_max: 4,
             poll: Duration::from_secs(2),
+            retry: Duration::from_secs(5),
+            lease_max: Duration::from_secs(15),
         }
     }
 }
@@ -126,14 +132,15 @@ impl Gateway {
                 .name("clients".into())
                 .spawn_scoped(scope, || server.run(&self.socket, stop))
                 .map_err(Error::Thread)?;
-            let mut candidate = Candidate::default();
+            let lease_max = self.parts.settings.lease_max;
+            let mut candidate = Candidate::new(lease_max);
             while !stop.load(Relaxed) {
                 match self.try_take(&mut candidate) {
                     Some(lease) => {
                         self.lead(lease, stop);
-                        candidate = Candidate::default();
+                        candidate = Candidate::new(lease_max);
                     }
-                    None => std::thread::sleep(WAITING),
+                    None => std::thread::sleep(WAITING.min(lease_max / 10)),
                 }
             }
             Ok(())

@@ -66,7 +66,7 @@ impl<'a> Leader<'a> {
             jobs: Vec::new(),
             version: None,
             sight: BatchSight::default(),
-            works: Works::default(),
+            works: Works::new(parts.settings.retry),
             told: ToldReadiness::default(),
             references: References::default(),
             forgotten: None,
@@ -110,7 +110,7 @@ impl<'a> Leader<'a> {
                 self.sight.ask_soon();
                 None
             }
-            default(TURN) => None,
+            default(TURN.min(self.parts.settings.poll)) => None,
         };
         self.works.take_back(event);
     }

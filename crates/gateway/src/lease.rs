@@ -2,22 +2,21 @@
 //!
 //! The clocks of hosts differ, so the table has no time of a lease. A waiting gateway watches the
 //! holder's count of renewals with its own clock, and takes the lease once the count stood still for
-//! [`LEASE_MAX`]. The holder stops acting before that: [`Lease::is_sure`] holds for half the time.
+//! the time of a lease. The holder stops acting before that: [`Lease::is_sure`] holds for half the time.
 
 use driftless_state::StateError;
 use driftless_state::jobs::{ChangeError, JobTable, LeaseRow};
 use std::time::{Duration, Instant};
 
-/// Time without a renewal after which another gateway takes over.
-pub(crate) const LEASE_MAX: Duration = Duration::from_secs(15);
-/// Interval of renewals.
-const RENEWAL: Duration = Duration::from_secs(3);
+/// Renewals in the time of a lease.
+const RENEWALS: u32 = 5;
 
 /// A lease that this gateway holds.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub epoch: u64,
     renewed: Instant,
+    time_max: Duration,
 }
 
 impl Lease {
@@ -26,7 +25,7 @@ impl Lease {
     /// # Errors
     /// Another gateway has the lease; the table cannot be written.
     pub fn keep(&mut self, table: &mut JobTable, now: Instant) -> Result<(), ChangeError> {
-        if now.saturating_duration_since(self.renewed) >= RENEWAL {
+        if now.saturating_duration_since(self.renewed) >= self.time_max / RENEWALS {
             table.renew(self.epoch)?;
             // The time before the call: a commit may take long.
             self.renewed = now;
@@ -36,17 +35,26 @@ impl Lease {
 
     /// Returns whether no other gateway can have the lease yet.
     pub fn is_sure(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.renewed) < LEASE_MAX / 2
+        now.saturating_duration_since(self.renewed) < self.time_max / 2
     }
 }
 
 /// A gateway that waits for the lease.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Candidate {
     seen: Option<(LeaseRow, Instant)>,
+    time_max: Duration,
 }
 
 impl Candidate {
+    /// Returns a gateway that takes the lease after this time without a renewal.
+    pub fn new(time_max: Duration) -> Self {
+        Candidate {
+            seen: None,
+            time_max,
+        }
+    }
+
     /// Looks at the lease, and takes it if its holder ended or is silent.
     ///
     /// # Errors
@@ -65,6 +73,7 @@ impl Candidate {
         Ok(taken.map(|epoch| Lease {
             epoch,
             renewed: now,
+            time_max: self.time_max,
         }))
     }
 
@@ -79,7 +88,7 @@ impl Candidate {
         };
         match &self.seen {
             Some((lease, since)) if lease == current => {
-                now.saturating_duration_since(*since) >= LEASE_MAX
+                now.saturating_duration_since(*since) >= self.time_max
             }
             _ => {
                 self.seen = Some((current.clone(), now));
@@ -94,6 +103,8 @@ mod tests {
     use super::*;
     use tempfile::TempDir;
 
+    const TIME_MAX: Duration = Duration::from_secs(15);
+
     fn tables() -> (TempDir, JobTable, JobTable) {
         let folder = TempDir::new().expect("a folder");
         let open = || JobTable::open(&folder.path().join("jobs.db")).expect("a table");
@@ -104,16 +115,16 @@ mod tests {
     #[test]
     fn silent_holder_is_replaced() {
         let (_folder, mut first, mut second) = tables();
-        let (mut a, mut b) = (Candidate::default(), Candidate::default());
+        let (mut a, mut b) = (Candidate::new(TIME_MAX), Candidate::new(TIME_MAX));
         let begin = Instant::now();
         let mut lease = a.try_take(&mut first, "a", begin).unwrap().unwrap();
         assert!(b.try_take(&mut second, "b", begin).unwrap().is_none());
-        let renewal = begin + RENEWAL;
+        let renewal = begin + TIME_MAX / RENEWALS;
         lease.keep(&mut first, renewal).unwrap();
-        let later = begin + LEASE_MAX;
+        let later = begin + TIME_MAX;
         assert!(b.try_take(&mut second, "b", later).unwrap().is_none());
         assert_eq!(b.holder(), Some("a"));
-        let silent = later + LEASE_MAX;
+        let silent = later + TIME_MAX;
         assert!(!lease.is_sure(silent));
         assert!(b.try_take(&mut second, "b", silent).unwrap().is_some());
         let lost = lease.keep(&mut first, silent);
@@ -124,12 +135,12 @@ mod tests {
     fn ended_lease_is_taken_at_once() {
         let (_folder, mut first, mut second) = tables();
         let now = Instant::now();
-        let lease = Candidate::default()
+        let lease = Candidate::new(TIME_MAX)
             .try_take(&mut first, "a", now)
             .unwrap()
             .unwrap();
         first.end_lease(lease.epoch).unwrap();
-        let mut b = Candidate::default();
+        let mut b = Candidate::new(TIME_MAX);
         assert!(b.try_take(&mut second, "b", now).unwrap().is_some());
     }
 }

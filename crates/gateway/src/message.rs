@@ -18,7 +18,7 @@ pub(crate) enum ClientRequest {
     /// The client is about to submit a job.
     Prepare(JobRequest),
     /// The client submitted the job.
-    Confirm { mark: String },
+    Confirm { mark: String, number: String },
     /// The client did not submit the job.
     Abandon { mark: String },
     /// The jobs of this user, or of all users for root.

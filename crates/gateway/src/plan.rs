@@ -48,6 +48,8 @@ pub(crate) enum NextAct {
 pub(crate) fn next_act(job: &PlannedJob, sight: Sight<'_>, now: Duration) -> NextAct {
     let is_gone = matches!(sight, Sight::Gone);
     match job.row.stage {
+        // The client stated a number, and the job was removed before the gateway saw it.
+        JobStage::Prepared if is_gone => NextAct::Close,
         JobStage::Prepared | JobStage::Closed => NextAct::Wait,
         JobStage::Loading | JobStage::Releasing | JobStage::Released if is_gone => NextAct::End,
         JobStage::Loading if is_released_by_user(sight) && job.row.is_required => {

@@ -8,7 +8,7 @@ use crate::message::{
 };
 use crate::users::User;
 use crate::{Error, JobRequest};
-use driftless_batch::JobMark;
+use driftless_batch::{JobId, JobMark};
 use driftless_state::StateError;
 use driftless_state::jobs::{JobRow, JobTable, NewJob};
 use rustix::net::sockopt::socket_peercred;
@@ -111,9 +111,10 @@ fn reply(parts: &GatewayParts, uid: u32, request: ClientRequest) -> Result<Gatew
     let failed = |error: StateError| error.to_string();
     match request {
         ClientRequest::Prepare(request) => prepare(parts, uid, &request),
-        ClientRequest::Confirm { mark } => {
-            let job = parts.table.lock().find(&mark).map_err(failed)?;
-            let is_own = job.is_some_and(|job| job.uid == uid);
+        ClientRequest::Confirm { mark, number } => {
+            let number = JobId::new(&number).ok_or_else(unknown)?;
+            let mut table = parts.table.lock();
+            let is_own = table.claim(&mark, uid, number.as_str()).map_err(failed)?;
             let _it_is_awake = is_own.then(|| parts.nudge.try_send(()));
             is_own.then_some(GatewayReply::Done).ok_or_else(unknown)
         }

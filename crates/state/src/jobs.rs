@@ -102,6 +102,22 @@ impl JobTable {
         })
     }
 
+    /// Notes the number that a client states for its job. Returns whether the user has such a job. The
+    /// holder of the lease asks the batch system before it believes the number.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn claim(&mut self, mark: &str, uid: u32, number: &str) -> Result<bool, StateError> {
+        const SET: &str =
+            "UPDATE jobs SET number = ? WHERE mark = ? AND uid = ? AND stage = 'prepared'";
+        const FIND: &str = "SELECT count(*) FROM jobs WHERE mark = ? AND uid = ?";
+        self.change(|transaction| {
+            transaction.execute(SET, params![number, mark, uid])?;
+            let count = transaction.query_row(FIND, params![mark, uid], |row| row.get::<_, i64>(0));
+            count.map(|count| count > 0)
+        })
+    }
+
     /// Returns the jobs that are not closed, the oldest first.
     ///
     /// # Errors

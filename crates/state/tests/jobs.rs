@@ -111,6 +111,11 @@ fn submitted_job_is_not_abandoned() {
     let (_folder, _path, mut table) = table();
     add(&mut table, MARK);
     assert!(!table.abandon(MARK, 1001).expect("asked"), "another user");
+    assert!(
+        !table.claim(MARK, 1001, "3").expect("asked"),
+        "another user"
+    );
+    assert!(table.claim(MARK, 1000, "16").expect("asked"));
     let epoch = table.take_lease(None, "a").expect("taken").expect("free");
     let now = Duration::from_secs(9);
     table.note_held(epoch, MARK, "17", now).expect("held");

@@ -132,33 +132,53 @@ impl Leader<'_> {
 
     fn try_release(&mut self, at: usize) -> Result<(), ActError> {
         let slot = self.slot_of(at)?;
-        let (epoch, job) = (self.lease.epoch, self.job(at)?);
-        let (mark, number) = (job.row.mark.clone(), number_of(job)?);
+        let number = number_of(self.job(at)?)?;
         let nodes = self.nodes_with(at);
         let readiness = nodes.readiness(slot.as_ref());
         let slot_number = self.chosen_slot(at);
         // The table states the slot before the batch system knows it: it is never lost.
-        self.parts
-            .table
-            .lock()
-            .set_slot(epoch, &mark, slot_number, false)?;
+        self.put_slot(at, slot_number, false)?;
         if let Some(slot) = &slot {
             let all: Vec<String> = nodes.all.iter().cloned().collect();
             self.parts.batch.declare(slot, &all)?;
             self.parts.batch.tell_ready(&readiness, &[])?;
         }
         self.parts.batch.require(&number, &readiness)?;
-        let mut table = self.parts.table.lock();
-        table.set_slot(epoch, &mark, slot_number, true)?;
-        table.set_stage(epoch, &mark, JobStage::Releasing, now())?;
-        drop(table);
-        self.finish_release(&mark, &number, nodes.ready.len())
+        self.put_slot(at, slot_number, true)?;
+        self.put_stage(at, JobStage::Releasing)?;
+        self.finish_release(at, &number, nodes.ready.len())
     }
 
-    fn finish_release(&mut self, mark: &str, number: &JobId, ready: usize) -> Result<(), ActError> {
-        self.parts.batch.release(number)?;
+    /// Notes the stage of a job. Later acts of the same turn see it.
+    fn put_stage(&mut self, at: usize, stage: JobStage) -> Result<(), ChangeError> {
+        let Some(job) = self.jobs.get_mut(at) else {
+            return Ok(());
+        };
+        let (now, mut table) = (now(), self.parts.table.lock());
+        table.set_stage(self.lease.epoch, &job.row.mark, stage, now)?;
+        (job.row.stage, job.row.changed) = (stage, now);
+        Ok(())
+    }
+
+    /// Notes the slot of a job. Later acts of the same turn choose no slot that is taken.
+    fn put_slot(
+        &mut self,
+        at: usize,
+        slot: Option<u32>,
+        is_required: bool,
+    ) -> Result<(), ChangeError> {
+        let Some(job) = self.jobs.get_mut(at) else {
+            return Ok(());
+        };
         let mut table = self.parts.table.lock();
-        table.set_stage(self.lease.epoch, mark, JobStage::Released, now())?;
+        table.set_slot(self.lease.epoch, &job.row.mark, slot, is_required)?;
+        (job.row.slot, job.row.is_required) = (slot, is_required);
+        Ok(())
+    }
+
+    fn finish_release(&mut self, at: usize, number: &JobId, ready: usize) -> Result<(), ActError> {
+        self.parts.batch.release(number)?;
+        self.put_stage(at, JobStage::Released)?;
         tracing::info!("job {number}: released; {ready} nodes have its data");
         Ok(())
     }
@@ -174,7 +194,7 @@ impl Leader<'_> {
         }
         let ready = job.nodes_in(JobNodeState::Ready).len();
         let number = number_of(job);
-        let released = number.and_then(|number| self.finish_release(&mark, &number, ready));
+        let released = number.and_then(|number| self.finish_release(at, &number, ready));
         match released {
             Ok(()) => Ok(()),
             Err(error) => self.postpone(&mark, WorkKind::Batch, error),
@@ -189,8 +209,7 @@ impl Leader<'_> {
         let mark = job.row.mark.clone();
         tracing::info!("job {}: ended; its copies are removed", self.shown(&mark));
         self.works.stop_load(&mark);
-        let mut table = self.parts.table.lock();
-        table.set_stage(self.lease.epoch, &mark, JobStage::Ended, now())
+        self.put_stage(at, JobStage::Ended)
     }
 
     /// Removes the copies of a job that ended.
@@ -250,11 +269,9 @@ impl Leader<'_> {
             }
             self.told.forget(slot);
         }
-        let (epoch, shown) = (self.lease.epoch, self.shown(&mark));
-        let mut table = self.parts.table.lock();
-        table.set_slot(epoch, &mark, None, false)?;
-        table.set_stage(epoch, &mark, JobStage::Closed, now())?;
-        tracing::info!("job {shown}: closed");
+        self.put_slot(at, None, false)?;
+        self.put_stage(at, JobStage::Closed)?;
+        tracing::info!("job {}: closed", self.shown(&mark));
         Ok(())
     }
 

@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// First pause after an attempt that failed. Each further one is twice as long.
-const PAUSE_MIN: Duration = Duration::from_secs(5);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(600);
 /// Events that wait for the leader.
@@ -63,10 +61,12 @@ pub(crate) struct Works {
     purges: HashMap<String, Arc<AtomicBool>>,
     pauses: HashMap<(String, WorkKind), Pause>,
     threads: Vec<JoinHandle<()>>,
+    pause_min: Duration,
 }
 
-impl Default for Works {
-    fn default() -> Self {
+impl Works {
+    /// Returns no work. `pause_min` is the first pause after an attempt that failed.
+    pub fn new(pause_min: Duration) -> Self {
         let (send, receive) = bounded(EVENTS_MAX);
         Works {
             send,
@@ -76,11 +76,10 @@ impl Default for Works {
             purges: HashMap::new(),
             pauses: HashMap::new(),
             threads: Vec::new(),
+            pause_min,
         }
     }
-}
 
-impl Works {
     /// Returns the channel of events.
     pub fn events(&self) -> &Receiver<WorkEvent> {
         &self.receive
@@ -123,7 +122,9 @@ impl Works {
     pub fn pause(&mut self, mark: &str, kind: WorkKind) {
         let key = (mark.to_owned(), kind);
         let before = self.pauses.get(&key).map(|pause| pause.length);
-        let length = before.map_or(PAUSE_MIN, |length| length.saturating_mul(2).min(PAUSE_MAX));
+        let length = before.map_or(self.pause_min, |length| {
+            length.saturating_mul(2).min(PAUSE_MAX)
+        });
         let until = Instant::now() + length;
         self.pauses.insert(key, Pause { until, length });
     }

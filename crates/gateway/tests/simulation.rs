@@ -1,0 +1,127 @@
+//! Whole lives of jobs, with a batch system and nodes in memory. Another gateway takes over at each
+//! call in turn, before its effect and after.
+#![allow(clippy::disallowed_methods)]
+
+#[path = "simulation/cluster.rs"]
+mod cluster;
+
+use cluster::{Cluster, When};
+use driftless_gateway::{ReleaseNeed, ReleasePolicy};
+use std::time::Duration;
+
+const NODES: [&str; 4] = ["n1", "n2", "n3", "n4"];
+
+fn policy(need: ReleaseNeed) -> ReleasePolicy {
+    ReleasePolicy {
+        need,
+        seconds_max: None,
+    }
+}
+
+/// Runs three jobs of two data sets to their end, and one that its user cancels.
+fn run_all(cluster: &Cluster) {
+    let first = cluster.submit("/data/a", policy(ReleaseNeed::First), 6);
+    let second = cluster.submit("/data/a", policy(ReleaseNeed::All), 3);
+    let third = cluster.submit("/data/b", policy(ReleaseNeed::Quorum(50)), 4);
+    let cancelled = cluster.submit("/data/b", policy(ReleaseNeed::All), 4);
+    cluster.cancel(&cancelled);
+    cluster.wait_until_closed();
+    for job in [&first, &second, &third] {
+        cluster.check_ran(job);
+    }
+    cluster.check_nothing_is_left();
+}
+
+#[test]
+fn jobs_run_where_their_data_is() {
+    let cluster = Cluster::start(&NODES, None);
+    run_all(&cluster);
+    let calls = cluster.calls();
+    assert!(calls > 20, "{calls} calls");
+}
+
+#[test]
+fn takeover_at_each_call_loses_nothing() {
+    let step = match std::env::var("DRIFTLESS_SEEDS") {
+        Ok(_) => 1,
+        Err(_) => 3,
+    };
+    for when in [When::Before, When::After] {
+        for call in (1..60).step_by(step) {
+            let cluster = Cluster::start(&NODES, Some((call, when)));
+            run_all(&cluster);
+        }
+    }
+}
+
+#[test]
+fn tasks_run_while_other_nodes_load() {
+    let cluster = Cluster::start(&NODES, None);
+    cluster.delay("n4", Duration::from_secs(1000));
+    let job = cluster.submit("/data/a", policy(ReleaseNeed::First), 6);
+    cluster.wait_until("all tasks ran", || cluster.ran(&job).len() == 6);
+    assert!(!cluster.ran(&job).contains(&"n4".to_owned()));
+    cluster.wait_until_closed();
+    cluster.check_nothing_is_left();
+}
+
+#[test]
+fn job_without_a_ready_node_stays_held() {
+    let cluster = Cluster::start(&NODES, None);
+    for node in NODES {
+        cluster.delay(node, Duration::from_secs(1000));
+    }
+    let job = cluster.submit("/data/a", policy(ReleaseNeed::First), 1);
+    cluster.wait_until("the job loads", || cluster.loads() > 0);
+    assert_eq!(cluster.releases(&job), 0);
+    cluster.cancel(&job);
+    cluster.wait_until_closed();
+    cluster.check_nothing_is_left();
+}
+
+#[test]
+fn node_that_lost_its_copy_gets_it_again() {
+    let cluster = Cluster::start(&NODES[..1], None);
+    cluster.pause_tasks(true);
+    let job = cluster.submit("/data/a", policy(ReleaseNeed::All), 2);
+    cluster.wait_until("the job is released", || cluster.releases(&job) == 1);
+    cluster.lose_copies("n1");
+    // The comparison of references runs when a gateway begins to act.
+    cluster.take_over();
+    cluster.wait_until("the copy is there again", || cluster.has_copy("n1"));
+    cluster.pause_tasks(false);
+    cluster.wait_until_closed();
+    cluster.check_ran(&job);
+    cluster.check_nothing_is_left();
+}
+
+#[test]
+fn refusals_of_the_batch_system_are_repeated() {
+    let cluster = Cluster::start(&NODES, None);
+    cluster.fail_calls(5);
+    run_all(&cluster);
+}
+
+#[test]
+fn job_of_another_user_is_left_alone() {
+    let cluster = Cluster::start(&NODES, None);
+    let stolen = cluster.submit_as("/data/a", "mallory");
+    let own = cluster.submit("/data/b", policy(ReleaseNeed::First), 1);
+    cluster.wait_until("the own job ran", || cluster.ran(&own).len() == 1);
+    assert_eq!(cluster.releases(&stolen), 0);
+    assert_eq!(cluster.stage(&stolen), "prepared");
+}
+
+#[test]
+fn two_gateways_release_each_job_once() {
+    let cluster = Cluster::start(&NODES, None);
+    let other = cluster.second_gateway();
+    run_all(&cluster);
+    drop(other);
+}
+
+#[test]
+fn jobs_without_rights_exclude_nodes() {
+    let cluster = Cluster::without_rights(&NODES);
+    run_all(&cluster);
+}

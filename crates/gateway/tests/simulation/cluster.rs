@@ -1,0 +1,638 @@
+//! A batch system and nodes in memory, with a real gateway and a real table.
+
+use driftless_batch::{
+    BatchError, BatchKind, BatchSystem, HeldRequest, JobId, JobMark, LiveJob, LiveTask, MarkedJob,
+    Readiness, Result as BatchResult, Slot, Submission,
+};
+use driftless_gateway::{
+    Distribution, Gateway, GatewaySettings, JobInfo, JobRequest, LoadEvent, LoadOrder, NodeAnswer,
+    ReleasePolicy, jobs, submit,
+};
+use driftless_state::jobs::JobTable;
+use driftless_testkit::wait_until;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const PAUSE: Duration = Duration::from_millis(5);
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Side of the call at which another gateway takes over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    Before,
+    After,
+}
+
+/// A job of the batch system in memory.
+#[derive(Debug, Clone, Default)]
+struct SimJob {
+    mark: String,
+    owner: String,
+    is_held: bool,
+    releases: u32,
+    slot: Option<String>,
+    excluded: BTreeSet<String>,
+    pending: u64,
+    running: Vec<String>,
+    ran: Vec<String>,
+}
+
+/// What all parts share.
+#[derive(Default)]
+struct State {
+    jobs: HashMap<JobId, SimJob>,
+    next: u64,
+    /// Nodes that offer a slot.
+    slots: HashMap<String, BTreeSet<String>>,
+    /// Names of jobs that refer to copies, for each node.
+    references: HashMap<String, BTreeSet<String>>,
+    delays: HashMap<String, Duration>,
+    faults: Vec<String>,
+    is_paused: bool,
+    fails: u32,
+    loads: u32,
+    /// Owner, if not the user of the test.
+    owner: Option<String>,
+    /// Tasks of the next job.
+    tasks: u64,
+}
+
+/// A cluster with a gateway.
+pub struct Cluster {
+    folder: TempDir,
+    sim: Arc<Sim>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    /// Path of the socket that clients use.
+    socket: PathBuf,
+}
+
+/// The batch system and the nodes.
+struct Sim {
+    nodes: Vec<String>,
+    state: Mutex<State>,
+    calls: AtomicU32,
+    takeover: Option<(u32, When)>,
+    table: PathBuf,
+}
+
+/// Gateways that a test started beside the first one.
+pub struct SecondGateway {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for SecondGateway {
+    fn drop(&mut self) {
+        self.stop.store(true, SeqCst);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Cluster {
+    pub fn start(nodes: &[&str], takeover: Option<(u32, When)>) -> Cluster {
+        Cluster::with(nodes, takeover, true)
+    }
+
+    pub fn without_rights(nodes: &[&str]) -> Cluster {
+        Cluster::with(nodes, None, false)
+    }
+
+    fn with(nodes: &[&str], takeover: Option<(u32, When)>, has_slots: bool) -> Cluster {
+        let folder = TempDir::new().expect("a folder");
+        let sim = Arc::new(Sim {
+            nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+            state: Mutex::default(),
+            calls: AtomicU32::new(0),
+            takeover,
+            table: folder.path().join("jobs.db"),
+        });
+        let stop = Arc::new(AtomicBool::new(false));
+        let socket = folder.path().join("a.sock");
+        let mut cluster = Cluster {
+            folder,
+            sim,
+            stop,
+            threads: Vec::new(),
+            socket,
+        };
+        let gateway = cluster.gateway("a", has_slots);
+        let stop = Arc::clone(&cluster.stop);
+        let run = move || gateway.run(&stop).expect("it runs");
+        cluster.threads.push(std::thread::spawn(run));
+        let (sim, stop) = (Arc::clone(&cluster.sim), Arc::clone(&cluster.stop));
+        let schedule = move || {
+            while !stop.load(SeqCst) {
+                sim.schedule();
+                std::thread::sleep(PAUSE);
+            }
+        };
+        cluster.threads.push(std::thread::spawn(schedule));
+        cluster
+    }
+
+    fn gateway(&self, name: &str, has_slots: bool) -> Gateway {
+        let dir = self.folder.path().to_owned();
+        let socket = dir.join(format!("{name}.sock"));
+        let settings = GatewaySettings {
+            has_slots,
+            slots_max: 3,
+            poll: PAUSE,
+            retry: PAUSE,
+            lease_max: Duration::from_secs(2),
+            ..GatewaySettings::new(dir, socket, name.into())
+        };
+        let batch = Arc::new(SimBatch(Arc::clone(&self.sim)));
+        let nodes = Arc::new(SimNodes(Arc::clone(&self.sim)));
+        Gateway::start(settings, batch, nodes).expect("a gateway")
+    }
+
+    pub fn second_gateway(&self) -> SecondGateway {
+        let (gateway, stop) = (self.gateway("b", true), Arc::new(AtomicBool::new(false)));
+        let ending = Arc::clone(&stop);
+        let run = move || gateway.run(&ending).expect("it runs");
+        SecondGateway {
+            stop,
+            thread: Some(std::thread::spawn(run)),
+        }
+    }
+
+    pub fn submit(&self, data: &str, policy: ReleasePolicy, tasks: u64) -> JobId {
+        self.sim.state().tasks = tasks;
+        let request = JobRequest {
+            sources: vec![data.as_bytes().to_vec()],
+            nodes: None,
+            policy,
+        };
+        let sim = &self.sim;
+        let systems = |_| Box::new(SimBatch(Arc::clone(sim))) as Box<dyn BatchSystem>;
+        let command = [OsString::from("sbatch")];
+        let submitted = submit(&self.socket, request, &command, &systems).expect("submitted");
+        submitted.job
+    }
+
+    /// Submits a job whose owner is another user, with the mark of this user.
+    pub fn submit_as(&self, data: &str, owner: &str) -> JobId {
+        self.sim.state().owner = Some(owner.into());
+        let job = self.submit(data, ReleasePolicy::default(), 1);
+        self.sim.state().owner = None;
+        job
+    }
+
+    pub fn cancel(&self, job: &JobId) {
+        self.sim.state().jobs.remove(job);
+    }
+
+    pub fn delay(&self, node: &str, time: Duration) {
+        self.sim.state().delays.insert(node.into(), time);
+    }
+
+    pub fn pause_tasks(&self, is_paused: bool) {
+        self.sim.state().is_paused = is_paused;
+    }
+
+    pub fn lose_copies(&self, node: &str) {
+        self.sim.state().references.remove(node);
+    }
+
+    pub fn has_copy(&self, node: &str) -> bool {
+        let state = self.sim.state();
+        state
+            .references
+            .get(node)
+            .is_some_and(|jobs| !jobs.is_empty())
+    }
+
+    pub fn take_over(&self) {
+        self.sim.take_over();
+    }
+
+    pub fn fail_calls(&self, count: u32) {
+        self.sim.state().fails = count;
+    }
+
+    pub fn loads(&self) -> u32 {
+        self.sim.state().loads
+    }
+
+    pub fn calls(&self) -> u32 {
+        self.sim.calls.load(SeqCst)
+    }
+
+    pub fn releases(&self, job: &JobId) -> u32 {
+        let state = self.sim.state();
+        state.jobs.get(job).map_or(0, |job| job.releases)
+    }
+
+    pub fn ran(&self, job: &JobId) -> Vec<String> {
+        let state = self.sim.state();
+        state
+            .jobs
+            .get(job)
+            .map(|job| job.ran.clone())
+            .unwrap_or_default()
+    }
+
+    pub fn stage(&self, job: &JobId) -> String {
+        let mark = self.sim.state().jobs.get(job).map(|job| job.mark.clone());
+        let known = jobs(&self.socket).expect("an answer");
+        let found = known
+            .into_iter()
+            .find(|info| Some(&info.mark) == mark.as_ref());
+        found.expect("a job").stage
+    }
+
+    pub fn wait_until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let end = Instant::now() + LIMIT;
+        while !is_so() {
+            self.check_faults();
+            if Instant::now() >= end {
+                let (jobs, takeover) = (self.all(), self.sim.takeover);
+                let state = self.sim.state();
+                let (slots, references) = (&state.slots, &state.references);
+                panic!("{what}: {takeover:?} {slots:?} {references:?} {jobs:#?}");
+            }
+            std::thread::sleep(PAUSE);
+        }
+        self.check_faults();
+    }
+
+    pub fn wait_until_closed(&self) {
+        let is_closed = |job: &JobInfo| job.stage == "closed";
+        self.wait_until("all jobs are closed", || self.all().iter().all(is_closed));
+    }
+
+    fn all(&self) -> Vec<JobInfo> {
+        jobs(&self.socket).expect("an answer")
+    }
+
+    /// Checks that all tasks of a job ran, and that it was released once.
+    pub fn check_ran(&self, job: &JobId) {
+        let state = self.sim.state();
+        let job = state.jobs.get(job).expect("a job");
+        assert_eq!(job.releases, 1, "{job:?}");
+        assert!(!job.is_held && job.pending == 0, "{job:?}");
+    }
+
+    pub fn check_nothing_is_left(&self) {
+        self.check_faults();
+        let is_empty = || {
+            let state = self.sim.state();
+            state.references.values().all(BTreeSet::is_empty) && state.slots.is_empty()
+        };
+        // An orphan of a takeover goes with the first comparison.
+        if !is_empty() {
+            self.take_over();
+        }
+        self.wait_until("no copy and no slot is left", is_empty);
+    }
+
+    fn check_faults(&self) {
+        let state = self.sim.state();
+        assert!(state.faults.is_empty(), "{:?}", state.faults);
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.stop.store(true, SeqCst);
+        for thread in self.threads.drain(..) {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking());
+        }
+        wait_until("the gateway removed its socket", || !self.socket.exists());
+    }
+}
+
+impl Sim {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no test panics with the lock")
+    }
+
+    /// Takes the lease from the gateway that acts, and leaves it to the next one.
+    fn take_over(&self) {
+        let mut table = JobTable::open(&self.table).expect("a table");
+        loop {
+            let lease = table.lease().expect("read");
+            if let Some(epoch) = table.take_lease(lease.as_ref(), "thief").expect("asked") {
+                table.end_lease(epoch).expect("ended");
+                return;
+            }
+        }
+    }
+
+    /// Counts a call of the gateway; another gateway takes over at the chosen one.
+    fn call<T>(&self, effect: impl FnOnce() -> T) -> BatchResult<T> {
+        let call = self.calls.fetch_add(1, SeqCst) + 1;
+        let is_chosen = |when| self.takeover == Some((call, when));
+        if is_chosen(When::Before) {
+            self.take_over();
+            return Err(gone());
+        }
+        {
+            let mut state = self.state();
+            if state.fails > 0 && call.is_multiple_of(3) {
+                state.fails -= 1;
+                return Err(gone());
+            }
+        }
+        let done = effect();
+        if is_chosen(When::After) {
+            self.take_over();
+            return Err(gone());
+        }
+        Ok(done)
+    }
+
+    /// Runs one step of the scheduler: tasks that run end, and tasks that wait start where they may.
+    fn schedule(&self) {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        if state.is_paused {
+            return;
+        }
+        let mut faults = Vec::new();
+        for job in state.jobs.values_mut() {
+            let ended = std::mem::take(&mut job.running);
+            job.ran.extend(ended);
+            for node in &self.nodes {
+                let offers = |slot: &String| {
+                    state
+                        .slots
+                        .get(slot)
+                        .is_some_and(|nodes| nodes.contains(node))
+                };
+                let is_free = job.slot.as_ref().is_none_or(offers) && !job.excluded.contains(node);
+                if job.is_held || job.pending == 0 || !is_free {
+                    continue;
+                }
+                let has_data = state
+                    .references
+                    .get(node)
+                    .is_some_and(|jobs| jobs.iter().any(|name| name.ends_with(&job.mark)));
+                if !has_data {
+                    faults.push(format!(
+                        "a task of {} began on {node} without data",
+                        job.mark
+                    ));
+                }
+                job.pending -= 1;
+                job.running.push(node.clone());
+            }
+        }
+        state.faults.extend(faults);
+    }
+}
+
+fn gone() -> BatchError {
+    BatchError::Unavailable {
+        command: "simulation".into(),
+        text: "the gateway ended".into(),
+    }
+}
+
+struct SimBatch(Arc<Sim>);
+
+impl BatchSystem for SimBatch {
+    fn kind(&self) -> BatchKind {
+        BatchKind::Slurm
+    }
+
+    fn submission(&self, request: &HeldRequest<'_>) -> BatchResult<Submission> {
+        let mut state = self.0.state();
+        state.next += 1;
+        let number = state.next;
+        let user = driftless_gateway::User::find(rustix::process::geteuid().as_raw());
+        let job = SimJob {
+            mark: request.mark.to_string(),
+            owner: state.owner.clone().unwrap_or(user.expect("a user").name),
+            is_held: true,
+            pending: state.tasks,
+            ..SimJob::default()
+        };
+        let id = JobId::new(&number.to_string()).expect("a number");
+        state.jobs.insert(id, job);
+        Ok(Submission {
+            program: "echo".into(),
+            args: vec![number.to_string().into()],
+            env: Vec::new(),
+        })
+    }
+
+    fn submitted(&self, output: &str) -> BatchResult<JobId> {
+        Ok(JobId::new(output.trim()).expect("a number"))
+    }
+
+    fn marked(&self) -> BatchResult<Vec<MarkedJob>> {
+        self.0.call(|| {
+            let state = self.0.state();
+            let marked = |(job, sim): (&JobId, &SimJob)| MarkedJob {
+                job: job.clone(),
+                mark: JobMark::new(&sim.mark).expect("a mark"),
+                owner: sim.owner.clone(),
+                is_held: sim.is_held,
+            };
+            state.jobs.iter().map(marked).collect()
+        })
+    }
+
+    fn alive(&self) -> BatchResult<HashMap<JobId, LiveJob>> {
+        self.0.call(|| {
+            let state = self.0.state();
+            let is_alive = |sim: &SimJob| sim.pending > 0 || !sim.running.is_empty();
+            let live = |(job, sim): (&JobId, &SimJob)| {
+                let task = |node: &String| LiveTask {
+                    index: None,
+                    nodes: vec![node.clone()],
+                };
+                let live = LiveJob {
+                    is_held: sim.is_held,
+                    pending: sim.pending,
+                    running: sim.running.iter().map(task).collect(),
+                    reason: None,
+                };
+                (job.clone(), live)
+            };
+            let alive = state.jobs.iter().filter(|(_, sim)| is_alive(sim));
+            alive.map(live).collect()
+        })
+    }
+
+    fn candidates(&self, _: &JobId) -> BatchResult<Vec<String>> {
+        self.0.call(|| self.0.nodes.clone())
+    }
+
+    fn declare(&self, slot: &Slot, _: &[String]) -> BatchResult<()> {
+        self.0.call(|| {
+            let mut state = self.0.state();
+            state.slots.entry(slot.to_string()).or_default();
+        })
+    }
+
+    fn require(&self, job: &JobId, readiness: &Readiness<'_>) -> BatchResult<()> {
+        self.0.call(|| {
+            if let Some(sim) = self.0.state().jobs.get_mut(job) {
+                sim.slot = readiness.slot.map(Slot::to_string);
+                if readiness.slot.is_none() {
+                    let unready = self
+                        .0
+                        .nodes
+                        .iter()
+                        .filter(|node| !readiness.ready.contains(*node));
+                    sim.excluded = unready.cloned().collect();
+                }
+            }
+        })
+    }
+
+    fn tell_ready(&self, readiness: &Readiness<'_>, jobs: &[JobId]) -> BatchResult<()> {
+        self.0.call(|| {
+            let mut state = self.0.state();
+            match readiness.slot {
+                Some(slot) => {
+                    state
+                        .slots
+                        .insert(slot.to_string(), readiness.ready.clone());
+                }
+                None => {
+                    for job in jobs {
+                        if let Some(sim) = state.jobs.get_mut(job) {
+                            let unready = self
+                                .0
+                                .nodes
+                                .iter()
+                                .filter(|node| !readiness.ready.contains(*node));
+                            sim.excluded = unready.cloned().collect();
+                        }
+                    }
+                }
+            }
+        })
+    }
+
+    fn release(&self, job: &JobId) -> BatchResult<()> {
+        self.0.call(|| {
+            if let Some(sim) = self.0.state().jobs.get_mut(job)
+                && sim.is_held
+            {
+                sim.is_held = false;
+                sim.releases += 1;
+            }
+        })
+    }
+
+    fn undeclare(&self, slot: &Slot) -> BatchResult<()> {
+        self.0.call(|| {
+            let mut state = self.0.state();
+            let demands =
+                |sim: &&SimJob| sim.pending > 0 && sim.slot.as_deref() == Some(slot.as_str());
+            if let Some(sim) = state.jobs.values().find(demands) {
+                let fault = format!("the slot of {} was removed", sim.mark);
+                state.faults.push(fault);
+            }
+            state.slots.remove(slot.as_str());
+        })
+    }
+}
+
+struct SimNodes(Arc<Sim>);
+
+impl Distribution for SimNodes {
+    fn nodes(&self) -> Vec<String> {
+        self.0.nodes.clone()
+    }
+
+    fn reaches(&self, node: &str) -> bool {
+        self.0.nodes.iter().any(|own| own == node)
+    }
+
+    fn spool_directory(&self, job: &str) -> String {
+        format!("/spool/{job}")
+    }
+
+    fn load(
+        &self,
+        order: &LoadOrder,
+        report: &(dyn Fn(LoadEvent) + Sync),
+        stop: &AtomicBool,
+    ) -> Result<(), String> {
+        self.0.state().loads += 1;
+        let hash = format!("{:?}", order.sources);
+        report(LoadEvent::Data { hash, bytes: 7 });
+        let begin = Instant::now();
+        let mut left = order.nodes.clone();
+        while !left.is_empty() && !stop.load(SeqCst) {
+            let is_due = |node: &String| {
+                let state = self.0.state();
+                let delay = state.delays.get(node).copied().unwrap_or_default();
+                begin.elapsed() >= delay
+            };
+            let (due, rest): (Vec<String>, Vec<String>) = left.into_iter().partition(is_due);
+            for node in due {
+                let added = self.0.call(|| {
+                    let mut state = self.0.state();
+                    let jobs = state.references.entry(node.clone()).or_default();
+                    jobs.insert(order.job.clone());
+                });
+                report(match added {
+                    Ok(()) => LoadEvent::Ready { node },
+                    Err(error) => LoadEvent::Failed {
+                        node,
+                        cause: error.to_string(),
+                    },
+                });
+            }
+            left = rest;
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    fn end_job(&self, job: &str, nodes: &[String]) -> Vec<NodeAnswer<()>> {
+        let end = |node: &String| {
+            let ended = self.0.call(|| {
+                let mut guard = self.0.state();
+                let state = &mut *guard;
+                let uses = |sim: &SimJob| job.ends_with(&sim.mark) && sim.running.contains(node);
+                if state.jobs.values().any(uses) {
+                    state
+                        .faults
+                        .push(format!("{node}: the data of a task was removed"));
+                }
+                state
+                    .references
+                    .entry(node.clone())
+                    .or_default()
+                    .remove(job);
+            });
+            NodeAnswer {
+                node: node.clone(),
+                answer: ended.map_err(|error| error.to_string()),
+            }
+        };
+        nodes.iter().map(end).collect()
+    }
+
+    fn jobs_on(&self, nodes: &[String], prefix: &str) -> Vec<NodeAnswer<Vec<String>>> {
+        let ask = |node: &String| {
+            let answer = self.0.call(|| {
+                let state = self.0.state();
+                let jobs = state.references.get(node).into_iter().flatten();
+                jobs.filter(|job| job.starts_with(prefix))
+                    .cloned()
+                    .collect()
+            });
+            NodeAnswer {
+                node: node.clone(),
+                answer: answer.map_err(|error| error.to_string()),
+            }
+        };
+        nodes.iter().map(ask).collect()
+    }
+}
