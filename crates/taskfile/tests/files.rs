@@ -1,0 +1,11 @@
+//! Task files: the example of Exludus Replicator, statements in all forms, wrong files with their
+//! messages, and files at random.
+
+#[path = "files/forms.rs"]
+mod forms;
+#[path = "files/random.rs"]
+mod random;
+#[path = "files/render.rs"]
+mod render;
+#[path = "files/wrong.rs"]
+mod wrong;
