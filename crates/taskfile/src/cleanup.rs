@@ -13,7 +13,7 @@ pub enum Cleanup {
     /// Purges the copies.
     #[default]
     PurgeAll,
-    /// Keeps the copies until a node needs their space.
+    /// Keeps the copies without a limit of time.
     Keep,
     /// Keeps the copies for this time.
     KeepFor(Duration),

@@ -1,8 +1,10 @@
 //! Task files: the example of Exludus Replicator, statements in all forms, wrong files with their
-//! messages, and files at random.
+//! messages, the page for users, and files at random.
 
 #[path = "files/forms.rs"]
 mod forms;
+#[path = "files/page.rs"]
+mod page;
 #[path = "files/random.rs"]
 mod random;
 #[path = "files/render.rs"]
