@@ -141,7 +141,8 @@ fn keyword(input: &mut TextInput, open: OpenSection) -> Parsed<Keyword> {
         }
         None => {
             let instead = match Keyword::nearest(name.text, open.section) {
-                Some(keyword) => keyword.form().to_owned(),
+                Some(keyword) if keyword.section() == open.section => keyword.form().to_owned(),
+                Some(keyword) => keyword.section().example(),
                 None => open.section.forms(),
             };
             let found = format!("unknown statement {}", shown(name.text));

@@ -131,7 +131,7 @@ fn quoted_value<'t>(input: &mut TextInput<'t>) -> Parsed<TaskValue<'t>> {
     let end = offset(input);
     if opt(b'"').parse_next(input)?.is_none() {
         // The inner text ends at a backslash, or at the end of the file.
-        return if text.get(end).is_some() {
+        return if text.get(end + 1).is_some() {
             let instead = r#"write \\ for a backslash, and \" for a quote"#;
             wrong(end, r#"backslash without \ or " behind it"#, instead)
         } else {

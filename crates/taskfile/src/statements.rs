@@ -192,7 +192,8 @@ fn next_value<'t>(input: &mut TextInput<'t>, behind: usize) -> Parsed<Option<Tas
 fn is_keyword(value: &TaskValue, mut behind: TextInput) -> Parsed<bool> {
     blanks(&mut behind)?;
     let is_section = Section::of(value.raw).is_some() && behind.starts_with(b"{");
-    Ok(!value.is_quoted && (is_section || Keyword::of(value.raw).is_some()))
+    // The raw value of a quoted word has its quotes, and is no keyword.
+    Ok(is_section || Keyword::of(value.raw).is_some())
 }
 
 const TRANSFER_EACH: &str =
@@ -208,7 +209,7 @@ fn end(input: &mut TextInput, keyword: Keyword, behind: usize) -> Parsed<()> {
     let at = offset(input);
     if !input.state[behind..at].contains(&b'\n')
         && let Some(more) = opt(value).parse_next(input)?
-        && (more.is_quoted || Keyword::of(more.raw).is_none())
+        && Keyword::of(more.raw).is_none()
     {
         let (place, instead) = match keyword {
             Keyword::Transfer => (name, TRANSFER_EACH.to_owned()),

@@ -264,6 +264,7 @@ fn wrong_patterns_name_the_position() {
         ("%j%", "byte 3: \"%\" at the end: "),
         ("%J", "byte 1: unknown placeholder \"%J\": "),
         ("%\u{e9}", "byte 1: unknown placeholder \"%\u{e9}\": "),
+        ("%\u{1f980}", "byte 1: unknown placeholder \"%\u{1f980}\": "),
         ("%\n", "byte 1: unknown placeholder \"%\\n\": "),
     ] {
         let error = ResultPattern::parse(pattern.as_bytes()).expect_err(pattern);

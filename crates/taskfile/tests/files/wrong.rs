@@ -255,6 +255,10 @@ fn defects_of_batch_systems_are_named() {
             "line 1, column 20: unknown batch system \"LSF\": write SLURM, SGE, GE, UGE, PBS, PBSPRO, OPENPBS or TORQUE",
         ),
         (
+            "WLM_SYSTEM = GEX;",
+            "line 1, column 20: unknown batch system \"GEX\": write GE",
+        ),
+        (
             "WLM_SYSTEM SGE;",
             "line 1, column 17: missing \"=\" behind WLM_SYSTEM: write WLM_SYSTEM = SLURM;",
         ),
@@ -334,6 +338,10 @@ fn defects_of_scripts_and_ranges_are_named() {
             "line 2, column 8: unknown word \"params=\": write parms=[START:STOP;STEP]",
         ),
         (
+            "TRANFSER a;",
+            "line 2, column 3: unknown statement \"TRANFSER\": write DATA { TRANSFER PATH; }",
+        ),
+        (
             "DO a parms=1:20;",
             "line 2, column 14: unexpected \"1\" in a range: write parms=[START:STOP;STEP]",
         ),
@@ -360,6 +368,10 @@ fn defects_of_scripts_and_ranges_are_named() {
         (
             "DO a parms=[a:20];",
             "line 2, column 15: unexpected \"a\" in a range: write parms=[START:STOP;STEP]",
+        ),
+        (
+            "DO a parms=[\u{1f980}];",
+            "line 2, column 15: unexpected \"\u{1f980}\" in a range: write parms=[START:STOP;STEP]",
         ),
         (
             "DO a parms=[:20];",
@@ -485,12 +497,20 @@ fn defects_of_results_and_cleanup_are_named() {
             "line 1, column 16: duration \"3651d\" is too long: write at most 3650d, or KEEP;",
         ),
         (
+            "CLEANUP { KEEP 30500568904944w; }",
+            "line 1, column 16: duration \"30500568904944w\" is too long: write at most 3650d, or KEEP;",
+        ),
+        (
             "CLEANUP { KEEP 99999999999999999999d; }",
             "line 1, column 16: duration \"99999999999999999999d\" is too long: write at most 3650d, or KEEP;",
         ),
         (
             "CLEANUP { KEEP 7d }",
             "line 1, column 18: missing \";\" behind KEEP: write KEEP 7d;",
+        ),
+        (
+            "DATA { TRANSFER \"a\\",
+            "line 1, column 17: unterminated quote: write a quote behind the value",
         ),
         (
             "a\0b",
