@@ -146,7 +146,7 @@ fn build(
     monitor: &dyn CastMonitor,
     stop: &AtomicBool,
 ) -> Result<BuiltSet, Error> {
-    check_sources(&settings.sources, &settings.dir)?;
+    check_sources(settings.sources.paths(), &settings.dir)?;
     let store = open_store(&settings.dir)?;
     let mut pace = |bytes| {
         monitor.event(CastEvent::Hashed { bytes });

@@ -14,6 +14,9 @@ pub enum Error {
     /// The store failed, or a source cannot be read.
     #[error(transparent)]
     Store(#[from] driftless_store::Error),
+    /// The agent that reads the sources cannot be used.
+    #[error(transparent)]
+    Agent(#[from] driftless_remote::ReachError),
     /// The data plane failed.
     #[error(transparent)]
     Link(#[from] driftless_dataplane::Error),

@@ -24,6 +24,7 @@ mod intake;
 mod message;
 mod node;
 mod settings;
+mod sources;
 mod stream;
 
 pub use admin::{
@@ -43,6 +44,7 @@ pub use settings::{
     CastNode, CastPlace, CastSettings, ContentLimits, DaemonSettings, DaemonTrust, NodeAccess,
     NodeSettings, SshStart, TransferSettings,
 };
+pub use sources::open_through_agent;
 
 pub use driftless_dataplane::{
     CertificateFault, ExpectedPeer, PeerKey, PeerTrust, PortRange, TlsIdentity,
@@ -50,3 +52,5 @@ pub use driftless_dataplane::{
 pub use driftless_planner::{
     FailReason, HostlistError, NodeOutcome, PlanLimits, RackTopology, TopologyError, parse_hostlist,
 };
+pub use driftless_remote::{Deploy, Reach};
+pub use driftless_store::{CastSources, Dir, DirRef, OpenSource, TopPlace};

@@ -4,6 +4,7 @@ use driftless_dataplane::{CipherChoice, ExpectedPeer, PeerKey, PortRange, TlsIde
 use driftless_model::Keep;
 use driftless_planner::{PlanLimits, RackTopology};
 use driftless_remote::Reach;
+use driftless_store::CastSources;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use std::time::Duration;
 /// Settings of one cast.
 #[derive(Clone)]
 pub struct CastSettings {
-    /// Files and directories to distribute. Their last names are the names at the place.
-    pub sources: Vec<PathBuf>,
+    /// Files and directories to distribute.
+    pub sources: CastSources,
     /// Nodes, each name once. [`parse_hostlist`](crate::parse_hostlist) expands lists.
     pub nodes: Vec<CastNode>,
     /// Name of this host in the topology.

@@ -9,19 +9,20 @@
 //! its changed files side by side, so few units differ.
 
 use crate::catalogue::Catalogue;
-use crate::cursor::{DirCursor, TopPlace};
+use crate::cursor::DirCursor;
 use crate::error::{Error, Result};
 use crate::format::{DataExtent, SmallFile, UNIT_BYTES};
 use crate::layout::{Packer, file_ranges, is_large};
 use crate::part_writer::PartWriter;
 use crate::parts::PartFile;
+use crate::sources::OpenSource;
 use crate::walk::{BuildOptions, SeenFile, SourceWalk, digest};
 use driftless_tree::{DirMutRef, DirRef, ReadFile};
 use std::sync::Arc;
 
 /// Makes the catalogue of sources, in the order of their names, as a file in `dir`.
 pub(crate) fn build(
-    sources: &[(Vec<u8>, TopPlace<DirRef>)],
+    sources: &[OpenSource],
     dir: &DirMutRef,
     options: &mut BuildOptions<'_>,
 ) -> Result<Catalogue> {
@@ -29,7 +30,7 @@ pub(crate) fn build(
     let seen = SourceWalk::new(&mut writer, options).walk(sources)?;
     writer.flush_entries()?;
     let listed = Catalogue::of_entries(writer.reopen()?, writer.head())?;
-    let tops = sources.iter().map(|(_, top)| top.clone()).collect();
+    let tops = sources.iter().map(|source| source.top.clone()).collect();
     let mut content = ContentPass {
         catalogue: &listed,
         cursor: DirCursor::new(tops, b""),
@@ -63,7 +64,7 @@ struct ContentPass<'a> {
 }
 
 /// An open file of the source, with its ranges of data.
-struct OpenSource {
+struct OpenFile {
     file: Arc<dyn ReadFile>,
     extents: Vec<DataExtent>,
 }
@@ -105,7 +106,7 @@ impl ContentPass<'_> {
         }
     }
 
-    fn open(&mut self, seen: &SeenFile) -> Result<OpenSource> {
+    fn open(&mut self, seen: &SeenFile) -> Result<OpenFile> {
         let (dir, name) = self.cursor.holder(self.catalogue, seen.entry)?;
         let opened = dir
             .open_file(&name)
@@ -113,7 +114,7 @@ impl ContentPass<'_> {
                 true => self.changed(seen),
                 false => self.cursor.failed(self.catalogue, seen.entry, fault),
             })?;
-        let open = OpenSource {
+        let open = OpenFile {
             file: opened.into(),
             extents: self.catalogue.entry(seen.entry)?.body.extents(),
         };
@@ -125,7 +126,7 @@ impl ContentPass<'_> {
     fn read(
         &mut self,
         seen: &SeenFile,
-        open: &OpenSource,
+        open: &OpenFile,
         at: u64,
         bytes: u64,
         buffer: &mut Vec<u8>,
@@ -147,7 +148,7 @@ impl ContentPass<'_> {
         Ok(())
     }
 
-    fn look_again(&self, seen: &SeenFile, open: &OpenSource) -> Result<()> {
+    fn look_again(&self, seen: &SeenFile, open: &OpenFile) -> Result<()> {
         let meta = open.file.meta_again();
         let meta = meta.map_err(|fault| self.cursor.failed(self.catalogue, seen.entry, fault))?;
         match digest(&meta) == seen.digest {

@@ -40,7 +40,7 @@ impl DirHandle for DirMutRef {
 
 /// The place of an entry at the top of a set.
 #[derive(Clone)]
-pub(crate) enum TopPlace<D> {
+pub enum TopPlace<D> {
     /// A name in a directory.
     Within(D, CString),
     /// An open directory, at whichever name.

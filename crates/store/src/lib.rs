@@ -27,6 +27,7 @@ mod reader;
 mod receiver;
 mod remove;
 mod reuse;
+mod sources;
 mod staging;
 mod store;
 mod verified;
@@ -36,6 +37,7 @@ mod writer;
 pub use catalogue::{Catalogue, EntryGuard};
 pub use check::{CheckReport, CopyFinding};
 pub use complete::UnkeptMetadata;
+pub use cursor::TopPlace;
 pub use error::{Error, Result};
 pub use format::{
     CatalogueEntry, DataExtent, ENTRIES_MAX, EntryBody, EntryFacts, Hash, PART_BYTES_MAX, SetHash,
@@ -50,8 +52,10 @@ pub use reader::UnitReader;
 pub use receiver::{PlacedCopy, ReplacedVersions, SetReceiver};
 pub use remove::{KeptEntry, PurgeReport, StayingCopy};
 pub use reuse::ReusedContent;
+pub use sources::{CastSources, OpenSource};
 pub use store::{BuiltSet, NodeStore, Placing, Receiving, SetSource, overlaps};
 pub use verified::VerifiedUnit;
 pub use walk::BuildOptions;
 
 pub use driftless_state::holdings::{CopyRow, CopyState, TopRow, UnkeptCounts};
+pub use driftless_tree::{Dir, DirRef, Host};

@@ -10,11 +10,11 @@ use crate::staging::{
     PASSAGE_DIR, PRIVATE_FILE, close_to_others, enter_or_make, failed_at, open_passage,
 };
 use driftless_lock::Mutex;
-use driftless_model::{Fault, Kind, Side, errno};
+use driftless_model::{Fault, errno};
 use driftless_state::holdings::{CopyRow, CopyState, Holdings, InodeIdentity};
 use driftless_tree::{
-    Attributes, Dir, DirMut, DirMutRef, DirRef, Done, HandlePool, Hold, Known, Names, Place,
-    RootError, locate, locate_mut, plain_path,
+    Attributes, Dir, DirMut, DirMutRef, Done, HandlePool, Hold, Known, Place, RootError,
+    locate_mut, plain_path,
 };
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, OsStr};
@@ -360,70 +360,4 @@ pub(crate) fn range_named(catalogue: &Catalogue, name: &[u8]) -> Result<Option<R
 fn not_there(path: &Path, errno: i32) -> Error {
     let act = driftless_model::Act::OpenDirectory;
     Error::Root(RootError::from_errno(path, act, errno))
-}
-
-/// Finds the sources that a user named, in the order of their names.
-pub(crate) fn locate_sources(
-    paths: &[PathBuf],
-    pool: &Arc<HandlePool>,
-) -> Result<Vec<(Vec<u8>, Place<DirRef>)>> {
-    let mut found = Vec::new();
-    for path in paths {
-        let place = locate(path, Side::Source, pool)?;
-        refuse_hollow(path, &place)?;
-        let name = match path.file_name() {
-            Some(name) => Some(name.as_bytes().to_vec()),
-            None => last_name(&place)?,
-        };
-        let name = name.ok_or_else(|| Error::SourceName {
-            name: path.as_os_str().as_bytes().to_vec(),
-            why: "it has no last name",
-        })?;
-        found.push((name, place));
-    }
-    found.sort_by(|a, b| a.0.cmp(&b.0));
-    match found.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        None => Ok(found),
-        Some(pair) => Err(Error::SourceName {
-            name: pair[0].0.clone(),
-            why: "another source has the same name",
-        }),
-    }
-}
-
-/// Refuses a source that shows nothing: a directory without entries, or a link that leads to nothing.
-fn refuse_hollow(path: &Path, place: &Place<DirRef>) -> Result<()> {
-    let why = match place {
-        Place::Entry { meta, .. } if meta.kind == Kind::Symlink => {
-            "the symbolic link leads to nothing"
-        }
-        Place::Dir(dir) if has_no_entry(dir)? => "the directory is empty",
-        _ => return Ok(()),
-    };
-    let path = path.to_owned();
-    Err(Error::HollowSource { path, why })
-}
-
-fn has_no_entry(dir: &DirRef) -> Result<bool> {
-    let mut names = Names::default();
-    let filled = dir
-        .list()
-        .and_then(|mut listing| listing.fill(&mut names, 1));
-    filled.map_err(|fault| Error::Entry {
-        path: b".".to_vec(),
-        fault,
-    })?;
-    Ok(names.is_empty())
-}
-
-fn last_name(place: &Place<DirRef>) -> Result<Option<Vec<u8>>> {
-    let Place::Dir(dir) = place else {
-        return Ok(None);
-    };
-    let above = dir.lineage().map_err(|fault| Error::Entry {
-        path: b".".to_vec(),
-        fault,
-    })?;
-    let own = above.first().and_then(|own| own.name.as_ref());
-    Ok(own.map(|name| name.as_bytes().to_vec()))
 }

@@ -4,10 +4,11 @@
 //! disk damaged, are errors that name the file.
 
 use crate::catalogue::Catalogue;
-use crate::cursor::{DirCursor, TopPlace};
+use crate::cursor::DirCursor;
 use crate::error::{Error, Result};
 use crate::format::{DataExtent, Hash};
 use crate::layout::{UnitPiece, file_ranges};
+use crate::sources::OpenSource;
 use driftless_model::{Fault, Kind, errno};
 use driftless_tree::{DirRef, ReadFile};
 use std::collections::VecDeque;
@@ -40,11 +41,12 @@ struct OpenUnitFile {
 }
 
 impl UnitReader {
-    /// Reads a source at open places.
-    pub(crate) fn of_source(catalogue: &Arc<Catalogue>, tops: &[TopPlace<DirRef>]) -> UnitReader {
+    /// Reads open sources.
+    pub(crate) fn of_source(catalogue: &Arc<Catalogue>, sources: &[OpenSource]) -> UnitReader {
+        let tops = sources.iter().map(|source| source.top.clone()).collect();
         UnitReader {
             catalogue: catalogue.clone(),
-            cursor: DirCursor::new(tops.to_vec(), b""),
+            cursor: DirCursor::new(tops, b""),
             from: ReadFrom::Source,
             open: VecDeque::new(),
         }

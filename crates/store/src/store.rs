@@ -3,30 +3,26 @@
 use crate::build::build;
 use crate::catalogue::Catalogue;
 use crate::check::{CheckReport, check_content, check_entries};
-use crate::cursor::TopPlace;
 use crate::error::{Error, Result, own_file};
 use crate::format::SetHash;
 use crate::in_use::{CopyUse, is_used, use_copy};
-use crate::node::{CopyPlace, NameStanding, NodeClock, NodeFiles, locate_sources, range_named};
+use crate::node::{CopyPlace, NameStanding, NodeClock, NodeFiles, range_named};
 use crate::parts::CatalogueReceiver;
-use crate::place::is_private_name;
 use crate::placed::{LookOutcome, LookedAt, PlacedWalk};
 use crate::purge::{PurgeWhat, is_meant, purge_copy, purge_unused};
 use crate::reader::UnitReader;
 use crate::receiver::{SetReceiver, recover};
 use crate::remove::{KeptEntry, PurgeReport, StayingCopy};
+use crate::sources::{CastSources, OpenSource};
 use crate::staging::{failed_at, names_in};
 use crate::walk::BuildOptions;
-use driftless_model::{Side, is_reserved_name};
+use driftless_model::Side;
 use driftless_state::holdings::{CopyRow, CopyState, UnkeptCounts};
 use driftless_tree::{DirRef, HandlePool, Place, locate, plain_path};
-use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Open directories of a source at most.
-const OPEN_DIRS_MAX: usize = 512;
 /// Age of an unfinished file of a catalogue that no process writes any more.
 const LEFTOVER_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Time without use after which an unfinished copy is removed.
@@ -50,13 +46,13 @@ pub struct BuiltSet {
 /// The open sources of a set.
 pub struct SetSource {
     catalogue: Arc<Catalogue>,
-    tops: Vec<TopPlace<DirRef>>,
+    sources: Vec<OpenSource>,
 }
 
 impl SetSource {
     /// Returns a reader of units, for one thread.
     pub fn reader(&self) -> UnitReader {
-        UnitReader::of_source(&self.catalogue, &self.tops)
+        UnitReader::of_source(&self.catalogue, &self.sources)
     }
 }
 
@@ -91,33 +87,18 @@ impl NodeStore {
         Ok(NodeStore { files })
     }
 
-    /// Makes the catalogue of sources: each appears under its last name in the place of a copy.
+    /// Makes the catalogue of sources: each appears under its name in the place of a copy.
     ///
     /// # Errors
     /// A source cannot be read, changed meanwhile, or is beyond a bound; two sources have the same
     /// name.
-    pub fn build(&self, paths: &[PathBuf], options: &mut BuildOptions<'_>) -> Result<BuiltSet> {
-        let pool = HandlePool::new(OPEN_DIRS_MAX);
-        let mut sources = Vec::new();
-        for (name, place) in locate_sources(paths, &pool)? {
-            let c_name = CString::new(name.clone()).unwrap_or_default();
-            if is_reserved_name(&name) || is_private_name(&c_name) {
-                let why = "driftless uses such names itself";
-                return Err(Error::SourceName { name, why });
-            }
-            let top = match place {
-                Place::Dir(dir) => TopPlace::Whole(dir),
-                Place::Entry { parent, name, .. } | Place::Missing { parent, name } => {
-                    TopPlace::Within(parent, name)
-                }
-            };
-            sources.push((name, top));
-        }
-        let built = build(&sources, &self.files.catalogues, options);
-        let catalogue = Arc::new(built.map_err(|error| error.with_sources(paths))?);
+    pub fn build(&self, sources: &CastSources, options: &mut BuildOptions<'_>) -> Result<BuiltSet> {
+        let open = sources.open()?;
+        let built = build(&open, &self.files.catalogues, options);
+        let catalogue = Arc::new(built.map_err(|error| error.with_sources(sources.paths()))?);
         let source = SetSource {
             catalogue: catalogue.clone(),
-            tops: sources.into_iter().map(|(_, top)| top).collect(),
+            sources: open,
         };
         Ok(BuiltSet { catalogue, source })
     }

@@ -7,6 +7,7 @@ use crate::format::{
 };
 use crate::part_writer::PartWriter;
 use crate::place::is_private_name;
+use crate::sources::OpenSource;
 use driftless_model::{
     EntryName, Fault, Keep, Kind, Meta, Side, Xattrs, is_reserved_name, is_set_aside,
 };
@@ -70,8 +71,8 @@ impl<'a, 'b> SourceWalk<'a, 'b> {
     }
 
     /// Lists all sources; returns the files with data, in the order of the entries.
-    pub(crate) fn walk(mut self, sources: &[(Vec<u8>, TopPlace<DirRef>)]) -> Result<Vec<SeenFile>> {
-        for (name, top) in sources {
+    pub(crate) fn walk(mut self, sources: &[OpenSource]) -> Result<Vec<SeenFile>> {
+        for OpenSource { name, top, .. } in sources {
             self.path = vec![name.clone()];
             match top {
                 TopPlace::Whole(dir) => self.begin(None, name, dir.clone(), &Levels::default())?,

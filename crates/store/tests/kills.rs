@@ -37,7 +37,7 @@ fn child_places_a_set() {
         pace: &mut |_| true,
     };
     let set = origin
-        .build(&[folder.join("src")], &mut options)
+        .build(&vec![folder.join("src")].into(), &mut options)
         .expect("a set");
     node.sweep().expect("swept");
     let catalogue = common::bring(&node, &set.catalogue);

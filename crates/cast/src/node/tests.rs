@@ -305,7 +305,7 @@ fn build(dir: &std::path::Path, source: &std::path::Path) -> BuiltSet {
         keep: Keep::default(),
         pace: &mut |_| true,
     };
-    let built = store.build(&[source.to_owned()], &mut options);
+    let built = store.build(&vec![source.to_owned()].into(), &mut options);
     built.expect("a set")
 }
 

@@ -153,7 +153,7 @@ impl Cluster {
         let program = program.to_str().expect("a path").to_owned();
         let arguments = ["node_process", "--exact", "--ignored", "--nocapture"];
         CastSettings {
-            sources: vec![self.path("src")],
+            sources: vec![self.path("src")].into(),
             nodes: self
                 .names
                 .iter()

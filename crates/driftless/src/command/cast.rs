@@ -70,7 +70,7 @@ fn settings(
     } = nodes::nodes(&args.nodes, &dir, signals)?;
     warnings.iter().for_each(|warning| output.warn(warning));
     Ok(CastSettings {
-        sources,
+        sources: sources.into(),
         nodes,
         source_name: args.plan.source_name.clone().unwrap_or_else(host_name),
         topology,

@@ -3,8 +3,8 @@
 
 use driftless_model::Keep;
 use driftless_store::{
-    BuildOptions, BuiltSet, Catalogue, Error, NodeClock, NodeStore, PlacedCopy, Placing, Receiving,
-    SetReceiver, UnitReader,
+    BuildOptions, BuiltSet, CastSources, Catalogue, Error, NodeClock, NodeStore, PlacedCopy,
+    Placing, Receiving, SetReceiver, UnitReader,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ pub fn build(store: &NodeStore, paths: &[PathBuf]) -> driftless_store::Result<Bu
         keep: Keep::default(),
         pace: &mut |_| true,
     };
-    store.build(paths, &mut options)
+    store.build(&CastSources::from(paths.to_vec()), &mut options)
 }
 
 /// Brings a catalogue to a store, its parts in reverse order.
