@@ -12,7 +12,7 @@ mod report;
 mod run;
 mod source;
 
-use crate::message::CastId;
+use crate::message::{CastId, READER_ALONE};
 use crate::node::host::{link_settings, open_store};
 use crate::{
     CastEvent, CastMonitor, CastPlace, CastReport, CastSettings, Error, PeerTrust, TlsIdentity,
@@ -120,6 +120,11 @@ fn check(settings: &CastSettings) -> Result<(), Error> {
         return Err(Error::Settings(
             "the directory on the nodes is not absolute: write the whole path",
         ));
+    }
+    let content = &settings.content;
+    let is_closed = content.job.is_some() && settings.place == CastPlace::Cache;
+    if content.reader.is_some() && !is_closed {
+        return Err(Error::Settings(READER_ALONE));
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 /// Number of this protocol. Peers with another one are refused.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 /// Bytes of the largest message: a part of a catalogue, or [`driftless_planner::RANGES_MAX`] ranges.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 2 << 20;
 /// Peers that one message names.
@@ -28,6 +28,10 @@ pub(crate) const RANGES_PER_MESSAGE: usize = 32_768;
 const TEXT_CHARS_MAX: usize = 1000;
 /// Bytes of a name, a job or a path of a peer (limits.h, `PATH_MAX`).
 const PATH_BYTES_MAX: usize = 4096;
+
+/// Refusal of a reader without a job, or of one of a directory.
+pub(crate) const READER_ALONE: &str =
+    "a copy for one user needs a job and a place in the cache; name a job, and cast to the cache";
 
 /// Kinds of messages of the data plane.
 pub(crate) mod kind {
@@ -98,6 +102,7 @@ pub(crate) struct CastBrief {
     pub set: SetHash,
     pub place: WirePlace,
     pub job: Option<String>,
+    pub reader: Option<u32>,
     pub is_pinned: bool,
     pub seconds_max: Option<u64>,
     pub bytes_per_second_max: Option<u64>,
@@ -301,15 +306,20 @@ impl CastBrief {
     /// Returns the limits of the copy.
     ///
     /// # Errors
-    /// The name of the job is empty or too long.
+    /// The name of the job is empty or too long, or a reader has no job or no cached copy.
     pub fn content(&self) -> Result<ContentLimits, String> {
         if self.job.as_ref().is_some_and(|job| !is_job_name(job)) {
             return Err(
                 "name of the job: it is empty, too long or has control characters; choose another one".into(),
             );
         }
+        let is_closed = self.job.is_some() && self.place == WirePlace::Cache;
+        if self.reader.is_some() && !is_closed {
+            return Err(READER_ALONE.into());
+        }
         Ok(ContentLimits {
             job: self.job.clone(),
+            reader: self.reader,
             is_pinned: self.is_pinned,
             seconds_max: self.seconds_max,
         })

@@ -90,6 +90,8 @@ pub enum CastPlace {
 pub struct ContentLimits {
     /// Job that needs the copies. A cached copy stays while a job refers to it.
     pub job: Option<String>,
+    /// UID of the user of this job, if no other user may open the copies. For the cache alone.
+    pub reader: Option<u32>,
     /// Whether cached copies stay until they are purged.
     pub is_pinned: bool,
     /// Seconds after which cached copies may go.

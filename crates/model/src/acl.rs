@@ -55,6 +55,29 @@ impl Rights {
     }
 }
 
+/// Returns the ACL of a directory that its owner may change and these users may read. The rights of
+/// others are none. Without users, the mode 0700 says the same.
+pub fn acl_of_readers(users: &[u32]) -> Vec<u8> {
+    const VERSION: u32 = 2;
+    const READ: u16 = 0o5;
+    const NO_IDENTITY: u32 = u32::MAX;
+    let named = users.iter().map(|user| (USER, READ, *user));
+    let mask = (!users.is_empty()).then_some((MASK, READ, NO_IDENTITY));
+    let entries = [(OWNER, ALL as u16, NO_IDENTITY)]
+        .into_iter()
+        .chain(named)
+        .chain([(OWNING_GROUP, 0, NO_IDENTITY)])
+        .chain(mask)
+        .chain([(OTHERS, 0, NO_IDENTITY)]);
+    let mut acl = VERSION.to_le_bytes().to_vec();
+    for (tag, rights, identity) in entries {
+        acl.extend(tag.to_le_bytes());
+        acl.extend(rights.to_le_bytes());
+        acl.extend(identity.to_le_bytes());
+    }
+    acl
+}
+
 /// Returns the permission bits that an ACL makes: the rights of the owner, of the mask (of the
 /// group if there is no mask), and of others (acl(5)).
 pub fn mode_of_acl(acl: &[u8]) -> Option<u32> {
@@ -136,6 +159,14 @@ mod tests {
         };
         assert_eq!(acl_for_other_group(&of(7, 5)), Some(of(4, 4)));
         assert_eq!(acl_for_other_group(&of(0, 4)), Some(of(0, 0)));
+    }
+
+    #[test]
+    fn readers_alone_have_rights() {
+        assert_eq!(mode_of_acl(&acl_of_readers(&[7, 9])), Some(0o750));
+        assert_eq!(mode_without_acl(&acl_of_readers(&[7])), 0o700);
+        assert_eq!(mode_of_acl(&acl_of_readers(&[])), Some(0o700));
+        assert_eq!(acl_of_readers(&[7, 9]).len(), 4 + 6 * 8);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub mod units;
 mod unkept;
 mod work;
 
-pub use acl::{ACL_ACCESS, mode_for_other_group, mode_of_acl, mode_without_acl};
+pub use acl::{ACL_ACCESS, acl_of_readers, mode_for_other_group, mode_of_acl, mode_without_acl};
 pub use act::Act;
 pub use cause::{READ_ONLY, cause, cause_of};
 pub use change::{Change, Gap, Hint};

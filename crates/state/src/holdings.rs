@@ -42,6 +42,15 @@ pub struct NewCopy<'a> {
     pub now: Duration,
 }
 
+/// A job that uses a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JobReference<'a> {
+    /// Its name.
+    pub job: &'a str,
+    /// UID of its user, who alone may open the copy.
+    pub reader: Option<u32>,
+}
+
 impl Holdings {
     /// Opens the index at `path`, or makes it.
     ///
@@ -195,13 +204,23 @@ impl Holdings {
         self.execute("DELETE FROM copies WHERE id = ?", params![capped(id)])
     }
 
-    /// Notes that a job uses a copy.
+    /// Notes that a job uses a copy. It is the newest copy of the job then. A job that is noted again
+    /// without a user keeps the user that it has.
     ///
     /// # Errors
     /// The index cannot be written.
-    pub fn add_job(&mut self, id: u64, job: &str, now: Duration) -> Result<(), StateError> {
-        const ADD: &str = "INSERT OR IGNORE INTO jobs (copy, job, since_ms) VALUES (?, ?, ?)";
-        self.execute(ADD, params![capped(id), job, millis(now)])?;
+    pub fn add_job(
+        &mut self,
+        id: u64,
+        reference: &JobReference<'_>,
+        now: Duration,
+    ) -> Result<(), StateError> {
+        const ADD: &str = "INSERT INTO jobs (copy, job, reader, since_ms) VALUES (?1, ?2, ?3,
+                max(?4, (SELECT coalesce(max(since_ms), -1) + 1 FROM jobs WHERE job = ?2)))
+            ON CONFLICT (copy, job) DO UPDATE SET
+                reader = coalesce(excluded.reader, reader), since_ms = excluded.since_ms";
+        let JobReference { job, reader } = reference;
+        self.execute(ADD, params![capped(id), job, reader, millis(now)])?;
         self.touch(id, now)
     }
 
@@ -215,6 +234,61 @@ impl Holdings {
             let copies = take.query_map([job], |row| row.get::<_, i64>(0))?;
             copies.map(|id| id.map(i64::cast_unsigned)).collect()
         })
+    }
+
+    /// Notes that a job does not use a copy any more.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn end_reference(&mut self, id: u64, job: &str) -> Result<(), StateError> {
+        const END: &str = "DELETE FROM jobs WHERE copy = ? AND job = ?";
+        self.execute(END, params![capped(id), job])
+    }
+
+    /// Gives the jobs of a copy to another copy of the same set, and its protection from eviction.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn move_jobs(&mut self, from: u64, to: u64) -> Result<(), StateError> {
+        self.change(|transaction| {
+            const MOVE: &str = "UPDATE OR IGNORE jobs SET copy = ?2 WHERE copy = ?1";
+            let values = params![capped(from), capped(to)];
+            transaction.execute(MOVE, values)?;
+            const PIN: &str = "UPDATE copies SET is_pinned = 1 WHERE id = ?2
+                AND (SELECT is_pinned FROM copies WHERE id = ?1)";
+            transaction.execute(PIN, values).map(drop)
+        })
+    }
+
+    /// Returns names of jobs that begin with `prefix`, in the order of their bytes, each once: at most
+    /// `max` names behind the name `after`.
+    ///
+    /// # Errors
+    /// The index cannot be read.
+    pub fn jobs(&self, prefix: &str, after: &str, max: usize) -> Result<Vec<String>, StateError> {
+        let read = || -> Result<Vec<String>, StoreError> {
+            // A name with the prefix comes before each name without it that is greater.
+            const FIND: &str = "SELECT DISTINCT job FROM jobs WHERE job >= ? AND job > ?
+                ORDER BY job LIMIT ?";
+            let mut find = self.file.prepare_cached(FIND)?;
+            let values = params![prefix, after, capped(max as u64)];
+            let names = find.query_map(values, |row| row.get(0))?;
+            let has_prefix = |name: &Result<String, StoreError>| {
+                name.as_ref().map_or(true, |name| name.starts_with(prefix))
+            };
+            names.take_while(has_prefix).collect()
+        };
+        read().map_err(|cause| self.failed(cause))
+    }
+
+    /// Returns the cached and complete copy that a job began to use last.
+    ///
+    /// # Errors
+    /// The index cannot be read.
+    pub fn newest_of_job(&self, job: &str) -> Result<Option<CopyRow>, StateError> {
+        const WHICH: &str = "JOIN (SELECT copy, since_ms FROM jobs WHERE job = ?) ON copy = id
+            WHERE is_cached AND state IN ('held', 'damaged') ORDER BY since_ms DESC LIMIT 1";
+        self.list(WHICH, params![job]).map(|mut rows| rows.pop())
     }
 
     /// Protects a copy from eviction, or ends that.

@@ -4,7 +4,7 @@
 
 use driftless_model::Stamp;
 use driftless_state::holdings::{
-    CopyRow, CopyState, Holdings, InodeIdentity, NewCopy, TopRow, UnkeptCounts,
+    CopyRow, CopyState, Holdings, InodeIdentity, JobReference, NewCopy, TopRow, UnkeptCounts,
 };
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,10 @@ fn begin(holdings: &mut Holdings, hash: &str, place: &[u8]) -> CopyRow {
     holdings.begin(&new).expect("a row")
 }
 
+fn of(job: &str, reader: Option<u32>) -> JobReference<'_> {
+    JobReference { job, reader }
+}
+
 fn top(name: &[u8]) -> TopRow {
     TopRow {
         name: name.to_vec(),
@@ -57,7 +61,7 @@ fn rows_survive_the_process() {
         .expect("noted");
     holdings.set_state(row.id, CopyState::Held).expect("noted");
     holdings
-        .add_job(row.id, "job", Duration::from_secs(9))
+        .add_job(row.id, &of("job", None), Duration::from_secs(9))
         .expect("noted");
     holdings.pin(row.id, true).expect("noted");
     assert_eq!(row.private_id, None);
@@ -90,7 +94,7 @@ fn copy_without_names_has_no_row() {
         .complete(row.id, &[top(b"x"), top(b"y")], UNKEPT)
         .expect("noted");
     holdings
-        .add_job(row.id, "job", Duration::ZERO)
+        .add_job(row.id, &of("job", None), Duration::ZERO)
         .expect("noted");
     holdings.take_top(row.id, b"x").expect("taken");
     let state = |holdings: &Holdings| holdings.find(row.id).expect("read").map(|row| row.state);
@@ -110,10 +114,12 @@ fn ended_job_uses_no_copy() {
     let mut holdings = Holdings::open(&path).expect("new");
     let ids = [b"/a", b"/b"].map(|place| begin(&mut holdings, "aa", place).id);
     for id in ids {
-        holdings.add_job(id, "one", Duration::ZERO).expect("noted");
+        holdings
+            .add_job(id, &of("one", None), Duration::ZERO)
+            .expect("noted");
     }
     holdings
-        .add_job(ids[0], "two", Duration::ZERO)
+        .add_job(ids[0], &of("two", None), Duration::ZERO)
         .expect("noted");
     let mut ended = holdings.end_job("one").expect("ended");
     ended.sort_unstable();
@@ -125,6 +131,63 @@ fn ended_job_uses_no_copy() {
         .map(|row| row.jobs)
         .collect();
     assert_eq!(jobs, [vec!["two".to_owned()], vec![]]);
+}
+
+#[test]
+fn job_leads_to_its_newest_copy() {
+    let (_folder, path) = folder();
+    let mut holdings = Holdings::open(&path).expect("new");
+    let ids = [b"/a", b"/b"].map(|place| begin(&mut holdings, "aa", place).id);
+    let newest = |holdings: &Holdings| {
+        let found = holdings.newest_of_job("one").expect("read");
+        found.map(|row| (row.id, row.readers))
+    };
+    for (id, reader) in [(ids[1], Some(9)), (ids[0], None)] {
+        let reference = of("one", reader);
+        let added = holdings.add_job(id, &reference, Duration::ZERO);
+        added.expect("noted");
+    }
+    assert_eq!(newest(&holdings), None, "unfinished");
+    for id in ids {
+        holdings.set_state(id, CopyState::Held).expect("noted");
+    }
+    assert_eq!(newest(&holdings), Some((ids[0], vec![])));
+    let added = holdings.add_job(ids[1], &of("one", None), Duration::ZERO);
+    added.expect("noted");
+    assert_eq!(newest(&holdings), Some((ids[1], vec![9])));
+    holdings.end_reference(ids[1], "one").expect("noted");
+    assert_eq!(newest(&holdings), Some((ids[0], vec![])));
+    let added = holdings.add_job(ids[0], &of("two", Some(7)), Duration::ZERO);
+    added.expect("noted");
+    holdings.pin(ids[0], true).expect("noted");
+    holdings.move_jobs(ids[0], ids[1]).expect("moved");
+    let rows = holdings.copies().expect("read");
+    let of = |id: u64| rows.iter().find(|row| row.id == id).expect("a row");
+    assert_eq!(of(ids[1]).jobs, ["one", "two"]);
+    assert_eq!(
+        (of(ids[1]).is_pinned, &*of(ids[1]).readers),
+        (true, &[7][..])
+    );
+    assert!(of(ids[0]).jobs.is_empty());
+}
+
+#[test]
+fn jobs_are_listed_by_their_prefix() {
+    let (_folder, path) = folder();
+    let mut holdings = Holdings::open(&path).expect("new");
+    let ids = [b"/a", b"/b"].map(|place| begin(&mut holdings, "aa", place).id);
+    for job in ["gw-2", "gw-1", "gw", "h", "gw-10", "g"] {
+        for id in ids {
+            let added = holdings.add_job(id, &of(job, None), Duration::ZERO);
+            added.expect("noted");
+        }
+    }
+    let jobs = |after: &str, max| holdings.jobs("gw-", after, max).expect("read");
+    assert_eq!(jobs("", 9), ["gw-1", "gw-10", "gw-2"]);
+    assert_eq!(jobs("", 2), ["gw-1", "gw-10"]);
+    assert_eq!(jobs("gw-10", 2), ["gw-2"]);
+    assert!(holdings.jobs("x", "", 9).expect("read").is_empty());
+    assert_eq!(holdings.jobs("", "", 9).expect("read").len(), 6);
 }
 
 /// Returns the statements that make the tables, without comments and line ends.

@@ -259,6 +259,25 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
+    /// The file system of the cache cannot give one user the right to read a copy.
+    #[error(
+        "\"{}\": its file system keeps no POSIX ACLs, so no copy can be for one user alone; mount it with ACLs, or move the directory of the node (--dir) to another file system",
+        escape(path)
+    )]
+    NoAcls {
+        /// The path.
+        path: Vec<u8>,
+    },
+    /// The node runs as an ordinary user, and the copy is for another user.
+    #[error(
+        "a copy for the user {reader}: this node runs as the user {own}, who cannot give it to others; run the daemon of the node as root, or as the user {reader}"
+    )]
+    OtherReader {
+        /// UID of the user who is to read the copy.
+        reader: u32,
+        /// UID of the process.
+        own: u32,
+    },
     /// The store has no such copy.
     #[error("copy {copy}: the node does not hold it")]
     UnknownCopy {

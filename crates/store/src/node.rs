@@ -31,6 +31,7 @@ const INDEX: &str = "index.db";
 const CATALOGUES: &std::ffi::CStr = c"catalogues";
 const IDENTITIES: &std::ffi::CStr = c"identities";
 const SETS: &std::ffi::CStr = c"sets";
+const JOBS: &std::ffi::CStr = c"jobs";
 
 /// The time since 1970; a test brings its own.
 pub type NodeClock = Arc<dyn Fn() -> Duration + Send + Sync>;
@@ -42,9 +43,12 @@ pub(crate) struct NodeFiles {
     pub(crate) catalogues: DirMutRef,
     pub(crate) ids: DirMutRef,
     pub(crate) sets: DirMutRef,
+    pub(crate) jobs: DirMutRef,
     pub(crate) pool: Arc<HandlePool>,
     pub(crate) index: Mutex<Holdings>,
     pub(crate) clock: NodeClock,
+    /// Held while ACLs and links of jobs are brought in line with the index.
+    pub(crate) settling: Mutex<()>,
     /// Copies that this process receives.
     pub(crate) receiving: Mutex<HashSet<u64>>,
     /// Copies that this process uses.
@@ -109,7 +113,8 @@ impl NodeFiles {
             below.map_err(own_file(name.to_bytes()))
         };
         let (catalogues, ids) = (closed(CATALOGUES)?, closed(IDENTITIES)?);
-        let sets = open_passage(&*dir, SETS).map_err(own_file(SETS.to_bytes()))?;
+        let passage = |name: &CStr| open_passage(&*dir, name).map_err(own_file(name.to_bytes()));
+        let (sets, jobs) = (passage(SETS)?, passage(JOBS)?);
         make_index(&*dir).map_err(own_file(INDEX.as_bytes()))?;
         let index = Holdings::open(&path.join(INDEX))?;
         // After all entries are made: the handle makes entries in a detour from then on.
@@ -129,9 +134,11 @@ impl NodeFiles {
             catalogues,
             ids,
             sets,
+            jobs,
             pool,
             index: Mutex::new(index),
             clock,
+            settling: Mutex::new(()),
             receiving: Mutex::new(HashSet::new()),
             used: Mutex::new(HashMap::new()),
         })
@@ -180,16 +187,6 @@ impl NodeFiles {
         let rows = self.index.lock().copies()?;
         let is_here = |row: &CopyRow| row.place == place.path && place.is_of(row);
         Ok(rows.into_iter().filter(is_here).collect())
-    }
-
-    /// Returns the place of cached copies of a set, which is made if it is missing.
-    pub(crate) fn cached_place(&self, hash: SetHash) -> Result<CopyPlace> {
-        let name = file_name(hash);
-        let failed = own_file(name.to_bytes());
-        let dir = open_passage(&*self.sets, &name).map_err(&failed)?;
-        let path = self.path.join("sets").join(hash.to_string());
-        let path = path.into_os_string().into_encoded_bytes();
-        Ok(CopyPlace { dir, path })
     }
 
     /// Opens the directory that a user named for copies.

@@ -60,7 +60,18 @@ impl Publication<'_> {
         let durable = self.place.dir.sync_all();
         durable.map_err(failed_at(&self.place.path, c"."))?;
         self.files.set_state(self.copy, CopyState::Held)?;
+        self.take_jobs(&rows)?;
         Ok(rows)
+    }
+
+    /// Takes the jobs of a damaged copy of the same set, which this one replaces.
+    fn take_jobs(&self, rows: &[CopyRow]) -> Result<()> {
+        let hash = Some(self.catalogue.hash());
+        let is_same = |row: &&CopyRow| row.id != self.copy && NodeFiles::hash_of(row) == hash;
+        for row in rows.iter().filter(is_same) {
+            self.files.index.lock().move_jobs(row.id, self.copy)?;
+        }
+        Ok(())
     }
 
     fn publish(&self, rows: &[CopyRow], at: usize, name: &EntryName) -> Result<()> {

@@ -81,7 +81,9 @@ pub(crate) fn purge_copy(files: &Arc<NodeFiles>, row: &CopyRow) -> Result<PurgeR
     let Some(_claim) = claim(files, row, private.as_ref())? else {
         return Err(busy(row));
     };
-    while_unused(files, row, || files.set_state(row.id, CopyState::Leaving))?;
+    while_unused(files, row, || leave(files, row))?;
+    // A job is not led to a copy that goes.
+    files.settle(row, row.jobs.iter().map(String::as_str))?;
     if let Some(place) = place {
         let rows = [row.clone()];
         for top in &row.tops {
@@ -94,9 +96,24 @@ pub(crate) fn purge_copy(files: &Arc<NodeFiles>, row: &CopyRow) -> Result<PurgeR
     }
     files.index.lock().remove(row.id)?;
     files.forget_files(row)?;
+    // Another copy of the set may stand in the directory.
+    files.settle(row, [])?;
     (report.copies, report.bytes) = (1, row.bytes);
     log_removal(row);
     Ok(report)
+}
+
+/// Notes that a copy is about to go.
+///
+/// # Errors
+/// [`Error::Busy`] if a job began to use it, or it was pinned, since `row` was read.
+fn leave(files: &NodeFiles, row: &CopyRow) -> Result<()> {
+    let now = files.row(row.id)?;
+    let is_new = |job: &String| !row.jobs.contains(job);
+    if now.jobs.iter().any(is_new) || now.is_pinned && !row.is_pinned {
+        return Err(busy(row));
+    }
+    files.set_state(row.id, CopyState::Leaving)
 }
 
 /// Notes the end of a copy in the log of the process.

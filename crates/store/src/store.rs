@@ -32,7 +32,7 @@ const UNFINISHED_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// open the same store.
 #[derive(Clone)]
 pub struct NodeStore {
-    files: Arc<NodeFiles>,
+    pub(crate) files: Arc<NodeFiles>,
 }
 
 /// The catalogue of sources, and the sources to read units from.
@@ -66,6 +66,16 @@ pub enum Placing {
     Below(PathBuf, Vec<PathBuf>),
     /// The cache of the node: the copy may be evicted.
     Cached,
+    /// The same, for the user with this UID. Other users cannot open the copy, unless it was placed for
+    /// all of them before.
+    CachedFor(u32),
+}
+
+impl Placing {
+    /// Returns whether this is the cache of the node.
+    pub fn is_cached(&self) -> bool {
+        matches!(self, Placing::Cached | Placing::CachedFor(_))
+    }
 }
 
 /// The beginning of a reception.
@@ -123,12 +133,16 @@ impl NodeStore {
     ///
     /// # Errors
     /// [`Error::Occupied`] if the store did not place what stands at a final name, or a user added
-    /// entries to it; [`Error::NoRoom`]; [`Error::Busy`]; the place cannot be opened.
+    /// entries to it; [`Error::NoRoom`]; [`Error::Busy`]; [`Error::NoAcls`]; [`Error::OtherReader`];
+    /// the place cannot be opened.
     pub fn receive(&self, catalogue: &Arc<Catalogue>, to: &Placing) -> Result<Receiving> {
         let place = match to {
             Placing::Directory(path) => self.files.open_target(path, None)?,
             Placing::Below(path, allowed) => self.files.open_target(path, Some(allowed))?,
-            Placing::Cached => self.files.cached_place(catalogue.hash())?,
+            Placing::Cached => self.files.cached_place(catalogue.hash(), None)?,
+            Placing::CachedFor(reader) => {
+                self.files.cached_place(catalogue.hash(), Some(*reader))?
+            }
         };
         self.finish_interrupted(catalogue, &place)?;
         let rows = self.files.rows_at(&place)?;
@@ -139,8 +153,7 @@ impl NodeStore {
         for name in catalogue.tops()? {
             self.check_name(&place, &rows, name.as_bytes())?;
         }
-        let is_cached = *to == Placing::Cached;
-        let receiver = SetReceiver::open(&self.files, catalogue, place, is_cached)?;
+        let receiver = SetReceiver::open(&self.files, catalogue, place, to.is_cached())?;
         Ok(Receiving::Open(Box::new(receiver)))
     }
 
@@ -269,49 +282,6 @@ impl NodeStore {
     /// The index cannot be written.
     pub fn mark_damaged(&self, copy: u64) -> Result<()> {
         self.files.set_state(copy, CopyState::Damaged)
-    }
-
-    /// Notes that a job uses a copy: it is not evicted before the job ends.
-    ///
-    /// # Errors
-    /// The index cannot be written.
-    pub fn add_job(&self, copy: u64, job: &str) -> Result<()> {
-        let now = self.files.now();
-        Ok(self.files.index.lock().add_job(copy, job, now)?)
-    }
-
-    /// Notes that a job has ended; returns the copies that it used.
-    ///
-    /// # Errors
-    /// The index cannot be written.
-    pub fn end_job(&self, job: &str) -> Result<Vec<u64>> {
-        Ok(self.files.index.lock().end_job(job)?)
-    }
-
-    /// Protects a copy from eviction, or ends that.
-    ///
-    /// # Errors
-    /// The index cannot be written.
-    pub fn pin(&self, copy: u64, is_pinned: bool) -> Result<()> {
-        Ok(self.files.index.lock().pin(copy, is_pinned)?)
-    }
-
-    /// Sets the time after which a copy that no job uses is removed; `None` if it has none.
-    ///
-    /// # Errors
-    /// The index cannot be written.
-    pub fn expire(&self, copy: u64, after: Option<Duration>) -> Result<()> {
-        let at = after.map(|after| self.files.now().saturating_add(after));
-        Ok(self.files.index.lock().expire(copy, at)?)
-    }
-
-    /// Notes the use of a copy.
-    ///
-    /// # Errors
-    /// The index cannot be written.
-    pub fn touch(&self, copy: u64) -> Result<()> {
-        let now = self.files.now();
-        Ok(self.files.index.lock().touch(copy, now)?)
     }
 
     /// Removes cached copies whose time is over, and then further ones, the one that was used longest
@@ -477,7 +447,8 @@ impl NodeStore {
         overlaps(path, &self.files.path)
     }
 
-    /// Finishes what crashes interrupted: complete copies get their final names, and removals go on.
+    /// Finishes what crashes interrupted: complete copies get their final names, removals go on, and
+    /// ACLs and links of jobs become those that the index asks for.
     /// Unfinished copies that were not used for a week are removed.
     /// Returns the number of entries that were removed.
     ///
@@ -503,6 +474,7 @@ impl NodeStore {
             }
         }
         self.sweep_catalogues()?;
+        self.settle_all()?;
         Ok(removed)
     }
 

@@ -50,12 +50,74 @@ fn child_places_a_set() {
 }
 
 fn child(folder: &Path) -> Command {
+    child_of("child_places_a_set", folder)
+}
+
+fn child_of(test: &str, folder: &Path) -> Command {
     let mut command = Command::new(env::current_exe().expect("the program"));
-    command
-        .args(["--exact", "child_places_a_set"])
-        .env(CHILD, folder);
+    command.args(["--exact", test]).env(CHILD, folder);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command
+}
+
+/// The process that is killed: casts the set of `src` to the cache, for a job of a user.
+#[test]
+fn child_casts_for_a_job() {
+    let Some(folder) = env::var_os(CHILD) else {
+        return;
+    };
+    let folder = Path::new(&folder);
+    let open =
+        |name: &str| NodeStore::open(&folder.join(name), Arc::new(|| Duration::from_secs(9)));
+    let (origin, node) = (
+        open("origin").expect("a store"),
+        open("node").expect("a store"),
+    );
+    let set = build(&origin, &[folder.join("src")]).expect("a set");
+    node.sweep().expect("swept");
+    let catalogue = common::bring(&node, &set.catalogue);
+    let copy = match node.receive(&catalogue, &Placing::Cached).expect("begun") {
+        Receiving::Held(copy) => copy,
+        Receiving::Open(mut receiver) => {
+            put_all(&mut receiver, &mut set.source.reader(), 1);
+            receiver.finish().expect("placed").copy
+        }
+    };
+    node.add_job(copy, "job", None).expect("added");
+}
+
+#[test]
+fn killed_process_leaves_a_link_to_a_whole_set() {
+    let bench = Bench::new();
+    let (folder, link) = (bench.folder.path(), bench.path("node/jobs/job"));
+    let content = |round: u64| format!("content of round {round}");
+    let write = |round: u64| common::write(&bench.path("src/file"), content(round).as_bytes());
+    write(0);
+    let run = || child_of("child_casts_for_a_job", folder);
+    let begun = std::time::Instant::now();
+    assert!(run().status().expect("started").success());
+    let lasts = begun.elapsed();
+    let mut rng = fastrand::Rng::with_seed(53);
+    let mut old = 0;
+    for round in 1..=KILLS {
+        write(round);
+        let mut running = run().spawn().expect("started");
+        thread::sleep(lasts.mul_f64(rng.f64() * 1.2));
+        let _it_may_be_over = running.kill();
+        running.wait().expect("over");
+        let found = fs::read_to_string(link.join("src/file")).expect("a whole set");
+        let is_old = found == content(round - 1);
+        assert!(is_old || found == content(round), "round {round}: {found}");
+        old += u64::from(is_old);
+        assert!(run().status().expect("started").success(), "round {round}");
+        let found = fs::read_to_string(link.join("src/file")).expect("a whole set");
+        assert_eq!(found, content(round));
+        assert_eq!(names(&bench.path("node/jobs")), ["job"], "round {round}");
+    }
+    assert!(old > 0, "no process was killed early");
+    let node = bench.node();
+    assert_eq!(node.end_job("job").expect("ended").len() as u64, KILLS + 1);
+    assert!(names(&bench.path("node/jobs")).is_empty());
 }
 
 #[test]

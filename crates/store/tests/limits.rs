@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::{Bench, assert_same, build, bytes, cast, names, open, put_all, write};
+use common::{
+    Bench, as_user, assert_same, bench_of, build, bytes, cast, names, open, put_all, write,
+};
 use driftless_store::{CopyFinding, Error, NodeStore, Placing, PurgeWhat, Receiving};
 use driftless_testkit::{FsKind, Fuse, Mood, Profile, Rule, Scratch, attrs, build_tree};
 use rustix::io::Errno;
@@ -13,32 +15,6 @@ use std::path::Path;
 
 const USER: u32 = 65_534;
 const OTHER: u32 = 65_533;
-
-/// Runs a function with the rights of an ordinary user, in a thread of its own.
-fn as_user<T: Send>(id: u32, act: impl FnOnce() -> T + Send) -> T {
-    use rustix::process::{Gid, Uid};
-    use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(move || {
-            let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
-            set_thread_groups(&[]).expect("no groups");
-            set_thread_res_gid(gid, gid, gid).expect("the group");
-            set_thread_res_uid(uid, uid, uid).expect("the user");
-            act()
-        });
-        thread.join().expect("it ends")
-    })
-}
-
-/// Gives a bench to an ordinary user.
-fn bench_of(id: u32) -> Bench {
-    let bench = Bench::new();
-    for name in ["", "src", "to"] {
-        attrs::set_owner(&bench.path(name), id, id).expect("given");
-    }
-    attrs::set_mode(bench.folder.path(), 0o755).expect("set");
-    bench
-}
 
 #[test]
 fn ordinary_user_copies_his_tree() {

@@ -317,7 +317,7 @@ fn used_and_pinned_copies_stay() {
     let bench = Bench::new();
     let node = bench.node();
     let copies = three_cached(&bench, &node);
-    node.add_job(copies[1], "job").expect("added");
+    node.add_job(copies[1], "job", None).expect("added");
     node.pin(copies[2], true).expect("pinned");
     let set = other_set(&bench, 100_000);
     let full = node.evict(Some(&set.catalogue), Some(250_000));
@@ -426,7 +426,7 @@ fn purge_of_a_job_spares_shared_copies() {
     let node = bench.node();
     let copies = three_cached(&bench, &node);
     for (copy, job) in [(0, "one"), (1, "one"), (1, "two")] {
-        node.add_job(copies[copy], job).expect("added");
+        node.add_job(copies[copy], job, None).expect("added");
     }
     node.purge(&PurgeWhat::Job("one".into())).expect("purged");
     assert_eq!(held(&node), copies[1..]);
@@ -666,7 +666,7 @@ fn wanted_set_needs_no_second_room() {
     evict();
     let copy = cast(&node, &set, &Placing::Cached).expect("placed").copy;
     assert_eq!(evict().copies, 0, "it is there");
-    node.add_job(copy, "job").expect("added");
+    node.add_job(copy, "job", None).expect("added");
     evict();
     write(&bench.path("src/a"), &bytes(5, 100_000));
     let full = node.evict(Some(&bench.build().catalogue), quota);

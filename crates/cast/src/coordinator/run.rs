@@ -324,6 +324,7 @@ impl<'a> CastRun<'a> {
             set: self.catalogue.hash(),
             place: WirePlace::of(&self.settings.place),
             job: content.job.clone(),
+            reader: content.reader,
             is_pinned: content.is_pinned,
             seconds_max: content.seconds_max,
             bytes_per_second_max: self.settings.transfer.bytes_per_second_max,

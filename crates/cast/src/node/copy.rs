@@ -75,7 +75,7 @@ impl CopyRequest {
         if let Err(error) = self.store.sweep() {
             tracing::warn!("an earlier cast is not finished: {error}");
         }
-        if self.placing == Placing::Cached {
+        if self.placing.is_cached() {
             self.store
                 .evict(Some(&self.catalogue), self.cache_bytes_max)?;
         }
@@ -207,10 +207,10 @@ fn next_unit(units: &Receiver<VerifiedUnit>) -> Result<VerifiedUnit, RecvError> 
     })
 }
 
-/// Notes the job and the lifetime of a copy.
+/// Notes the job, its user and the lifetime of a copy.
 pub(crate) fn keep_copy(store: &NodeStore, copy: u64, limits: &ContentLimits) -> Result<(), Error> {
     if let Some(job) = &limits.job {
-        store.add_job(copy, job)?;
+        store.add_job(copy, job, limits.reader)?;
     }
     if limits.is_pinned {
         store.pin(copy, true)?;

@@ -230,7 +230,8 @@ impl<'a> CastSession<'a> {
 
     fn placing(&self) -> Result<Placing, String> {
         let Some(path) = self.brief.place.directory()? else {
-            return Ok(Placing::Cached);
+            let reader = self.brief.reader;
+            return Ok(reader.map_or(Placing::Cached, Placing::CachedFor));
         };
         self.host.placing(path)
     }

@@ -152,6 +152,7 @@ impl PlayedLink {
             job: None,
             is_pinned: false,
             seconds_max: None,
+            reader: None,
             bytes_per_second_max: None,
             connections: 1,
         }));

@@ -79,6 +79,7 @@ fn settings(
         keep: Keep::default(),
         content: ContentLimits {
             job: args.copies.job.clone(),
+            reader: None,
             is_pinned: args.copies.pin,
             seconds_max: args.copies.ttl.map(|time| time.as_secs()),
         },

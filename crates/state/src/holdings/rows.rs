@@ -40,6 +40,8 @@ pub struct CopyRow {
     pub private_id: Option<InodeIdentity>,
     /// Names of the jobs that use it.
     pub jobs: Vec<String>,
+    /// UIDs of the users of these jobs, ascending, each once. A job that names no user has none.
+    pub readers: Vec<u32>,
     /// Entries at its top.
     pub tops: Vec<TopRow>,
 }
@@ -125,6 +127,12 @@ pub(super) fn copies(
         row.jobs = find
             .query_map([id], |row| row.get(0))?
             .collect::<Result<_, _>>()?;
+        const READERS: &str = "SELECT DISTINCT reader FROM jobs
+            WHERE copy = ? AND reader IS NOT NULL ORDER BY reader";
+        let mut find = file.prepare_cached(READERS)?;
+        row.readers = find
+            .query_map([id], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
         const TOPS: &str =
             "SELECT name, inode, birth_s, birth_ns FROM tops WHERE copy = ? ORDER BY name";
         let mut find = file.prepare_cached(TOPS)?;
@@ -155,6 +163,7 @@ fn copy(row: &Row<'_>) -> Result<CopyRow, StoreError> {
         token: number(row, 15)?,
         private_id: opt_id(row, 16)?,
         jobs: Vec::new(),
+        readers: Vec::new(),
         tops: Vec::new(),
     })
 }

@@ -4,8 +4,8 @@
 //! way from the one before it to [`UPGRADES`]; ways that are there stay as they are.
 
 use crate::file::{Kept, Kind, Upgrade};
-use crate::{StateError, StateFile};
-use rusqlite::Connection;
+use crate::{StateError, StateFile, StoreError};
+use rusqlite::{Connection, Transaction};
 use std::path::Path;
 
 /// "drfn", in the header of each index of a node.
@@ -53,12 +53,15 @@ CREATE TABLE jobs (
     copy INTEGER NOT NULL REFERENCES copies ON DELETE CASCADE,
     job TEXT NOT NULL,
     since_ms INTEGER NOT NULL,
+    reader INTEGER,
     PRIMARY KEY (copy, job)
 ) WITHOUT ROWID;
 ";
 
 /// The way from each layout to the next, from layout 1 on.
-const UPGRADES: [Upgrade; 1] = [|transaction| {
+const UPGRADES: [Upgrade; 2] = [add_identities, add_readers];
+
+fn add_identities(transaction: &Transaction<'_>) -> Result<Kept, StoreError> {
     let add = "ALTER TABLE copies ADD COLUMN owners_unkept INTEGER NOT NULL DEFAULT 0;
         ALTER TABLE copies ADD COLUMN attributes_unkept INTEGER NOT NULL DEFAULT 0;
         ALTER TABLE copies ADD COLUMN place_inode INTEGER;
@@ -71,7 +74,12 @@ const UPGRADES: [Upgrade; 1] = [|transaction| {
         DROP TABLE node;";
     transaction.execute_batch(add)?;
     Ok(Kept::All)
-}];
+}
+
+fn add_readers(transaction: &Transaction<'_>) -> Result<Kept, StoreError> {
+    transaction.execute_batch("ALTER TABLE jobs ADD COLUMN reader INTEGER")?;
+    Ok(Kept::All)
+}
 
 const KIND: Kind<'_> = Kind {
     file: StateFile::Holdings,

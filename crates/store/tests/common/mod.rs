@@ -6,6 +6,7 @@ use driftless_store::{
     BuildOptions, BuiltSet, CastSources, Catalogue, Error, NodeClock, NodeStore, PlacedCopy,
     Placing, Receiving, SetReceiver, UnitReader,
 };
+use driftless_testkit::attrs;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -114,6 +115,32 @@ pub fn cast(
     let mut receiver = open(store, set, to);
     put_all(&mut receiver, &mut set.source.reader(), 1);
     receiver.finish()
+}
+
+/// Runs a function with the rights of an ordinary user, in a thread of its own.
+pub fn as_user<T: Send>(id: u32, act: impl FnOnce() -> T + Send) -> T {
+    use rustix::process::{Gid, Uid};
+    use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let (uid, gid) = (Uid::from_raw(id), Gid::from_raw(id));
+            set_thread_groups(&[]).expect("no groups");
+            set_thread_res_gid(gid, gid, gid).expect("the group");
+            set_thread_res_uid(uid, uid, uid).expect("the user");
+            act()
+        });
+        thread.join().expect("it ends")
+    })
+}
+
+/// Gives a bench to an ordinary user.
+pub fn bench_of(id: u32) -> Bench {
+    let bench = Bench::new();
+    for name in ["", "src", "to"] {
+        attrs::set_owner(&bench.path(name), id, id).expect("given");
+    }
+    attrs::set_mode(bench.folder.path(), 0o755).expect("set");
+    bench
 }
 
 pub fn write(path: &Path, content: &[u8]) {

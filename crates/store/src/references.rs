@@ -1,0 +1,127 @@
+//! References of jobs to copies, and what follows from them: the ACLs of closed copies, and the links
+//! with the names of the jobs.
+//!
+//! The index changes first. A process that is killed before the ACL and the link have followed leaves
+//! them to the next sweep.
+
+use crate::error::{Result, own_file};
+use crate::node::NodeFiles;
+use crate::store::NodeStore;
+use driftless_model::{Act, Fault, Side, errno};
+use driftless_state::holdings::{CopyRow, JobReference};
+use driftless_tree::{Lock, Reach};
+use std::time::{Duration, Instant};
+
+/// Longest wait for another process that changes ACLs and links.
+const ALONE_MAX: Duration = Duration::from_secs(60);
+/// Pause between two attempts.
+const ALONE_PAUSE: Duration = Duration::from_millis(5);
+
+impl NodeStore {
+    /// Notes that a job uses a copy: it is not evicted before the job ends. The link `jobs/NAME` leads
+    /// to the copy then, if it is cached and the name can be that of a file. With a reader, this user
+    /// may open the copy.
+    ///
+    /// # Errors
+    /// The index cannot be written; [`Error::NoAcls`](crate::Error::NoAcls);
+    /// [`Error::Occupied`](crate::Error::Occupied) if another entry stands at the name of the job.
+    pub fn add_job(&self, copy: u64, job: &str, reader: Option<u32>) -> Result<()> {
+        let reference = JobReference { job, reader };
+        let now = self.files.now();
+        self.files.index.lock().add_job(copy, &reference, now)?;
+        let row = self.files.row(copy)?;
+        self.files.settle(&row, [job])
+    }
+
+    /// Notes that a job has ended; returns the copies that it used.
+    ///
+    /// # Errors
+    /// The index cannot be written; an ACL or a link cannot be changed.
+    pub fn end_job(&self, job: &str) -> Result<Vec<u64>> {
+        let copies = self.files.index.lock().end_job(job)?;
+        for copy in &copies {
+            let row = self.files.index.lock().find(*copy)?;
+            if let Some(row) = row {
+                self.files.settle(&row, [job])?;
+            }
+        }
+        Ok(copies)
+    }
+
+    /// Protects a copy from eviction, or ends that.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn pin(&self, copy: u64, is_pinned: bool) -> Result<()> {
+        Ok(self.files.index.lock().pin(copy, is_pinned)?)
+    }
+
+    /// Sets the time after which a copy that no job uses is removed; `None` if it has none.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn expire(&self, copy: u64, after: Option<Duration>) -> Result<()> {
+        let at = after.map(|after| self.files.now().saturating_add(after));
+        Ok(self.files.index.lock().expire(copy, at)?)
+    }
+
+    /// Notes the use of a copy.
+    ///
+    /// # Errors
+    /// The index cannot be written.
+    pub fn touch(&self, copy: u64) -> Result<()> {
+        let now = self.files.now();
+        Ok(self.files.index.lock().touch(copy, now)?)
+    }
+
+    /// Repairs the ACLs of copies and the links of jobs.
+    pub(crate) fn settle_all(&self) -> Result<()> {
+        let rows = self.copies()?;
+        self.files.alone(|| {
+            rows.iter()
+                .try_for_each(|row| self.files.settle_readers(row))?;
+            self.files.settle_links()
+        })
+    }
+}
+
+impl NodeFiles {
+    /// Brings the ACL of a copy and the links of jobs in line with the index.
+    pub(crate) fn settle<'a>(
+        &self,
+        row: &CopyRow,
+        jobs: impl IntoIterator<Item = &'a str>,
+    ) -> Result<()> {
+        self.alone(|| {
+            self.settle_readers(row)?;
+            jobs.into_iter().try_for_each(|job| self.settle_link(job))
+        })
+    }
+
+    /// Calls `act` while no other thread or process changes ACLs or links: each change reads the index
+    /// first.
+    pub(crate) fn alone<T>(&self, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _own = self.settling.lock();
+        let (begin, failed) = (Instant::now(), own_file(b"jobs"));
+        let _held = loop {
+            match self.ids.lock(Some(c"settling"), Reach::Host) {
+                Ok(Lock::Taken(_)) if begin.elapsed() < ALONE_MAX => {
+                    std::thread::sleep(ALONE_PAUSE);
+                }
+                Ok(Lock::Taken(_)) => return Err(failed(taken())),
+                Ok(Lock::Held(hold)) => break Some(hold),
+                Ok(Lock::Left(_) | Lock::Missing(_)) => break None,
+                Err(fault) => return Err(failed(fault)),
+            }
+        };
+        act()
+    }
+}
+
+fn taken() -> Fault {
+    Fault {
+        side: Side::Replica,
+        act: Act::Lock,
+        errno: errno::EBUSY,
+    }
+}
