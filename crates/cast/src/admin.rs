@@ -5,6 +5,7 @@
 use crate::Error;
 use crate::message::{decode, encode, shown};
 use crate::node::host::open_store;
+use crate::report::StayingCopyInfo;
 use driftless_store::{
     CheckReport, CopyFinding, CopyRow, CopyState, NodeStore, PurgeWhat, SetHash,
 };
@@ -152,17 +153,6 @@ pub struct KeptEntryInfo {
     pub path: String,
     /// Cause.
     pub reason: String,
-}
-
-/// A copy that a removal left.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StayingCopyInfo {
-    /// Number of the copy.
-    pub copy: u64,
-    /// Cause and remedy.
-    pub reason: String,
-    /// Whether another process is at work on the copy.
-    pub is_busy: bool,
 }
 
 impl PurgeSummary {
@@ -421,11 +411,7 @@ pub(crate) fn purge_in(
     {
         store.end_job(job).map_err(refusal_of)?;
     }
-    let staying = report.staying.into_iter().map(|stays| StayingCopyInfo {
-        copy: stays.copy,
-        reason: stays.cause,
-        is_busy: stays.is_busy,
-    });
+    let staying = report.staying.into_iter().map(StayingCopyInfo::from);
     let kept = report.first_kept.into_iter().map(|kept| KeptEntryInfo {
         path: driftless_model::escape(&kept.path),
         reason: kept.cause,

@@ -4,6 +4,7 @@
 //! One thread owns the planner. Two threads for each node carry messages. The source feeds from this
 //! process, as node 0. Data of the other nodes never pass through here.
 
+pub(crate) mod asked;
 mod conductor;
 mod failed;
 pub(crate) mod launch;

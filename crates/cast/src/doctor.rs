@@ -1,11 +1,11 @@
 //! Measurements before a cast: links, disks and processors of nodes.
 
+use crate::coordinator::asked::{ANSWER_MAX, AskedNode, OTHER_ANSWER};
 use crate::coordinator::endpoint_with;
-use crate::coordinator::launch::{Launcher, ReachedNode, StartedNode, answer};
-use crate::message::{CastPeer, ExaminedNode, NodeMessage, NodeOrder, decode, encode, kind, shown};
+use crate::coordinator::launch::Launcher;
+use crate::message::{ExaminedNode, NodeMessage, NodeOrder, kind, shown};
 use crate::node::probe::{FILL_BYTES, median_round_trip, rate};
 use crate::{CastNode, Error, SshStart, TlsIdentity, TransferSettings};
-use driftless_dataplane::{BundleReceiver, BundleSender};
 use driftless_lock::Mutex;
 use driftless_planner::NodeId;
 use serde::Serialize;
@@ -15,11 +15,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Fault of a node that breaks the protocol.
-const OTHER_ANSWER: &str = "the node sent another answer; run the same version on all nodes";
-
-/// Time for the answer to an order, besides the measurement itself.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// Time for the measurement of a disk.
 const DISK_MAX: Duration = Duration::from_secs(600);
 
@@ -105,7 +100,7 @@ pub fn examine(
         is_stopped: &is_stopped,
     };
     let mut all = Vec::new();
-    let mut before: Option<ExaminedLink<'_>> = None;
+    let mut before: Option<AskedNode<'_>> = None;
     for (number, node) in (1..).zip(&settings.nodes) {
         if is_stopped() {
             return Err(Error::Stopped);
@@ -115,7 +110,7 @@ pub fn examine(
             ..NodeHealth::default()
         };
         let mut reached = match launcher.reach(node) {
-            Ok(reached) => Some(ExaminedLink::new(NodeId(number), reached, &is_stopped)),
+            Ok(reached) => Some(AskedNode::new(NodeId(number), reached, &is_stopped)),
             Err(fault) => {
                 health.faults.push(fault.cause);
                 None
@@ -132,51 +127,11 @@ pub fn examine(
     Ok(all)
 }
 
-/// A node that is examined.
-struct ExaminedLink<'a> {
-    sender: BundleSender,
-    receiver: BundleReceiver,
-    peer: CastPeer,
-    version: String,
-    _child: Option<StartedNode>,
-    is_stopped: &'a (dyn Fn() -> bool + Sync),
-}
-
-impl<'a> ExaminedLink<'a> {
-    fn new(node: NodeId, reached: ReachedNode, is_stopped: &'a (dyn Fn() -> bool + Sync)) -> Self {
-        let key = *reached.key.as_bytes();
-        ExaminedLink {
-            sender: reached.link.sender,
-            receiver: reached.link.receiver,
-            peer: CastPeer {
-                node,
-                key,
-                addresses: reached.addresses,
-            },
-            version: reached.version,
-            _child: reached.child,
-            is_stopped,
-        }
-    }
-
-    /// Sends an order, and waits for the answer, no longer than `limit`. The node sends heartbeats while it
-    /// works.
-    fn ask(&mut self, order: &NodeOrder, limit: Duration) -> Result<NodeMessage, String> {
-        let text = |error: driftless_dataplane::Error| error.to_string();
-        let sent = self.sender.send_control(kind::ORDER, &[&encode(order)]);
-        sent.map_err(text)?;
-        match answer(&mut self.receiver, limit, self.is_stopped)? {
-            Some(message) => decode(&message.bytes),
-            None => Err("the node ended the connection".into()),
-        }
-    }
-}
-
 /// Takes all measurements of a node. A fault of one does not prevent the others.
 fn measure(
     settings: &DoctorSettings,
-    link: &mut ExaminedLink<'_>,
-    before: Option<&mut ExaminedLink<'_>>,
+    link: &mut AskedNode<'_>,
+    before: Option<&mut AskedNode<'_>>,
     health: &mut NodeHealth,
 ) {
     match measure_link(link, settings.link_time) {
@@ -211,7 +166,7 @@ fn take_examined(examined: ExaminedNode, health: &mut NodeHealth) {
     health.faults.extend(faults);
 }
 
-fn measure_link(link: &mut ExaminedLink<'_>, limit: Duration) -> Result<LinkHealth, String> {
+fn measure_link(link: &mut AskedNode<'_>, limit: Duration) -> Result<LinkHealth, String> {
     let round_trip = median_round_trip(|| link.ask(&NodeOrder::Ping, ANSWER_MAX).map(drop))?;
     let (begin, block) = (Instant::now(), vec![0; FILL_BYTES]);
     while begin.elapsed() < limit {
@@ -230,8 +185,8 @@ fn measure_link(link: &mut ExaminedLink<'_>, limit: Duration) -> Result<LinkHeal
 /// Has the node before measure its connection to a node.
 fn measure_between(
     settings: &DoctorSettings,
-    link: &mut ExaminedLink<'_>,
-    before: Option<&mut ExaminedLink<'_>>,
+    link: &mut AskedNode<'_>,
+    before: Option<&mut AskedNode<'_>>,
 ) -> Result<Option<LinkHealth>, String> {
     let Some(before) = before else {
         return Ok(None);

@@ -23,13 +23,15 @@ mod feed;
 mod intake;
 mod message;
 mod node;
+mod orders;
+mod report;
 mod settings;
 mod sources;
 mod stream;
 
 pub use admin::{
     AdminError, CheckSummary, HeldCopyInfo, KeptEntryInfo, NodeInfo, PurgeSelection, PurgeSummary,
-    StayingCopyInfo, node_info, purge_node, verify_node,
+    node_info, purge_node, verify_node,
 };
 pub use coordinator::{cast, check_sources};
 pub use daemon::{NodeDaemon, stored_identity};
@@ -40,6 +42,8 @@ pub use event::{CastEvent, CastMonitor, CastReport, NodeProgress, NodeReport, No
 pub use message::decode_any;
 pub use message::is_job_name;
 pub use node::serve_one_cast;
+pub use orders::{EndedJob, NodeJobs, OrderFault, OrderSettings, end_job, list_jobs};
+pub use report::StayingCopyInfo;
 pub use settings::{
     CastNode, CastPlace, CastSettings, ContentLimits, DaemonSettings, DaemonTrust, NodeAccess,
     NodeSettings, SshStart, TransferSettings,

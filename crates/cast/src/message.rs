@@ -3,6 +3,7 @@
 //! A message is a kind of the data plane and a value of postcard. A peer is authenticated, and still
 //! not believed: each value is bounded, and text of a peer is escaped before a message shows it.
 
+use crate::report::StayingCopyInfo;
 use crate::settings::{CastPlace, ContentLimits};
 use driftless_dataplane::PeerKey;
 use driftless_planner::{NodeId, OrderAction, StreamCause, StreamId, UnitSet};
@@ -24,6 +25,10 @@ pub(crate) const PEERS_PER_MESSAGE: usize = 2048;
 pub(crate) const ADDRESSES_MAX: usize = 8;
 /// Ranges that one request for units has.
 pub(crate) const RANGES_PER_MESSAGE: usize = 32_768;
+/// Names of jobs in one message.
+pub(crate) const JOBS_PER_MESSAGE: usize = 256;
+/// Copies with a cause in one message.
+pub(crate) const COPIES_PER_MESSAGE: usize = 256;
 /// Characters of a text of a peer.
 const TEXT_CHARS_MAX: usize = 1000;
 /// Bytes of a name, a job or a path of a peer (limits.h, `PATH_MAX`).
@@ -153,6 +158,26 @@ pub(crate) enum NodeOrder {
         /// Time for all parts.
         milliseconds: u64,
     },
+    /// Ends a job, and removes copies that nothing else keeps. Answered with
+    /// [`NodeMessage::JobEnded`] or [`NodeMessage::OrderFailed`].
+    EndJob { job: String },
+    /// Asks for names of jobs. Answered with [`NodeMessage::Jobs`] or [`NodeMessage::OrderFailed`].
+    ListJobs {
+        /// Begin of the names.
+        prefix: String,
+        /// The name behind which the list begins.
+        after: String,
+    },
+}
+
+/// Outcome of the end of a job at a node. At most [`COPIES_PER_MESSAGE`] copies have a cause.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct JobEndMessage {
+    pub copies: u64,
+    pub bytes: u64,
+    pub entries_kept: u64,
+    pub kept: Vec<StayingCopyInfo>,
+    pub staying: Vec<StayingCopyInfo>,
 }
 
 /// Outcome of a node that committed the set.
@@ -207,6 +232,17 @@ pub(crate) enum NodeMessage {
     },
     /// The node is not ready yet, and its loop runs.
     Preparing,
+    /// Answer to [`NodeOrder::EndJob`].
+    JobEnded(JobEndMessage),
+    /// Answer to [`NodeOrder::ListJobs`]: at most [`JOBS_PER_MESSAGE`] names, ascending. An empty list
+    /// is the end.
+    Jobs(Vec<String>),
+    /// An order without a cast failed.
+    OrderFailed {
+        reason: String,
+        /// Whether a later attempt may succeed.
+        is_busy: bool,
+    },
 }
 
 /// Measurements that a node makes alone.
@@ -331,6 +367,11 @@ impl CastPeer {
     pub fn key(&self) -> PeerKey {
         PeerKey::from(self.key)
     }
+}
+
+/// Returns whether a text can be the begin of the name of a job.
+pub(crate) fn is_job_prefix(prefix: &str) -> bool {
+    prefix.is_empty() || is_job_name(prefix)
 }
 
 /// Returns whether a text can be the name of a job: not empty, shorter than a path, without control

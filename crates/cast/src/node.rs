@@ -6,6 +6,7 @@ pub(crate) mod greeting;
 mod held;
 pub(crate) mod host;
 mod inputs;
+mod jobs;
 mod log;
 mod opening;
 pub(crate) mod probe;

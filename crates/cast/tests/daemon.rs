@@ -3,17 +3,13 @@
 
 mod common;
 
-use common::{Cluster, node_settings, patient, run_node};
+use common::{Cluster, Daemon, patient, run_node};
 use driftless_cast::{
-    CastNode, CastPlace, ContentLimits, DaemonSettings, DaemonTrust, DoctorSettings, ExpectedPeer,
-    NodeAccess, NodeDaemon, PurgeSelection, TlsIdentity, examine, node_info, purge_node,
-    verify_node,
+    CastNode, CastPlace, ContentLimits, DoctorSettings, PurgeSelection, TlsIdentity, examine,
+    node_info, purge_node, verify_node,
 };
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The process of a node, which other tests start.
@@ -21,58 +17,6 @@ use std::time::Duration;
 #[ignore = "other tests start this process"]
 fn node_process() {
     run_node();
-}
-
-/// A daemon in a thread.
-struct Daemon {
-    access: NodeAccess,
-    dir: PathBuf,
-    stop: Arc<AtomicBool>,
-    running: Option<JoinHandle<()>>,
-}
-
-impl Daemon {
-    fn start(cluster: &Cluster, coordinator: &TlsIdentity) -> Daemon {
-        let node = node_settings(&cluster.path("n1"));
-        let dir = node.dir.clone();
-        let settings = DaemonSettings {
-            node,
-            trust: DaemonTrust::Keys(vec![coordinator.key()]),
-            places: vec![cluster.path("n1/to")],
-        };
-        let daemon = NodeDaemon::start(&settings).expect("a daemon");
-        let access = NodeAccess::Daemon {
-            host: "127.0.0.1".into(),
-            port: daemon.address().port(),
-            peer: ExpectedPeer::Key(daemon.key()),
-        };
-        assert!(NodeDaemon::start(&settings).is_err(), "a second daemon");
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let running = std::thread::spawn(move || daemon.run(&stopped).expect("its end"));
-        Daemon {
-            access,
-            dir,
-            stop,
-            running: Some(running),
-        }
-    }
-
-    fn node(&self) -> CastNode {
-        CastNode {
-            name: "n1".into(),
-            access: self.access.clone(),
-        }
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(running) = self.running.take() {
-            let _panic_was_printed = running.join();
-        }
-    }
 }
 
 #[test]

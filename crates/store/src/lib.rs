@@ -53,6 +53,7 @@ pub use present::PresentUnits;
 pub use purge::PurgeWhat;
 pub use reader::UnitReader;
 pub use receiver::{PlacedCopy, ReplacedVersions, SetReceiver};
+pub use references::JobEnd;
 pub use remove::{KeptEntry, PurgeReport, StayingCopy};
 pub use reuse::ReusedContent;
 pub use sources::{CastSources, OpenSource};

@@ -6,8 +6,10 @@
 
 use crate::error::{Result, own_file};
 use crate::node::NodeFiles;
+use crate::purge::purge_copy;
+use crate::remove::StayingCopy;
 use crate::store::NodeStore;
-use driftless_model::{Act, Fault, Side, errno};
+use driftless_model::{Act, Fault, Side, errno, escape_text};
 use driftless_state::holdings::{CopyRow, JobReference};
 use driftless_tree::{Lock, Reach};
 use std::time::{Duration, Instant};
@@ -16,6 +18,21 @@ use std::time::{Duration, Instant};
 const ALONE_MAX: Duration = Duration::from_secs(60);
 /// Pause between two attempts.
 const ALONE_PAUSE: Duration = Duration::from_millis(5);
+
+/// The outcome of the end of a job.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JobEnd {
+    /// Copies that were removed.
+    pub copies: u64,
+    /// Bytes of content of these copies.
+    pub bytes: u64,
+    /// Entries that stay in the place of these copies, because the store did not place them.
+    pub entries_kept: u64,
+    /// Copies that another job, a pin or a lifetime keeps. The reference of the job has ended.
+    pub kept: Vec<StayingCopy>,
+    /// Copies that could not be removed. The reference of the job stays, for the next attempt.
+    pub staying: Vec<StayingCopy>,
+}
 
 impl NodeStore {
     /// Notes that a job uses a copy: it is not evicted before the job ends. The link `jobs/NAME` leads
@@ -46,6 +63,60 @@ impl NodeStore {
             }
         }
         Ok(copies)
+    }
+
+    /// Ends a job, and removes its copies that no other job, no pin and no lifetime keeps.
+    ///
+    /// # Errors
+    /// The index cannot be read or written; an ACL or a link cannot be changed.
+    pub fn finish_job(&self, job: &str) -> Result<JobEnd> {
+        let mut end = JobEnd::default();
+        for row in self.copies()? {
+            if !row.jobs.iter().any(|other| other == job) {
+                continue;
+            }
+            if let Some(cause) = self.keeper(&row, job) {
+                self.files.index.lock().end_reference(row.id, job)?;
+                self.files.settle(&row, [job])?;
+                end.kept.push(StayingCopy {
+                    copy: row.id,
+                    cause,
+                    is_busy: false,
+                });
+                continue;
+            }
+            match purge_copy(&self.files, &row) {
+                Ok(report) => {
+                    end.copies = end.copies.saturating_add(report.copies);
+                    end.bytes = end.bytes.saturating_add(report.bytes);
+                    end.entries_kept = end.entries_kept.saturating_add(report.kept);
+                }
+                Err(error) => end.staying.push(StayingCopy::of(row.id, &error)),
+            }
+        }
+        Ok(end)
+    }
+
+    /// Returns what keeps a copy when a job ends; `None` if nothing does.
+    fn keeper(&self, row: &CopyRow, job: &str) -> Option<String> {
+        if let Some(other) = row.jobs.iter().find(|other| *other != job) {
+            return Some(format!("the job \"{}\" needs it", escape_text(other)));
+        }
+        if row.is_pinned {
+            return Some("it is pinned".into());
+        }
+        let now = self.files.now();
+        let left = row.expires?.checked_sub(now)?.as_secs();
+        (left > 0).then(|| format!("its lifetime ends in {left} s"))
+    }
+
+    /// Returns names of jobs that begin with `prefix` and use copies, in the order of their bytes: at
+    /// most `max` names behind the name `after`.
+    ///
+    /// # Errors
+    /// The index cannot be read.
+    pub fn jobs(&self, prefix: &str, after: &str, max: usize) -> Result<Vec<String>> {
+        Ok(self.files.index.lock().jobs(prefix, after, max)?)
     }
 
     /// Protects a copy from eviction, or ends that.

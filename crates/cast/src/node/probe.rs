@@ -1,4 +1,4 @@
-//! Measurements of a node for `driftless doctor`.
+//! Orders without a cast: measurements of a node for `driftless doctor`, and the end of jobs.
 
 use crate::intake::PeerLink;
 use crate::message::{
@@ -6,6 +6,7 @@ use crate::message::{
 };
 use crate::node::host::NodeHost;
 use crate::node::inputs::{ControlInput, FillMeter, next_input};
+use crate::node::jobs::{end_job, list_jobs};
 use crossbeam_channel::Receiver;
 use driftless_dataplane::{BundleEvent, BundleSender, ExpectedPeer, LinkEvent, PeerKey};
 use std::ffi::OsString;
@@ -27,7 +28,7 @@ const DISK_BYTES_MAX: u64 = 16 << 30;
 /// Bytes that the measurement of the processor hashes.
 const HASH_BYTES: usize = 64 << 20;
 
-/// Carries out the orders of an examination.
+/// Carries out orders without a cast.
 pub(crate) fn examine_node(
     host: &Arc<NodeHost>,
     link: &BundleSender,
@@ -63,6 +64,10 @@ fn answer_orders(
             ControlInput::Order(NodeOrder::Peers(peers)) => {
                 peers.iter().for_each(&mut meet);
                 NodeMessage::Pong
+            }
+            ControlInput::Order(NodeOrder::EndJob { job }) => end_job(&host.store, &job),
+            ControlInput::Order(NodeOrder::ListJobs { prefix, after }) => {
+                list_jobs(&host.store, &prefix, &after)
             }
             ControlInput::Filled(bytes, nanoseconds) => NodeMessage::Filled { bytes, nanoseconds },
             ControlInput::Order(_) | ControlInput::Part(..) => return,

@@ -4,8 +4,8 @@
 
 use driftless_cast::{
     CastEvent, CastMonitor, CastNode, CastPlace, CastReport, CastSettings, ContentLimits,
-    NodeAccess, NodeReport, NodeSettings, PlanLimits, RackTopology, SshStart, TransferSettings,
-    cast, serve_one_cast,
+    DaemonSettings, DaemonTrust, ExpectedPeer, NodeAccess, NodeDaemon, NodeReport, NodeSettings,
+    PlanLimits, RackTopology, SshStart, TlsIdentity, TransferSettings, cast, serve_one_cast,
 };
 use driftless_model::Keep;
 use driftless_remote::Reach;
@@ -17,6 +17,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Longest wait for an event.
@@ -333,4 +334,56 @@ pub fn stop(cluster: &Cluster) {
 pub fn report_of<'r>(report: &'r CastReport, node: &str) -> &'r NodeReport {
     let found = report.nodes.iter().find(|report| report.node == node);
     found.expect("a report")
+}
+
+/// A daemon in a thread.
+pub struct Daemon {
+    pub access: NodeAccess,
+    pub dir: PathBuf,
+    stop: Arc<AtomicBool>,
+    running: Option<JoinHandle<()>>,
+}
+
+impl Daemon {
+    pub fn start(cluster: &Cluster, coordinator: &TlsIdentity) -> Daemon {
+        let node = node_settings(&cluster.path("n1"));
+        let dir = node.dir.clone();
+        let settings = DaemonSettings {
+            node,
+            trust: DaemonTrust::Keys(vec![coordinator.key()]),
+            places: vec![cluster.path("n1/to")],
+        };
+        let daemon = NodeDaemon::start(&settings).expect("a daemon");
+        let access = NodeAccess::Daemon {
+            host: "127.0.0.1".into(),
+            port: daemon.address().port(),
+            peer: ExpectedPeer::Key(daemon.key()),
+        };
+        assert!(NodeDaemon::start(&settings).is_err(), "a second daemon");
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let running = std::thread::spawn(move || daemon.run(&stopped).expect("its end"));
+        Daemon {
+            access,
+            dir,
+            stop,
+            running: Some(running),
+        }
+    }
+
+    pub fn node(&self) -> CastNode {
+        CastNode {
+            name: "n1".into(),
+            access: self.access.clone(),
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(running) = self.running.take() {
+            let _panic_was_printed = running.join();
+        }
+    }
 }
