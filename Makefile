@@ -14,7 +14,7 @@
 # make fuzz: each fuzz target for FUZZ_SECONDS, three at a time; needs a C++ compiler. .ci/run takes FUZZ_SECONDS=20.
 
 PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \
-	openssh-server openssh-client sshfs iproute2 rabbitmq-server openssl sqlite3 \
+	openssh-server openssh-client sshfs iproute2 rabbitmq-server openssl sqlite3 slurmctld slurmd slurm-client munge \
 	bash dash ksh tcsh fish git groff-base mandoc rpm cpio perl python3 python3-venv openmpi-bin libopenmpi-dev
 
 # What has test suites that the shim is tested by: GLib's, zlib's, and, of the release that the machine has, CPython's.

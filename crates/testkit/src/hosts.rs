@@ -37,7 +37,7 @@ const TICKS_PER_SECOND_MIN: u64 = 100;
 pub struct Lab {
     // In this order they are dropped: the links end with the hosts.
     hosts: Vec<Host>,
-    _switch: Namespace,
+    switch: Namespace,
 }
 
 impl Lab {
@@ -71,10 +71,7 @@ impl Lab {
         let hosts = (1..=count)
             .map(|number| Host::new(&name, number, &switch))
             .collect();
-        let lab = Lab {
-            hosts,
-            _switch: switch,
-        };
+        let lab = Lab { hosts, switch };
         if let Some(rate) = bytes_per_second_max {
             lab.hosts.iter().for_each(|host| host.limit(rate));
         }
@@ -89,6 +86,13 @@ impl Lab {
     /// All hosts.
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
+    }
+
+    /// Names of the network namespaces of its hosts and of its switch.
+    pub(crate) fn namespaces(&self) -> impl Iterator<Item = &str> {
+        let hosts = self.hosts.iter().map(|host| &host.namespace);
+        let all = hosts.chain([&self.switch]);
+        all.map(|namespace| namespace.name.as_str())
     }
 }
 
