@@ -9,10 +9,12 @@
 
 mod command;
 mod error;
+mod slurm;
 mod words;
 
 pub use command::CommandSettings;
 pub use error::{BatchError, Result};
+pub use slurm::Slurm;
 pub use words::{
     BatchKind, HeldRequest, JobId, JobMark, LiveJob, LiveTask, MarkedJob, Readiness, Slot,
     Submission,

@@ -116,7 +116,7 @@ const EDGES: [(&str, &[&str], &[&str]); 32] = [
         ],
         &["testkit"],
     ),
-    ("batch", &["model"], &["testkit"]),
+    ("batch", &["model", "planner"], &["testkit"]),
     (
         "gateway",
         &["batch", "cast", "lock", "model", "state"],

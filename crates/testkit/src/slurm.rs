@@ -214,15 +214,23 @@ impl Slurm {
         self.wait_until_idle(&[name.to_owned()]);
     }
 
-    /// Kills the controller, as a crash does.
+    /// Kills the controller, as a crash does. Jobs of the last seconds may be lost: the controller
+    /// saves its state with a delay.
     pub fn kill(&mut self) {
         self.controller = None;
     }
 
+    /// Stops the controller, which saves its state first.
+    pub fn stop(&mut self) {
+        if let Some(controller) = self.controller.take() {
+            controller.stop();
+        }
+    }
+
     /// Starts the controller with the state that it saved, and waits until it answers. A running
-    /// controller is killed first.
+    /// controller is stopped first.
     pub fn restart(&mut self) {
-        self.kill();
+        self.stop();
         let mut command = self.command("slurmctld");
         self.controller = Some(Daemon::start(command.arg("-D")));
         self.wait_for("the controller answers", |slurm| {
@@ -320,12 +328,29 @@ impl Daemon {
     }
 }
 
+impl Daemon {
+    /// Asks the process to end, and waits for its end.
+    fn stop(mut self) {
+        self.send(Signal::TERM);
+        wait_until("a daemon has ended", || {
+            self.child.try_wait().expect("a child").is_some()
+        });
+    }
+
+    fn send(&self, signal: Signal) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
 impl Drop for Daemon {
     fn drop(&mut self) {
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::KILL);
+        // Another process may have the number of a child that was waited for.
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            self.send(Signal::KILL);
+            let _ = self.child.wait();
         }
-        let _ = self.child.wait();
     }
 }
 

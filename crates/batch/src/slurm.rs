@@ -1,0 +1,368 @@
+//! Slurm.
+//!
+//! A slot is a feature of nodes. Jobs demand it, and a node offers it while it has the data. Without
+//! the right to change nodes, each job excludes the nodes that are not ready. Jobs whose constraint
+//! counts nodes exclude nodes as well, because no constraint can say both.
+
+mod answer;
+mod features;
+mod hostlist;
+mod nodes;
+mod queue;
+mod sbatch;
+mod script;
+
+use crate::{
+    BatchError, BatchKind, BatchSystem, CommandSettings, HeldRequest, JobId, LiveJob, MarkedJob,
+    Readiness, Result, Slot, Submission,
+};
+use features::Constraint;
+use nodes::SlotState;
+use queue::{JobRecord, Phase};
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// Begin of the word in a comment that keeps the user's own list of excluded nodes, while driftless
+/// adds its own. A single `-` stands for no nodes.
+const EXCLUDED_WORD: &str = "driftless-excluded:";
+
+/// Slurm, by its commands.
+#[derive(Debug)]
+pub struct Slurm {
+    settings: CommandSettings,
+}
+
+impl Slurm {
+    /// Makes the interface. Runs no command.
+    pub fn new(mut settings: CommandSettings) -> Self {
+        // Otherwise squeue(1) shortens long lists of tasks.
+        settings.env.push(("SLURM_BITSTR_LEN".into(), "0".into()));
+        Slurm { settings }
+    }
+
+    /// Returns the records of a job that has tasks which wait or run.
+    fn living(&self, job: &JobId) -> Result<Vec<JobRecord>> {
+        let mut records = self.records(Some(job))?;
+        records.retain(|record| record.job == *job && record.phase != Phase::Ended);
+        if records.is_empty() {
+            return Err(BatchError::NoJob {
+                command: format!("squeue --jobs {job}"),
+                text: "all of its tasks have ended".to_owned(),
+            });
+        }
+        Ok(records)
+    }
+
+    /// Changes the tasks of a job that wait. Returns `false` if none waits any more.
+    fn update(&self, job: &JobId, changes: &[String]) -> Result<bool> {
+        let mut args = vec!["update".to_owned(), format!("JobId={job}")];
+        args.extend_from_slice(changes);
+        answer::changed(self.settings.run("scontrol", &args)?)
+    }
+
+    fn release_tasks(&self, job: &JobId) -> Result<bool> {
+        answer::changed(self.settings.run("scontrol", &["release", job.as_str()])?)
+    }
+
+    /// Makes a job exclude all nodes of its partitions that are not ready, beside those that its user
+    /// excludes. Returns `false` if no task waits.
+    fn exclude(&self, record: &JobRecord, ready: &BTreeSet<String>) -> Result<bool> {
+        let kept = record.word(EXCLUDED_WORD);
+        let own = match kept {
+            Some("-") => Some(Vec::new()),
+            Some(list) => hostlist::names(list),
+            None => Some(record.excluded.clone()),
+        };
+        let own = own.ok_or_else(|| answer::unknown("squeue", &record.comment))?;
+        let own: BTreeSet<String> = own.into_iter().collect();
+        let nodes = self.nodes(Some(&record.partitions))?;
+        let names = nodes.into_iter().map(|node| node.name);
+        let mut wanted: BTreeSet<String> = names.filter(|name| !ready.contains(name)).collect();
+        wanted.extend(own.iter().cloned());
+        if kept.is_some()
+            && wanted
+                .iter()
+                .eq(&BTreeSet::from_iter(record.excluded.clone()))
+        {
+            return Ok(true);
+        }
+        let mut changes = vec![format!("ExcNodeList={}", hostlist::collapse(&wanted))];
+        if kept.is_none() {
+            let list = match own.is_empty() {
+                true => "-".to_owned(),
+                false => hostlist::collapse(&own),
+            };
+            changes.push(format!("Comment={} {EXCLUDED_WORD}{list}", record.comment));
+        }
+        self.update(&record.job, &changes)
+    }
+
+    /// Brings one waiting job up to date: its excluded nodes, and a hold by Slurm itself, which found
+    /// no ready node that meets the job's constraint.
+    fn refresh(&self, record: &JobRecord, readiness: &Readiness<'_>) -> Result<()> {
+        let excludes = record.word(EXCLUDED_WORD).is_some();
+        if excludes {
+            self.exclude(record, readiness.ready)?;
+        }
+        let constraint = Constraint::new(&record.constraint);
+        let is_ours = excludes || readiness.slot.is_some_and(|slot| constraint.demands(slot));
+        if is_ours && record.is_held_by_slurm() && !readiness.ready.is_empty() {
+            match self.release_tasks(&record.job) {
+                // Slurm lets an owner release the job only when a node meets its constraint.
+                Err(BatchError::Rights { .. }) if excludes => {}
+                other => other.map(drop)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl BatchSystem for Slurm {
+    fn kind(&self) -> BatchKind {
+        BatchKind::Slurm
+    }
+
+    fn submission(&self, request: &HeldRequest<'_>) -> Result<Submission> {
+        let program = submit_program(request, &self.settings)?;
+        check_variables(request.variables)?;
+        let variable = |name: &str| {
+            let ours = self.settings.env.iter().find(|(known, _)| known == name);
+            ours.map(|(_, value)| value.clone())
+                .or_else(|| std::env::var_os(name))
+        };
+        let user = sbatch::UserSettings {
+            variable: &variable,
+            script: &script::read_script,
+        };
+        let pair = |(name, value): &(String, String)| (name.into(), value.into());
+        Ok(Submission {
+            program,
+            args: sbatch::held_arguments(request, &user)?,
+            env: request.variables.iter().map(pair).collect(),
+        })
+    }
+
+    fn submitted(&self, output: &str) -> Result<JobId> {
+        let mut lines = output.lines().filter(|line| !line.trim().is_empty());
+        let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let job = lines.next().filter(digits).and_then(JobId::new);
+        match (job, lines.next()) {
+            (Some(job), None) => Ok(job),
+            _ => Err(answer::unknown("sbatch --parsable", output)),
+        }
+    }
+
+    fn marked(&self) -> Result<Vec<MarkedJob>> {
+        let mut found: Vec<MarkedJob> = Vec::new();
+        for record in self.records(None)? {
+            let Some(mark) = record.mark().filter(|_| record.phase != Phase::Ended) else {
+                continue;
+            };
+            let is_held = record.is_held_by_user();
+            match found.iter_mut().find(|known| known.job == record.job) {
+                Some(known) => known.is_held |= is_held,
+                None => found.push(MarkedJob {
+                    job: record.job,
+                    mark,
+                    owner: record.owner,
+                    is_held,
+                }),
+            }
+        }
+        Ok(found)
+    }
+
+    fn alive(&self) -> Result<HashMap<JobId, LiveJob>> {
+        let mut found: HashMap<JobId, LiveJob> = HashMap::new();
+        let mut records = self.records(None)?;
+        records.retain(|record| record.phase != Phase::Ended);
+        for record in records {
+            let live = found.entry(record.job.clone()).or_default();
+            live.is_held |= record.is_held_by_user();
+            live.pending += record.pending();
+            live.running.extend(record.running());
+            if record.phase == Phase::Pending {
+                live.reason = Some(record.reason);
+            }
+        }
+        Ok(found)
+    }
+
+    fn candidates(&self, job: &JobId) -> Result<Vec<String>> {
+        let records = self.living(job)?;
+        let pending = records.iter().find(|one| one.phase == Phase::Pending);
+        let Some(record) = pending.or(records.first()) else {
+            return Ok(Vec::new());
+        };
+        let excluded = match record.word(EXCLUDED_WORD) {
+            Some(list) => hostlist::names(list.trim_matches('-')).unwrap_or_default(),
+            None => record.excluded.clone(),
+        };
+        // Nodes that a job demands are all of its nodes, unless it wants more.
+        let is_complete = record.node_count == record.demanded.len().to_string();
+        let constraint = Constraint::new(&record.constraint);
+        let mut nodes = self.nodes(Some(&record.partitions))?;
+        nodes.retain(|node| {
+            node.is_usable
+                && (!node.is_reserved || record.reservation.is_some())
+                && !excluded.contains(&node.name)
+                && (!is_complete || record.demanded.contains(&node.name))
+                && constraint.allows(&node.available)
+        });
+        Ok(nodes.into_iter().map(|node| node.name).collect())
+    }
+
+    fn declare(&self, slot: &Slot, nodes: &[String]) -> Result<()> {
+        let names: BTreeSet<&String> = nodes.iter().collect();
+        self.set_slot(slot, &|node| {
+            names.contains(&node.name).then_some(SlotState::Known)
+        })
+    }
+
+    fn require(&self, job: &JobId, readiness: &Readiness<'_>) -> Result<()> {
+        let records = self.living(job)?;
+        let has_begun = || BatchError::Refused {
+            command: format!("scontrol update JobId={job}"),
+            text: "no task of the job waits".to_owned(),
+        };
+        let pending = records.iter().find(|one| one.phase == Phase::Pending);
+        let record = pending.ok_or_else(has_begun)?;
+        let constraint = Constraint::new(&record.constraint);
+        let slot = readiness.slot;
+        if slot.is_some_and(|slot| constraint.demands(slot)) {
+            return Ok(());
+        }
+        let waits = match slot.and_then(|slot| constraint.with(slot)) {
+            Some(text) => self.update(job, &[format!("Features={text}")])?,
+            None => self.exclude(record, readiness.ready)?,
+        };
+        if waits { Ok(()) } else { Err(has_begun()) }
+    }
+
+    fn tell_ready(&self, readiness: &Readiness<'_>, jobs: &[JobId]) -> Result<()> {
+        if let Some(slot) = readiness.slot {
+            // Slurm forgets features when its controller starts or reads its configuration again,
+            // so all nodes are compared each time.
+            self.set_slot(slot, &|node| {
+                Some(if readiness.ready.contains(&node.name) {
+                    SlotState::Ready
+                } else if readiness.all.contains(&node.name) {
+                    SlotState::Unready
+                } else {
+                    SlotState::Silent
+                })
+            })?;
+        }
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let mut first_error = Ok(());
+        for record in self.records(None)? {
+            if record.phase == Phase::Pending && jobs.contains(&record.job) {
+                let result = self.refresh(&record, readiness);
+                let is_gone = result.as_ref().is_err_and(BatchError::is_no_job);
+                if !is_gone {
+                    first_error = first_error.and(result);
+                }
+            }
+        }
+        first_error
+    }
+
+    fn release(&self, job: &JobId) -> Result<()> {
+        let records = self.living(job)?;
+        if records.iter().any(JobRecord::is_held_by_user) {
+            self.release_tasks(job)?;
+        }
+        Ok(())
+    }
+
+    fn undeclare(&self, slot: &Slot) -> Result<()> {
+        self.set_slot(slot, &|_| Some(SlotState::Gone))
+    }
+}
+
+/// Returns the program of a submission.
+fn submit_program(request: &HeldRequest<'_>, settings: &CommandSettings) -> Result<OsString> {
+    let first = request.command.first();
+    let name = first.and_then(|word| Path::new(word).file_name());
+    if name != Some(OsStr::new("sbatch")) {
+        let shown = first.map_or("".into(), |word| word.to_string_lossy());
+        return Err(BatchError::Arguments(format!(
+            "\"{shown}\": not a command that submits a job to Slurm; write sbatch and its arguments"
+        )));
+    }
+    match first {
+        Some(path) if Path::new(path).components().count() > 1 => Ok(path.clone()),
+        _ => Ok(settings.program("sbatch")),
+    }
+}
+
+/// Refuses variables whose names `--export` cannot carry.
+fn check_variables(variables: &[(String, String)]) -> Result<()> {
+    let is_name = |name: &str| {
+        let is_letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+        let mut bytes = name.bytes();
+        bytes.next().is_some_and(is_letter)
+            && bytes.all(|byte| is_letter(byte) || byte.is_ascii_digit())
+    };
+    match variables.iter().find(|(name, _)| !is_name(name)) {
+        Some((name, _)) => Err(BatchError::Arguments(format!(
+            "\"{name}\": not a name of a variable; use letters, digits and underscores"
+        ))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::JobMark;
+
+    #[test]
+    fn number_of_a_job_stands_alone() {
+        let slurm = Slurm::new(CommandSettings::default());
+        assert_eq!(slurm.submitted("123\n").unwrap().as_str(), "123");
+        for wrong in [
+            "",
+            "\n",
+            "Submitted batch job 123\n",
+            "1\n2\n",
+            "1;other\n",
+            "1.2\n",
+        ] {
+            assert!(slurm.submitted(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_sbatch_is_accepted() {
+        let slurm = Slurm::new(CommandSettings {
+            folder: Some("/stand-in".into()),
+            ..CommandSettings::default()
+        });
+        let submit = |program: &str, variable: &str| {
+            slurm.submission(&HeldRequest {
+                command: &[program.into(), "--wrap=true".into()],
+                mark: &JobMark::of(1),
+                variables: &[(variable.into(), "b".into())],
+            })
+        };
+        let made = submit("sbatch", "A").unwrap();
+        assert_eq!(made.program, "/stand-in/sbatch");
+        assert_eq!(made.env, [("A".into(), "b".into())]);
+        assert_eq!(
+            submit("/opt/bin/sbatch", "A").unwrap().program,
+            "/opt/bin/sbatch"
+        );
+        for (program, variable) in [
+            ("srun", "A"),
+            ("qsub", "A"),
+            ("sbatch", "A,B"),
+            ("sbatch", ""),
+        ] {
+            submit(program, variable).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Tests of the output of `squeue`, with records of Slurm 22.05.8.
+
+use super::*;
+
+const BEGIN: &str = "0123456789abcdef";
+
+/// Returns the output with `|` for the separator and `@` for the begin of a record.
+fn output(text: &str) -> String {
+    text.replace('|', &SEPARATOR.to_string())
+        .replace('@', BEGIN)
+}
+
+fn parsed(text: &str) -> Vec<JobRecord> {
+    parse(&output(text), BEGIN).unwrap()
+}
+
+#[test]
+fn arrays_are_counted() {
+    let records = parsed(
+        "@|108|7-200%4|PENDING|Resources|4294901733|all||n[1-3,6]|A&B|1||(null)|alice|a driftless:00000000000000ff\n\
+         @|108|6|RUNNING|None|4294901733|all||n[1-3,6]|(null)|1|n5|(null)|alice|(null)\n\
+         @|126|N/A|PENDING|JobHeldUser|0|all,big|n1||(null)|1||res|bob|(null)\n\
+         @|127|N/A|COMPLETED|None|4294901733|all|||(null)|2|n[4-5]||bob|(null)\n",
+    );
+    let [array, task, held, ended] = &records[..] else {
+        panic!("{records:?}")
+    };
+    assert_eq!((array.pending(), array.running()), (194, None));
+    assert_eq!(array.excluded, ["n1", "n2", "n3", "n6"]);
+    assert_eq!(array.mark(), Some(JobMark::of(255)));
+    let live = task.running().unwrap();
+    assert_eq!((live.index, live.nodes), (Some(6), vec!["n5".to_owned()]));
+    assert!(held.is_held_by_user() && !array.is_held_by_user());
+    assert_eq!(held.reservation.as_deref(), Some("res"));
+    assert_eq!((ended.pending(), ended.running()), (0, None));
+}
+
+#[test]
+fn comment_cannot_be_a_record() {
+    let records = parsed(
+        "@|1|N/A|PENDING|None|5|all|||(null)|1||(null)|eve|x|y\n2|N/A|PENDING\n@|2|N/A|PENDING|None|5|all|||(null)|1||(null)|bob|\n",
+    );
+    assert_eq!(records.len(), 2);
+    assert_eq!(records[0].owner, "eve");
+    assert!(records[0].comment.ends_with("2\u{1f}N/A\u{1f}PENDING"));
+}
+
+#[test]
+fn unknown_forms_are_errors() {
+    for text in [
+        "squeue: a message\n",
+        "@|1|N/A|PENDING|None|5|all|||(null)|1||(null)|eve\n",
+        "@|1|N/A|DREAMING|None|5|all|||(null)|1||(null)|eve|\n",
+        "@|1|1-4,...|PENDING|None|5|all|||(null)|1||(null)|eve|\n",
+        "@|x|N/A|PENDING|None|5|all|||(null)|1||(null)|eve|\n",
+        "@|1|N/A|PENDING|None|5|all|||(null)|1|n[1|(null)|eve|\n",
+        "@|1|N/A|PENDING|None|5|all|||(null)|1||(null)|eve|no end",
+    ] {
+        let error = parse(&output(text), BEGIN).unwrap_err();
+        assert!(error.to_string().contains("unknown form"), "{error}");
+    }
+    assert!(parsed("").is_empty());
+}
+
+#[test]
+fn expressions_have_their_tasks() {
+    for (text, count) in [
+        ("1-200%4", Some(200)),
+        ("1,3,5-7", Some(5)),
+        ("1-199:2", Some(100)),
+        ("10-20:3%2", Some(4)),
+        ("5-1", None),
+        ("1-9:0", None),
+        ("", None),
+        ("1,...", None),
+    ] {
+        assert_eq!(task_count(text), count, "{text}");
+    }
+}

@@ -1,0 +1,167 @@
+//! Tests of command lines of `sbatch`.
+
+use super::*;
+use crate::JobMark;
+
+const MARK: &str = "driftless:0000000000000007";
+
+#[derive(Default)]
+struct User {
+    variables: Vec<(&'static str, &'static str)>,
+    script: &'static str,
+    input: &'static str,
+}
+
+impl User {
+    fn submit(&self, command: &[&str]) -> Result<Vec<String>> {
+        let command: Vec<OsString> = command.iter().map(OsString::from).collect();
+        let variables = [
+            ("SPOOL_DIRECTORY".to_owned(), "/data, all".to_owned()),
+            ("RESULTS".to_owned(), "/r".to_owned()),
+        ];
+        let request = HeldRequest {
+            command: &command,
+            mark: &JobMark::of(7),
+            variables: &variables,
+        };
+        let variable = |name: &str| {
+            let found = self.variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| value.into())
+        };
+        let script = |script: Script<'_>| match script {
+            Script::File(name) => (name == "job.sh").then(|| self.script.into()),
+            Script::StandardInput => Some(self.input.into()),
+        };
+        let user = UserSettings {
+            variable: &variable,
+            script: &script,
+        };
+        let args = held_arguments(&request, &user)?;
+        Ok(args
+            .into_iter()
+            .map(|arg| arg.into_string().unwrap())
+            .collect())
+    }
+}
+
+/// Checks the arguments that follow `--hold --parsable`.
+#[track_caller]
+fn check(user: &User, command: &[&str], expected: &[&str]) {
+    let args = user.submit(command).unwrap();
+    assert_eq!(args[..2], ["--hold", "--parsable"]);
+    assert_eq!(args[2..], *expected, "{command:?}");
+}
+
+#[test]
+fn words_pass_through_unchanged() {
+    let user = User::default();
+    let mark = format!("--comment={MARK}");
+    for words in [
+        &["job.sh"] as &[&str],
+        &[
+            "--array=1-20%4",
+            "-N",
+            "2",
+            "-Jname",
+            "job.sh",
+            "--comment=no",
+            "-W",
+        ],
+        &["--wrap", "echo $x", "--array", "1-4"],
+        &["--wrap=sleep 1"],
+        &["-p", "all", "--", "job.sh", "--wait"],
+        &["--bigmem", "plenty", "job.sh", "--export=NONE"],
+        &["--bigmem", "job.sh", "--export=NONE"],
+        &["-kn2", "-Hn", "--wait", "job.sh"],
+        &[],
+    ] {
+        let command = [&["/usr/bin/sbatch"], words].concat();
+        check(&user, &command, &[&[mark.as_str()], words].concat());
+    }
+}
+
+#[test]
+fn comments_are_joined() {
+    let mut user = User::default();
+    let joined = format!("--comment=my job {MARK}");
+    check(
+        &user,
+        &["sbatch", "--comment=my job", "job.sh"],
+        &[&joined, "job.sh"],
+    );
+    check(
+        &user,
+        &["sbatch", "-n1", "--comm", "my job", "job.sh"],
+        &["-n1", &joined, "job.sh"],
+    );
+    user.script = "#!/bin/sh\n#SBATCH -n 1 --comment='my job' # text\n";
+    check(&user, &["sbatch", "job.sh"], &[&joined, "job.sh"]);
+    let own = format!("--comment=other {MARK}");
+    check(
+        &user,
+        &["sbatch", "--comment=other", "job.sh"],
+        &[&own, "job.sh"],
+    );
+    user.input = user.script;
+    check(&user, &["sbatch"], &[&joined]);
+}
+
+#[test]
+fn exported_lists_get_the_variables() {
+    let mark = format!("--comment={MARK}");
+    let mut user = User::default();
+    for (old, new) in [
+        ("ALL", "ALL"),
+        ("ALL,FOO=1", "ALL,FOO=1,SPOOL_DIRECTORY,RESULTS"),
+        ("FOO,B=2", "FOO,B=2,SPOOL_DIRECTORY,RESULTS"),
+        ("NONE", "SPOOL_DIRECTORY,RESULTS"),
+        ("nil", "SPOOL_DIRECTORY,RESULTS"),
+    ] {
+        let new = format!("--export={new}");
+        let old = format!("--export={old}");
+        check(&user, &["sbatch", &old, "job.sh"], &[&mark, &new, "job.sh"]);
+    }
+    user.script = "#!/bin/sh\n\n# text\n#SBATCH --export=NONE\n#SBATCH --export=A\ntrue\n#SBATCH --export=B\n";
+    let new = "--export=A,SPOOL_DIRECTORY,RESULTS";
+    check(&user, &["sbatch", "job.sh"], &[&mark, new, "job.sh"]);
+    user.variables = vec![("SBATCH_EXPORT", "V")];
+    let new = "--export=V,SPOOL_DIRECTORY,RESULTS";
+    check(&user, &["sbatch", "job.sh"], &[&mark, new, "job.sh"]);
+    check(
+        &user,
+        &["sbatch", "--wrap=true"],
+        &[&mark, new, "--wrap=true"],
+    );
+    let new = "--export=W,SPOOL_DIRECTORY,RESULTS";
+    check(
+        &user,
+        &["sbatch", "--export", "W", "job.sh"],
+        &[&mark, new, "job.sh"],
+    );
+}
+
+#[test]
+fn options_without_a_held_job_are_refused() {
+    let mut user = User::default();
+    for words in [
+        &["--wait", "job.sh"] as &[&str],
+        &["-W", "job.sh"],
+        &["-HW", "job.sh"],
+        &["--test-only", "job.sh"],
+        &["-M", "other", "job.sh"],
+        &["--clusters=other", "job.sh"],
+        &["-n1", ":", "-n2", "job.sh"],
+    ] {
+        let error = user.submit(&[&["sbatch"], words].concat()).unwrap_err();
+        assert!(error.to_string().starts_with("sbatch: "), "{error}");
+    }
+    user.script = "#SBATCH --wait\n";
+    user.submit(&["sbatch", "job.sh"]).unwrap_err();
+    user.script = "#SBATCH hetjob\n";
+    user.submit(&["sbatch", "job.sh"]).unwrap_err();
+    user.script = "#SBATCH --comment='open\n";
+    user.submit(&["sbatch", "job.sh"]).unwrap_err();
+    user.script = "";
+    user.variables = vec![("SLURM_CLUSTERS", "other")];
+    user.submit(&["sbatch", "job.sh"]).unwrap_err();
+}
