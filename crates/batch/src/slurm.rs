@@ -17,7 +17,7 @@ use crate::{
     Readiness, Result, Slot, Submission,
 };
 use features::Constraint;
-use nodes::SlotState;
+use nodes::{NodeRecord, SlotState};
 use queue::{JobRecord, Phase};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -61,30 +61,26 @@ impl Slurm {
         answer::changed(self.settings.run("scontrol", &args)?)
     }
 
-    fn release_tasks(&self, job: &JobId) -> Result<bool> {
-        answer::changed(self.settings.run("scontrol", &["release", job.as_str()])?)
+    fn release_tasks(&self, tasks: &str) -> Result<bool> {
+        answer::changed(self.settings.run("scontrol", &["release", tasks])?)
     }
 
     /// Makes a job exclude all nodes of its partitions that are not ready, beside those that its user
     /// excludes. Returns `false` if no task waits.
-    fn exclude(&self, record: &JobRecord, ready: &BTreeSet<String>) -> Result<bool> {
+    fn exclude(
+        &self,
+        record: &JobRecord,
+        ready: &BTreeSet<String>,
+        nodes: &[NodeRecord],
+    ) -> Result<bool> {
         let kept = record.word(EXCLUDED_WORD);
-        let own = match kept {
-            Some("-") => Some(Vec::new()),
-            Some(list) => hostlist::names(list),
-            None => Some(record.excluded.clone()),
-        };
-        let own = own.ok_or_else(|| answer::unknown("squeue", &record.comment))?;
-        let own: BTreeSet<String> = own.into_iter().collect();
-        let nodes = self.nodes(Some(&record.partitions))?;
-        let names = nodes.into_iter().map(|node| node.name);
-        let mut wanted: BTreeSet<String> = names.filter(|name| !ready.contains(name)).collect();
+        let own: BTreeSet<String> = own_exclusions(record)?.into_iter().collect();
+        let nodes = nodes.iter().filter(|node| node.is_in(&record.partitions));
+        let unready = nodes.filter(|node| !ready.contains(&node.name));
+        let mut wanted: BTreeSet<String> = unready.map(|node| node.name.clone()).collect();
         wanted.extend(own.iter().cloned());
-        if kept.is_some()
-            && wanted
-                .iter()
-                .eq(&BTreeSet::from_iter(record.excluded.clone()))
-        {
+        let present: BTreeSet<String> = record.excluded.iter().cloned().collect();
+        if kept.is_some() && wanted == present {
             return Ok(true);
         }
         let mut changes = vec![format!("ExcNodeList={}", hostlist::collapse(&wanted))];
@@ -100,15 +96,20 @@ impl Slurm {
 
     /// Brings one waiting job up to date: its excluded nodes, and a hold by Slurm itself, which found
     /// no ready node that meets the job's constraint.
-    fn refresh(&self, record: &JobRecord, readiness: &Readiness<'_>) -> Result<()> {
+    fn refresh(
+        &self,
+        record: &JobRecord,
+        readiness: &Readiness<'_>,
+        nodes: &[NodeRecord],
+    ) -> Result<()> {
         let excludes = record.word(EXCLUDED_WORD).is_some();
         if excludes {
-            self.exclude(record, readiness.ready)?;
+            self.exclude(record, readiness.ready, nodes)?;
         }
         let constraint = Constraint::new(&record.constraint);
         let is_ours = excludes || readiness.slot.is_some_and(|slot| constraint.demands(slot));
         if is_ours && record.is_held_by_slurm() && !readiness.ready.is_empty() {
-            match self.release_tasks(&record.job) {
+            match self.release_tasks(&record.tasks()) {
                 // Slurm lets an owner release the job only when a node meets its constraint.
                 Err(BatchError::Rights { .. }) if excludes => {}
                 other => other.map(drop)?,
@@ -116,6 +117,16 @@ impl Slurm {
         }
         Ok(())
     }
+}
+
+/// Returns the nodes that the user of a job excludes.
+fn own_exclusions(record: &JobRecord) -> Result<Vec<String>> {
+    let own = match record.word(EXCLUDED_WORD) {
+        Some("-") => Some(Vec::new()),
+        Some(list) => hostlist::names(list),
+        None => Some(record.excluded.clone()),
+    };
+    own.ok_or_else(|| answer::unknown("squeue", &record.comment))
 }
 
 impl BatchSystem for Slurm {
@@ -195,16 +206,14 @@ impl BatchSystem for Slurm {
         let Some(record) = pending.or(records.first()) else {
             return Ok(Vec::new());
         };
-        let excluded = match record.word(EXCLUDED_WORD) {
-            Some(list) => hostlist::names(list.trim_matches('-')).unwrap_or_default(),
-            None => record.excluded.clone(),
-        };
+        let excluded = own_exclusions(record)?;
         // Nodes that a job demands are all of its nodes, unless it wants more.
         let is_complete = record.node_count == record.demanded.len().to_string();
         let constraint = Constraint::new(&record.constraint);
-        let mut nodes = self.nodes(Some(&record.partitions))?;
+        let mut nodes = self.nodes()?;
         nodes.retain(|node| {
-            node.is_usable
+            node.is_in(&record.partitions)
+                && node.is_usable
                 && (!node.is_reserved || record.reservation.is_some())
                 && !excluded.contains(&node.name)
                 && (!is_complete || record.demanded.contains(&node.name))
@@ -233,9 +242,17 @@ impl BatchSystem for Slurm {
         if slot.is_some_and(|slot| constraint.demands(slot)) {
             return Ok(());
         }
-        let waits = match slot.and_then(|slot| constraint.with(slot)) {
-            Some(text) => self.update(job, &[format!("Features={text}")])?,
-            None => self.exclude(record, readiness.ready)?,
+        let joined = slot.and_then(|slot| Some((slot, constraint.with(slot)?)));
+        let waits = match joined {
+            Some((slot, text)) => {
+                // Slurm refuses a feature that no node has, and forgets those of an earlier time.
+                self.set_slot(slot, &|node| {
+                    let is_known = readiness.all.contains(&node.name);
+                    is_known.then_some(SlotState::Known)
+                })?;
+                self.update(job, &[format!("Features={text}")])?
+            }
+            None => self.exclude(record, readiness.ready, &self.nodes()?)?,
         };
         if waits { Ok(()) } else { Err(has_begun()) }
     }
@@ -257,23 +274,29 @@ impl BatchSystem for Slurm {
         if jobs.is_empty() {
             return Ok(());
         }
+        let mut records = self.records(None)?;
+        records.retain(|one| one.phase == Phase::Pending && jobs.contains(&one.job));
+        let excludes = |one: &JobRecord| one.word(EXCLUDED_WORD).is_some();
+        let nodes = match records.iter().any(excludes) {
+            true => self.nodes()?,
+            false => Vec::new(),
+        };
         let mut first_error = Ok(());
-        for record in self.records(None)? {
-            if record.phase == Phase::Pending && jobs.contains(&record.job) {
-                let result = self.refresh(&record, readiness);
-                let is_gone = result.as_ref().is_err_and(BatchError::is_no_job);
-                if !is_gone {
-                    first_error = first_error.and(result);
-                }
+        for record in &records {
+            let result = self.refresh(record, readiness, &nodes);
+            let has_ended = result.as_ref().is_err_and(BatchError::is_no_job);
+            if !has_ended {
+                first_error = first_error.and(result);
             }
         }
         first_error
     }
 
     fn release(&self, job: &JobId) -> Result<()> {
+        // An administrator may hold single tasks of an array: each record is released by itself.
         let records = self.living(job)?;
-        if records.iter().any(JobRecord::is_held_by_user) {
-            self.release_tasks(job)?;
+        for record in records.iter().filter(|one| one.is_held_by_user()) {
+            self.release_tasks(&record.tasks())?;
         }
         Ok(())
     }

@@ -84,8 +84,10 @@ pub(super) enum SlotState {
 }
 
 impl NodeRecord {
-    fn is_in(&self, partition: &str) -> bool {
-        self.partitions.iter().any(|name| name == partition)
+    /// Returns whether the node is in one of the partitions of a job, as squeue lists them.
+    pub fn is_in(&self, partitions: &str) -> bool {
+        let mut wanted = partitions.split(',');
+        wanted.any(|name| self.partitions.iter().any(|known| known == name))
     }
 
     /// Returns the lists of available and active features for a wish, or `None` if they are right.
@@ -114,17 +116,11 @@ impl NodeRecord {
 }
 
 impl Slurm {
-    /// Returns the nodes of these partitions, or of all.
-    pub(super) fn nodes(&self, partitions: Option<&str>) -> Result<Vec<NodeRecord>> {
+    /// Returns all nodes.
+    pub(super) fn nodes(&self) -> Result<Vec<NodeRecord>> {
         let format = FIELDS.join(&SEPARATOR.to_string());
         let args = ["--noheader", "--all", "--Node", "--format", &format];
-        let mut nodes = parse(&stdout(self.settings.run("sinfo", &args)?)?)?;
-        if let Some(partitions) = partitions {
-            // sinfo does not list hidden partitions by name.
-            let wanted = partitions.split(',');
-            nodes.retain(|node| wanted.clone().any(|name| node.is_in(name)));
-        }
-        Ok(nodes)
+        parse(&stdout(self.settings.run("sinfo", &args)?)?)
     }
 
     /// Gives each node its wish for a slot. Nodes without a wish stay as they are.
@@ -133,7 +129,7 @@ impl Slurm {
         slot: &Slot,
         wish: &dyn Fn(&NodeRecord) -> Option<SlotState>,
     ) -> Result<()> {
-        let nodes = self.nodes(None)?;
+        let nodes = self.nodes()?;
         let mut groups: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
         for node in &nodes {
             if let Some(lists) = wish(node).and_then(|wish| node.change(slot, wish)) {

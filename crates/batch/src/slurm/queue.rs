@@ -34,7 +34,9 @@ pub(super) enum Phase {
 #[derive(Debug, Clone)]
 pub(super) struct JobRecord {
     pub job: JobId,
-    /// Index of a task, or `None`.
+    /// Expression of the indices. `None` for a job without tasks.
+    indices: Option<String>,
+    /// Index of a single task.
     index: Option<u64>,
     /// Number of tasks.
     count: u64,
@@ -64,6 +66,15 @@ impl JobRecord {
 
     fn is_held_for(&self, reason: &str) -> bool {
         self.phase == Phase::Pending && self.priority == "0" && self.reason == reason
+    }
+
+    /// Returns the tasks of the record as `scontrol` takes them.
+    pub fn tasks(&self) -> String {
+        match (&self.indices, self.index) {
+            (None, _) => self.job.to_string(),
+            (_, Some(index)) => format!("{}_{index}", self.job),
+            (Some(indices), None) => format!("{}_[{indices}]", self.job),
+        }
     }
 
     pub fn pending(&self) -> u64 {
@@ -99,7 +110,9 @@ impl Slurm {
         let begin = format!("{:016x}", hasher.finish());
         let separator = SEPARATOR.to_string();
         let format = format!("{begin}{separator}{}", FIELDS.join(&separator));
-        let mut args = vec!["--noheader", "--all", "--states=all", "--format", &format];
+        // Otherwise squeue joins tasks that wait, with several reasons in one field.
+        let mut args = vec!["--noheader", "--all", "--states=all", "--array-unique"];
+        args.extend(["--format", &format]);
         args.extend(job.iter().flat_map(|job| ["--jobs", job.as_str()]));
         let output = super::answer::stdout(self.settings.run("squeue", &args)?)?;
         parse(&output, &begin)
@@ -139,13 +152,16 @@ fn read(fields: &[&str; FIELDS.len()]) -> Option<JobRecord> {
     ] = fields;
     let [constraint, node_count, nodes, reservation, owner, comment] = rest;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let (index, count) = match *index {
-        "N/A" => (None, 1),
-        one if digits(one) => (Some(one.parse().ok()?), 1),
-        many => (None, task_count(many)?),
+    // The throttle of an array follows a percent sign.
+    let indices = index.split('%').next().filter(|text| *text != "N/A");
+    let (index, count) = match indices {
+        None => (None, 1),
+        Some(one) if digits(one) => (Some(one.parse().ok()?), 1),
+        Some(many) => (None, task_count(many)?),
     };
     Some(JobRecord {
         job: JobId::new(job).filter(|_| digits(job))?,
+        indices: indices.map(str::to_owned),
         index,
         count,
         phase: phase(state)?,
@@ -164,9 +180,8 @@ fn read(fields: &[&str; FIELDS.len()]) -> Option<JobRecord> {
     })
 }
 
-/// Returns the number of tasks of an index expression such as `1,5-9,20-30:2%4`.
+/// Returns the number of tasks of an expression of indices such as `1,5-9,20-30:2`.
 fn task_count(expression: &str) -> Option<u64> {
-    let ranges = expression.split('%').next()?;
     let count = |range: &str| -> Option<u64> {
         let (range, step) = range.split_once(':').unwrap_or((range, "1"));
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -174,7 +189,7 @@ fn task_count(expression: &str) -> Option<u64> {
             (first.parse().ok()?, last.parse().ok()?, step.parse().ok()?);
         last.checked_sub(first)?.checked_div(step)?.checked_add(1)
     };
-    ranges
+    expression
         .split(',')
         .map(count)
         .try_fold(0, |sum: u64, count| sum.checked_add(count?))

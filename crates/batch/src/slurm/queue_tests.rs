@@ -30,6 +30,11 @@ fn arrays_are_counted() {
     assert_eq!(array.mark(), Some(JobMark::of(255)));
     let live = task.running().unwrap();
     assert_eq!((live.index, live.nodes), (Some(6), vec!["n5".to_owned()]));
+    assert_eq!(array.tasks(), "108_[7-200]");
+    assert_eq!(
+        (task.tasks().as_str(), held.tasks().as_str()),
+        ("108_6", "126")
+    );
     assert!(held.is_held_by_user() && !array.is_held_by_user());
     assert_eq!(held.reservation.as_deref(), Some("res"));
     assert_eq!((ended.pending(), ended.running()), (0, None));
@@ -65,10 +70,10 @@ fn unknown_forms_are_errors() {
 #[test]
 fn expressions_have_their_tasks() {
     for (text, count) in [
-        ("1-200%4", Some(200)),
+        ("1-200", Some(200)),
         ("1,3,5-7", Some(5)),
         ("1-199:2", Some(100)),
-        ("10-20:3%2", Some(4)),
+        ("10-20:3", Some(4)),
         ("5-1", None),
         ("1-9:0", None),
         ("", None),
