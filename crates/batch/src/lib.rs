@@ -22,6 +22,13 @@ pub use words::{
 
 use std::collections::HashMap;
 
+/// Returns the interface to a batch system. Runs no command.
+pub fn system(kind: BatchKind, settings: CommandSettings) -> Box<dyn BatchSystem> {
+    match kind {
+        _ => Box::new(Slurm::new(settings)),
+    }
+}
+
 /// A batch system.
 ///
 /// One process at a time may call the methods that change nodes: some batch systems replace the

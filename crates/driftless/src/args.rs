@@ -7,6 +7,7 @@ mod agent;
 mod audit;
 mod cast;
 mod choose;
+mod gateway;
 mod generate;
 mod guard;
 mod keep;
@@ -29,6 +30,7 @@ pub use agent::{AgentArgs, AskedArgs};
 pub use audit::AuditArgs;
 pub use cast::{CastArgs, CastOutputArgs, DoctorArgs};
 pub use choose::ChooseArgs;
+pub use gateway::{GatewayArgs, JobsArgs, SocketArgs, SubmitArgs};
 pub use generate::Document;
 pub use guard::GuardArgs;
 pub use keep::KeepArgs;
@@ -134,6 +136,19 @@ pub enum Command {
     /// it starts its nodes through ssh.
     #[command(after_long_help = exit_codes_of("node"))]
     Node(Box<NodeArgs>),
+    /// Submit a job to a batch system, to start where its data has arrived
+    ///
+    /// The job is submitted held. The gateway sends the data to the nodes, and releases the job. In each
+    /// task, $SPOOL_DIRECTORY is the directory with the data. The command prints the number of the job.
+    #[command(after_long_help = exit_codes_of("submit"))]
+    Submit(Box<SubmitArgs>),
+    /// Show submitted jobs, and which nodes have their data
+    Jobs(JobsArgs),
+    /// Serve jobs of a batch system: send data, release jobs, remove copies
+    ///
+    /// The gateway runs until a signal ends it. A gateway of root serves all users; a user's own
+    /// gateway serves this user.
+    Gateway(Box<GatewayArgs>),
     /// Measure the links, disks and processors of nodes before a cast
     ///
     /// Measures one link at a time: from this host to each node, and from each node to the next.

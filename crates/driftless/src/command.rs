@@ -8,9 +8,11 @@ pub mod cast;
 pub mod config;
 mod daemons;
 pub mod doctor;
+pub mod gateway;
 pub mod generate;
 mod held;
 pub mod job;
+pub mod jobs;
 mod lists;
 pub mod mirror;
 pub mod mounts;
@@ -25,6 +27,7 @@ pub mod report;
 pub mod run;
 pub mod shim;
 mod site;
+pub mod submit;
 pub mod sum;
 pub mod sync;
 pub mod verify;
@@ -50,6 +53,9 @@ pub fn run(command: &Command, matches: &ArgMatches) -> Exit {
         Command::Watch(args) => watch::run(args),
         Command::Cast(args) => cast::run(args),
         Command::Node(args) => node::run(args),
+        Command::Submit(args) => submit::run(args),
+        Command::Jobs(args) => jobs::run(args),
+        Command::Gateway(args) => gateway::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Shim(args) => shim::run(args),
         Command::ExitCodes => generate::print(Document::ExitCodes, &[]),

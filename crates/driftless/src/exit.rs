@@ -27,6 +27,19 @@ pub enum Exit {
     Signal(u8),
 }
 
+/// Codes of `submit`, and their meanings.
+const SUBMIT_CODES: [(Exit, &str); 4] = [
+    (Exit::Equal, "the job was submitted"),
+    (
+        Exit::CouldNotRun,
+        "failed: no gateway answers or it refuses, or the command of the batch system failed",
+    ),
+    (Exit::Usage, Exit::Usage.meaning()),
+    (
+        Exit::Problems,
+        "the job was submitted, and the gateway does not know its number yet",
+    ),
+];
 /// Codes of `cast` and their meanings, as docs/cast.md has them.
 const CAST_CODES: [(Exit, &str); 8] = [
     (Exit::Equal, "each node has the data set"),
@@ -157,6 +170,7 @@ impl Exit {
             "cast" => &CAST_CODES,
             "node" => &NODE_CODES,
             "doctor" => &DOCTOR_CODES,
+            "submit" => &SUBMIT_CODES,
             _ => return Exit::table().collect(),
         };
         let row = |(exit, meaning): &(Exit, &'static str)| match exit {
@@ -263,6 +277,17 @@ impl Exit {
             Error::Overlap { .. } => Exit::Refused,
             Error::Settings(_) | Error::Plan(_) => Exit::Usage,
             busy if busy.is_busy() => Exit::Locked,
+            _ => Exit::CouldNotRun,
+        }
+    }
+
+    /// A client of a gateway, or a gateway, that failed.
+    pub fn of_gateway_error(error: &driftless_gateway::Error) -> Exit {
+        use driftless_gateway::Error;
+        match error {
+            Error::Batch(driftless_batch::BatchError::Arguments(_)) => Exit::Usage,
+            Error::NoNumber { .. } => Exit::Problems,
+            Error::Taken(_) => Exit::Locked,
             _ => Exit::CouldNotRun,
         }
     }

@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod files;
 pub mod html;
 pub mod human;
+pub mod jobs;
 pub mod json;
 mod listed;
 mod log;

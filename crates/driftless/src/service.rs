@@ -72,6 +72,12 @@ pub fn begin(served: impl Served, stop: Arc<AtomicBool>) -> Option<JoinHandle<()
         .ok()
 }
 
+/// Ends the thread that tells the service manager, and waits for it.
+pub fn end(stop: &AtomicBool, service: Option<thread::JoinHandle<()>>) {
+    stop.store(true, Relaxed);
+    let _a_panic_was_reported = service.map(thread::JoinHandle::join);
+}
+
 /// How long the service manager waits for a word, if it does (sd_watchdog_enabled(3)).
 fn watchdog() -> Option<Duration> {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();

@@ -94,6 +94,8 @@ const EDGES: [(&str, &[&str], &[&str]); 32] = [
             "sarracenia",
             "announce",
             "cast",
+            "batch",
+            "gateway",
             "taskfile",
         ],
         &["testkit"],

@@ -1,6 +1,7 @@
 //! Distribution of data sets, as the gateway needs it. The command has one that casts; tests have
 //! one in memory.
 
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -15,6 +16,20 @@ pub struct LoadOrder {
     pub sources: Vec<PathBuf>,
     /// Nodes that lack the data set, or the reference of the job.
     pub nodes: Vec<String>,
+    /// What becomes of the copies after the job.
+    pub keeping: CopyKeeping,
+}
+
+/// What becomes of copies once no job refers to them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CopyKeeping {
+    /// The nodes remove them.
+    #[default]
+    Purge,
+    /// The nodes keep them for later jobs, until an administrator purges them.
+    Stay,
+    /// The nodes keep them for this number of seconds after they were cast.
+    Seconds(u64),
 }
 
 /// Event of a distribution.

@@ -11,6 +11,7 @@
 //!
 //! Nothing here prints or knows of arguments.
 
+mod casts;
 mod client;
 mod distribution;
 mod error;
@@ -24,8 +25,9 @@ mod request;
 mod server;
 mod users;
 
+pub use casts::{Casts, CastsSettings};
 pub use client::{Submitted, jobs, submit};
-pub use distribution::{Distribution, LoadEvent, LoadOrder, NodeAnswer};
+pub use distribution::{CopyKeeping, Distribution, LoadEvent, LoadOrder, NodeAnswer};
 pub use error::Error;
 pub use gateway::{Gateway, GatewaySettings};
 pub use message::{JobInfo, JobNodeInfo};

@@ -1,6 +1,6 @@
 //! What a user asks for.
 
-use crate::ReleasePolicy;
+use crate::{CopyKeeping, ReleasePolicy};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -23,6 +23,8 @@ pub struct JobRequest {
     pub nodes: Option<String>,
     /// Policy of the release.
     pub policy: ReleasePolicy,
+    /// What becomes of the copies after the job.
+    pub keeping: CopyKeeping,
 }
 
 impl JobRequest {

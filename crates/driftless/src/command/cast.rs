@@ -109,7 +109,7 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn topology(file: Option<&Path>) -> Result<RackTopology, Unreached> {
+pub fn topology(file: Option<&Path>) -> Result<RackTopology, Unreached> {
     let Some(file) = file else {
         return Ok(RackTopology::default());
     };

@@ -6,7 +6,7 @@ use crate::command::reach::Unreached;
 use crate::command::site;
 use crate::exit::Exit;
 use crate::output::{diagnostics, mirror as say, node as show};
-use crate::signals::{self, Signals};
+use crate::signals;
 use crate::{own, service};
 use driftless_cast::{
     DaemonSettings, DaemonTrust, NodeDaemon, NodeSettings, PurgeSelection, TransferSettings,
@@ -84,7 +84,7 @@ fn serve(args: &NodeArgs) -> Result<Exit, Unreached> {
     );
     let service = service::begin(ServedNode, signals.stop.clone());
     let ended = daemon.run(&signals.stop).map_err(failed);
-    end_service(&signals, service);
+    service::end(&signals.stop, service);
     ended?;
     Ok(Exit::of_mover(signals.number()))
 }
@@ -114,13 +114,6 @@ impl service::Served for ServedNode {
     fn words(&self) -> Option<String> {
         None
     }
-}
-
-fn end_service(signals: &Signals, service: Option<std::thread::JoinHandle<()>>) {
-    signals
-        .stop
-        .store(true, std::sync::atomic::Ordering::Relaxed);
-    let _a_panic_was_reported = service.map(std::thread::JoinHandle::join);
 }
 
 /// Makes the directory above that of the store if it is missing. Other users may look into it.

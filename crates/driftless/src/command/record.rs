@@ -54,6 +54,9 @@ const WATCH_ANEW: &str = "move it away, with what has -wal or -shm behind its na
 const HOLDINGS_ANEW: &str =
     "move it away, with what has -wal or -shm behind its name: the next cast sends the data again";
 
+/// Remedy for a damaged table of jobs.
+const JOBS_ANEW: &str = "stop all gateways, move it away, and start them again: jobs that are held then stay held until their users release or cancel them";
+
 /// The exit code, what is wrong with the file, and what now.
 pub fn refusal(error: &StateError) -> (Exit, String) {
     let words = |now: &str| format!("{error}; {now}");
@@ -62,6 +65,7 @@ pub fn refusal(error: &StateError) -> (Exit, String) {
         StateFile::Mirror => MIRROR_ANEW,
         StateFile::Watch => WATCH_ANEW,
         StateFile::Holdings => HOLDINGS_ANEW,
+        StateFile::Jobs => JOBS_ANEW,
     };
     let now = match error {
         StateError::Damaged { file, .. } => words(anew(file)),

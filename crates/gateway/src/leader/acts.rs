@@ -75,6 +75,7 @@ impl Leader<'_> {
             uid: job.row.uid,
             sources: job.request.source_paths(),
             nodes: lacking.clone(),
+            keeping: job.request.keeping,
         };
         let wanted = |node| JobNodeRow {
             node,

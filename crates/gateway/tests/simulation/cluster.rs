@@ -167,8 +167,8 @@ impl Cluster {
         self.sim.state().tasks = tasks;
         let request = JobRequest {
             sources: vec![data.as_bytes().to_vec()],
-            nodes: None,
             policy,
+            ..JobRequest::default()
         };
         let sim = &self.sim;
         let systems = |_| Box::new(SimBatch(Arc::clone(sim))) as Box<dyn BatchSystem>;

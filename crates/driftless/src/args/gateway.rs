@@ -1,0 +1,127 @@
+//! Arguments of `driftless gateway`, `driftless submit` and `driftless jobs`.
+
+use super::{LogArgs, NodesArgs};
+use clap::{Args, ValueEnum};
+use driftless_batch::BatchKind;
+use driftless_gateway::ReleaseNeed;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+pub struct GatewayArgs {
+    /// Batch system of this host
+    #[arg(long, value_name = "SYSTEM", value_enum)]
+    pub system: SystemArg,
+    #[command(flatten)]
+    pub nodes: NodesArgs,
+    /// Directory of the gateway; gateways of several hosts share it
+    ///
+    /// The default is /var/lib/driftless/gateway for root, and "gateway" below the state directory of
+    /// any other user.
+    #[arg(long, value_name = "DIR", help_heading = "Gateway")]
+    pub dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Name of this gateway in messages; the host name by default
+    #[arg(long, value_name = "NAME", help_heading = "Gateway")]
+    pub name: Option<String>,
+    /// Run without the right to change nodes of the batch system
+    ///
+    /// The gateway then excludes nodes from each job. Only Slurm lets a user do so.
+    #[arg(long, help_heading = "Gateway")]
+    pub without_rights: bool,
+    /// Data sets that jobs can wait for at the same time
+    #[arg(long, value_name = "N", default_value = "64", value_parser = crate::units::above_zero, help_heading = "Gateway")]
+    pub slots: u64,
+    /// Casts at the same time
+    #[arg(long, value_name = "N", default_value = "4", value_parser = crate::units::above_zero, help_heading = "Gateway")]
+    pub casts: u64,
+    /// Order the chain by the racks in FILE
+    ///
+    /// FILE has the form of Slurm's topology.conf, or a node and its switch path on each line.
+    #[arg(long, value_name = "FILE", help_heading = "Gateway")]
+    pub topology: Option<PathBuf>,
+    /// Send at most RATE bytes a second from each host
+    #[arg(long, value_name = "RATE", value_parser = crate::units::rate, help_heading = "Gateway")]
+    pub bwlimit: Option<u64>,
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// Batch systems.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SystemArg {
+    Slurm,
+    GridEngine,
+    Pbs,
+}
+
+impl From<SystemArg> for BatchKind {
+    fn from(system: SystemArg) -> BatchKind {
+        match system {
+            SystemArg::Slurm => BatchKind::Slurm,
+            SystemArg::GridEngine => BatchKind::GridEngine,
+            SystemArg::Pbs => BatchKind::Pbs,
+        }
+    }
+}
+
+/// Socket of a gateway.
+#[derive(Debug, Clone, Args)]
+pub struct SocketArgs {
+    /// Socket of the gateway
+    ///
+    /// The default is gateway.sock in /run/driftless for the gateway of root, and in
+    /// $XDG_RUNTIME_DIR/driftless for a user's own.
+    #[arg(long, value_name = "PATH", help_heading = "Gateway")]
+    pub gateway: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct SubmitArgs {
+    /// Task file with the data, the script and the tasks
+    #[arg(value_name = "FILE", conflicts_with_all = ["data", "command"], required_unless_present = "command")]
+    pub file: Option<PathBuf>,
+    /// Files and directories that the job needs
+    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "file")]
+    pub data: Vec<PathBuf>,
+    /// Nodes that get the data, such as n[001-128]
+    ///
+    /// By default, all nodes on which the job may run.
+    #[arg(long, value_name = "LIST", help_heading = "Data")]
+    pub nodes: Option<String>,
+    /// Nodes that must have the data first: first, quorum=N%, all
+    ///
+    /// Tasks run on the nodes that have the data, while other nodes still receive it.
+    #[arg(
+        long,
+        value_name = "POLICY",
+        default_value = "first",
+        help_heading = "Data"
+    )]
+    pub release: ReleaseNeed,
+    /// Release the job after TIME if one node has the data
+    #[arg(long, value_name = "TIME", value_parser = crate::units::span, help_heading = "Data")]
+    pub deadline: Option<Duration>,
+    /// Print the job and its data, and submit nothing
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub socket: SocketArgs,
+    /// Command of the batch system, with its own options
+    #[arg(value_name = "sbatch|qsub", last = true)]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct JobsArgs {
+    /// Show jobs that ended as well
+    #[arg(long)]
+    pub all: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub socket: SocketArgs,
+}

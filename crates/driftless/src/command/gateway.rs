@@ -1,0 +1,164 @@
+//! The command `gateway`: from arguments to a gateway that runs until a signal ends it.
+
+use crate::args::{GatewayArgs, SocketArgs};
+use crate::command::cast::topology;
+use crate::command::nodes::{self, ReachedNodes};
+use crate::command::reach::Unreached;
+use crate::command::record;
+use crate::command::site::usage;
+use crate::exit::Exit;
+use crate::output::human::host_name;
+use crate::output::{diagnostics, mirror as say};
+use crate::signals::{self, Signals};
+use crate::{own, service};
+use driftless_batch::{BatchKind, CommandSettings};
+use driftless_cast::{NodeAccess, TransferSettings};
+use driftless_gateway::{Casts, CastsSettings, Gateway, GatewaySettings};
+use driftless_model::cause;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Directory of the gateways that root runs.
+const GATEWAY_DIR: &str = "/var/lib/driftless/gateway";
+/// Directory of the nodes that root runs.
+const NODE_DIR: &str = "/var/lib/driftless/node";
+/// Name of the socket in the runtime directory.
+const SOCKET: &str = "gateway.sock";
+
+/// Runs the gateway; returns the exit code.
+pub fn run(args: &GatewayArgs) -> Exit {
+    own::give_up_umask();
+    diagnostics::start("gateway", &args.log);
+    let signals = signals::watch();
+    let code = serve(args, &signals).unwrap_or_else(|(code, why)| {
+        say::complaint(&why);
+        code
+    });
+    say::final_code(code)
+}
+
+fn serve(args: &GatewayArgs, signals: &Signals) -> Result<Exit, Unreached> {
+    let failed = |error: driftless_gateway::Error| match &error {
+        driftless_gateway::Error::State(state) => record::refusal(state),
+        _ => (Exit::of_gateway_error(&error), error.to_string()),
+    };
+    let kind = BatchKind::from(args.system);
+    if args.without_rights && kind != BatchKind::Slurm {
+        let why = format!("--without-rights: {kind} lets no user exclude nodes from a job");
+        return Err(usage(&why));
+    }
+    let dir = gateway_dir(args.dir.as_deref())?;
+    own::make_private_folder(&dir).map_err(|why| (Exit::CouldNotRun, why))?;
+    let socket = match &args.socket.gateway {
+        Some(path) => path.clone(),
+        None => own::runtime_folder()
+            .map(|folder| folder.join(SOCKET))
+            .map_err(|why| usage(&format!("{why}; name a socket with --gateway")))?,
+    };
+    let casts = Casts::new(casts_settings(args, &dir, signals)?);
+    let batch = driftless_batch::system(kind, CommandSettings::default());
+    let mut settings =
+        GatewaySettings::new(dir, socket, args.name.clone().unwrap_or_else(host_name));
+    settings.has_slots = !args.without_rights;
+    settings.slots_max = u32::try_from(args.slots).unwrap_or(u32::MAX);
+    settings.casts_max = usize::try_from(args.casts).unwrap_or(usize::MAX);
+    let gateway = Gateway::start(settings, Arc::from(batch), Arc::new(casts)).map_err(failed)?;
+    tracing::info!("serves jobs of {kind}");
+    let service = service::begin(ServedGateway, signals.stop.clone());
+    let ended = gateway.run(&signals.stop).map_err(failed);
+    service::end(&signals.stop, service);
+    ended?;
+    Ok(Exit::of_mover(signals.number()))
+}
+
+/// State of the gateway for the service manager. The gateway has no turns that could be missed.
+struct ServedGateway;
+
+impl service::Served for ServedGateway {
+    fn idle(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn words(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Returns the settings of the casts of a gateway with the directory `dir`.
+fn casts_settings(
+    args: &GatewayArgs,
+    dir: &Path,
+    signals: &Signals,
+) -> Result<CastsSettings, Unreached> {
+    let store = dir.join("cast");
+    let ReachedNodes {
+        nodes,
+        ssh,
+        identity,
+        authority_pem,
+        warnings,
+    } = nodes::nodes(&args.nodes, &store, signals)?;
+    warnings
+        .iter()
+        .for_each(|warning| tracing::warn!("{warning}"));
+    let needs_dir = nodes.iter().any(|node| node.access == NodeAccess::Ssh);
+    let program = std::env::current_exe().map_err(|error| {
+        let why = format!("cannot find the program itself: {}", cause(&error));
+        (Exit::CouldNotRun, why)
+    })?;
+    Ok(CastsSettings {
+        node_dir: node_dir(args, needs_dir)?,
+        nodes,
+        ssh,
+        identity,
+        authority_pem,
+        topology: topology(args.topology.as_deref())?,
+        source_name: host_name(),
+        dir: store,
+        transfer: TransferSettings {
+            bytes_per_second_max: args.bwlimit,
+            ..TransferSettings::default()
+        },
+        program,
+    })
+}
+
+/// Returns the directory of the stores on the nodes, by which tasks find the data.
+fn node_dir(args: &GatewayArgs, is_by_ssh: bool) -> Result<PathBuf, Unreached> {
+    match &args.nodes.node_dir {
+        Some(dir) => nodes::place("--node-dir", dir),
+        None if rustix::process::geteuid().is_root() || !is_by_ssh => Ok(NODE_DIR.into()),
+        None => Err(usage(
+            "--node-dir: name a directory of the nodes, the same on all, such as /scratch/USER/driftless",
+        )),
+    }
+}
+
+fn gateway_dir(given: Option<&Path>) -> Result<PathBuf, Unreached> {
+    match given {
+        None if rustix::process::geteuid().is_root() => Ok(GATEWAY_DIR.into()),
+        None => own::state_folder()
+            .map(|folder| folder.join("gateway"))
+            .map_err(|why| (Exit::CouldNotRun, format!("{why}; name one with --dir"))),
+        given => nodes::cast_dir(given),
+    }
+}
+
+/// Returns the socket of the gateway that a client asks: the named one, or the first that is there.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "our own socket, no part of a replicated tree"
+)]
+pub fn socket_of(args: &SocketArgs) -> PathBuf {
+    if let Some(path) = &args.gateway {
+        return path.clone();
+    }
+    let mut places = own::runtime_places();
+    // The user's own gateway comes first.
+    places.reverse();
+    let sockets: Vec<PathBuf> = places.iter().map(|place| place.join(SOCKET)).collect();
+    let found = sockets.iter().find(|path| path.exists());
+    let or_last = found.or(sockets.last());
+    or_last.cloned().unwrap_or_else(|| PathBuf::from(SOCKET))
+}

@@ -1,0 +1,104 @@
+//! The command `submit`: from arguments or a task file to a held job.
+
+mod task_file;
+
+use crate::args::SubmitArgs;
+use crate::command::gateway::socket_of;
+use crate::command::reach::Unreached;
+use crate::command::site::usage;
+use crate::exit::Exit;
+use crate::output::{jobs as show, mirror as say};
+use driftless_batch::{BatchKind, CommandSettings};
+use driftless_gateway::{JobRequest, ReleasePolicy};
+use driftless_model::{cause, quote};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A job that is about to be submitted.
+pub struct PlannedSubmission {
+    /// What the gateway is asked for.
+    pub request: JobRequest,
+    /// Command of the batch system.
+    pub command: Vec<OsString>,
+    /// Batch system that the task file names.
+    pub kind: Option<BatchKind>,
+}
+
+/// Submits the job; returns the exit code.
+pub fn run(args: &SubmitArgs) -> Exit {
+    let code = submit(args).unwrap_or_else(|(code, why)| {
+        say::complaint(&why);
+        code
+    });
+    say::final_code(code)
+}
+
+fn submit(args: &SubmitArgs) -> Result<Exit, Unreached> {
+    let planned = match &args.file {
+        Some(file) => task_file::planned(args, file)?,
+        None => PlannedSubmission {
+            request: request(args, absolute(&args.data)?),
+            command: args.command.clone(),
+            kind: None,
+        },
+    };
+    check_readable(&planned.request.source_paths())?;
+    if args.dry_run {
+        show::planned(&planned);
+        return Ok(Exit::Equal);
+    }
+    let systems = |kind| driftless_batch::system(kind, CommandSettings::default());
+    let socket = socket_of(&args.socket);
+    let submitted = driftless_gateway::submit(&socket, planned.request, &planned.command, &systems)
+        .map_err(|error| (Exit::of_gateway_error(&error), error.to_string()))?;
+    say::line(submitted.job.as_str());
+    match submitted.warning {
+        None => Ok(Exit::Equal),
+        Some(warning) => {
+            let job = submitted.job;
+            let why = format!("job {job} is held; the gateway finds it when it runs: {warning}");
+            Err((Exit::Problems, why))
+        }
+    }
+}
+
+/// Returns the request for sources with the options of the command line.
+fn request(args: &SubmitArgs, sources: Vec<PathBuf>) -> JobRequest {
+    let bytes = |path: PathBuf| path.as_os_str().as_bytes().to_vec();
+    JobRequest {
+        sources: sources.into_iter().map(bytes).collect(),
+        nodes: args.nodes.clone(),
+        policy: ReleasePolicy {
+            need: args.release,
+            seconds_max: args.deadline.map(|time| time.as_secs()),
+        },
+        ..JobRequest::default()
+    }
+}
+
+/// Returns absolute paths: the gateway has another working directory.
+fn absolute(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Unreached> {
+    let absolute = |path: &PathBuf| {
+        std::path::absolute(path)
+            .map_err(|error| usage(&format!("{}: {}", quote(path), cause(&error))))
+    };
+    paths.iter().map(absolute).collect()
+}
+
+/// Looks at each path, so that a user learns of a mistake before the job is submitted.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a look at paths that the user names; the gateway opens them"
+)]
+fn check_readable(paths: &[PathBuf]) -> Result<(), Unreached> {
+    let look = |path: &Path| match std::fs::metadata(path) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let (path, cause) = (quote(path), cause(&error));
+            let why = format!("{path}: cannot read: {cause}; no job was submitted");
+            Err((Exit::CouldNotRun, why))
+        }
+    };
+    paths.iter().try_for_each(|path| look(path))
+}

@@ -1,0 +1,141 @@
+//! Output of `driftless jobs` and `driftless submit`.
+
+use crate::command::submit::PlannedSubmission;
+use crate::output::json;
+use crate::output::mirror::line;
+use crate::output::table::aligned;
+use crate::units::show_bytes;
+use driftless_gateway::{JobInfo, JobNodeInfo};
+use driftless_model::{escape, escape_text};
+use serde::Serialize;
+
+/// Columns of the table that have numbers.
+const NUMBERS: [usize; 2] = [3, 4];
+/// Sources of one job that a table shows.
+const SOURCES_MAX: usize = 2;
+
+/// Prints jobs.
+pub fn jobs(jobs: &[JobInfo], is_json: bool) {
+    if is_json {
+        return jobs
+            .iter()
+            .for_each(|job| line(&json::line(&JobLine::of(job))));
+    }
+    if jobs.is_empty() {
+        return line("no jobs");
+    }
+    let header = ["JOB", "USER", "STAGE", "READY", "SIZE", "DATA"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    rows.extend(jobs.iter().map(row));
+    let table = aligned(&rows, |at| NUMBERS.contains(&at));
+    table.lines().for_each(line);
+    for job in jobs {
+        if let Some(fault) = &job.fault {
+            line(&format!("{}: {}", number(job), escape_text(fault)));
+        }
+        failed_nodes(job);
+    }
+}
+
+/// Prints the first node that failed, and how many others did.
+fn failed_nodes(job: &JobInfo) {
+    let faults = job.nodes.iter().filter_map(|node| {
+        let fault = node.fault.as_ref()?;
+        Some((escape_text(&node.node), escape_text(fault)))
+    });
+    let faults: Vec<(String, String)> = faults.collect();
+    if let Some((node, fault)) = faults.first() {
+        let more = match faults.len().saturating_sub(1) {
+            0 => String::new(),
+            more => format!(" ({more} more nodes)"),
+        };
+        line(&format!("{}: {node}: {fault}{more}", number(job)));
+    }
+}
+
+fn number(job: &JobInfo) -> String {
+    escape_text(job.number.as_deref().unwrap_or("-"))
+}
+
+fn row(job: &JobInfo) -> Vec<String> {
+    let is_ready = |node: &&JobNodeInfo| node.state == "ready";
+    let ready = job.nodes.iter().filter(is_ready).count();
+    let sources = job.sources.iter().take(SOURCES_MAX);
+    let sources: Vec<String> = sources.map(|path| escape(path)).collect();
+    let more = match job.sources.len().saturating_sub(SOURCES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    vec![
+        number(job),
+        escape_text(&job.owner),
+        job.stage.clone(),
+        format!("{ready}/{}", job.nodes.len()),
+        job.bytes.map_or_else(|| "-".into(), show_bytes),
+        format!("{}{more}", sources.join(", ")),
+    ]
+}
+
+/// A job as a line of JSON.
+#[derive(Serialize)]
+struct JobLine<'a> {
+    job: Option<&'a str>,
+    mark: &'a str,
+    user: &'a str,
+    stage: &'a str,
+    sources: Vec<String>,
+    release: &'a str,
+    set: Option<&'a str>,
+    bytes: Option<u64>,
+    nodes: Vec<NodeLine<'a>>,
+    fault: Option<&'a str>,
+    made: u64,
+    changed: u64,
+}
+
+/// A node of a job in JSON.
+#[derive(Serialize)]
+struct NodeLine<'a> {
+    node: &'a str,
+    state: &'a str,
+    fault: Option<&'a str>,
+}
+
+impl<'a> JobLine<'a> {
+    fn of(job: &'a JobInfo) -> Self {
+        let node = |node: &'a JobNodeInfo| NodeLine {
+            node: &node.node,
+            state: &node.state,
+            fault: node.fault.as_deref(),
+        };
+        JobLine {
+            job: job.number.as_deref(),
+            mark: &job.mark,
+            user: &job.owner,
+            stage: &job.stage,
+            sources: job.sources.iter().map(|path| escape(path)).collect(),
+            release: &job.policy,
+            set: job.set.as_deref(),
+            bytes: job.bytes,
+            nodes: job.nodes.iter().map(node).collect(),
+            fault: job.fault.as_deref(),
+            made: job.made,
+            changed: job.changed,
+        }
+    }
+}
+
+/// Prints a job that would be submitted.
+pub fn planned(planned: &PlannedSubmission) {
+    if let Some(kind) = planned.kind {
+        line(&format!("batch system: {kind}"));
+    }
+    let words = planned.command.iter().map(|word| word.to_string_lossy());
+    let words: Vec<String> = words.map(|word| escape_text(&word)).collect();
+    line(&format!("command: {}", shell_words::join(words)));
+    for path in &planned.request.sources {
+        line(&format!("data: {}", escape(path)));
+    }
+    line(&format!("release: {}", planned.request.policy.need));
+    line("dry run: no job was submitted");
+}

@@ -1,0 +1,336 @@
+//! A cluster with a batch system, node daemons and a gateway.
+
+use driftless_testkit::accounts::ORDINARY_ID;
+use driftless_testkit::{Slurm, wait_slowly_until, wait_until};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// User whose jobs run.
+pub const USER: u32 = ORDINARY_ID;
+const PORT: u16 = 7400;
+/// Time for the end of a job and the removal of its copies, on a loaded machine.
+const CLOSED_MAX: Duration = Duration::from_secs(120);
+
+/// A Slurm with node daemons and a gateway.
+pub struct Site {
+    gateway: Option<Child>,
+    daemons: Vec<Child>,
+    /// User who runs daemons and gateway, if not root.
+    user: Option<u32>,
+    pub slurm: Slurm,
+}
+
+impl Site {
+    /// Starts the daemons and the gateway of root.
+    pub fn start(nodes: usize) -> Site {
+        Site::with(nodes, None)
+    }
+
+    /// Starts a gateway of the ordinary user, who has no rights in Slurm.
+    pub fn start_for_user(nodes: usize) -> Site {
+        Site::with(nodes, Some(USER))
+    }
+
+    fn with(nodes: usize, user: Option<u32>) -> Site {
+        let mut site = Site {
+            gateway: None,
+            daemons: Vec::new(),
+            user,
+            slurm: Slurm::start(nodes),
+        };
+        fs::create_dir(site.shared().join("gateway")).expect("a folder");
+        site.give(&site.shared().join("gateway"));
+        let mut key = site.program();
+        key.args(["node", "key", "--cast-dir"]);
+        let key = text_of(key.arg(site.shared().join("gateway/cast")));
+        let mut lines = String::new();
+        for name in site.slurm.node_names() {
+            site.give(&site.slurm.disk_of(&name));
+            let mut daemon = site.in_node(&name);
+            daemon.args(["node", "--ports", &PORT.to_string(), "--trust", key.trim()]);
+            daemon.arg("--dir").arg(site.store());
+            site.daemons.push(spawn(&mut daemon, &site.log_of(&name)));
+            let own = site.key_of(&name);
+            let address = site.slurm.address(&name);
+            writeln!(lines, "{name} {address}:{PORT} {own}").expect("a line");
+        }
+        fs::write(site.shared().join("nodes.txt"), lines).expect("a file");
+        site.start_gateway();
+        site
+    }
+
+    /// Returns the key of a daemon, once it runs.
+    fn key_of(&self, name: &str) -> String {
+        let mut key = None;
+        wait_until("the daemon runs", || {
+            let mut status = self.in_node(name);
+            status
+                .args(["node", "status", "--json", "--dir"])
+                .arg(self.store());
+            let output = status.output().expect("a status");
+            let info: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+            key = info.and_then(|info| info["key"].as_str().map(str::to_owned));
+            key.is_some()
+        });
+        key.expect("a key")
+    }
+
+    pub fn start_gateway(&mut self) {
+        let mut gateway = self.program();
+        gateway.args(["gateway", "--system", "slurm"]);
+        gateway
+            .arg("--nodes")
+            .arg(self.slurm.node_names().join(","));
+        gateway
+            .arg("--daemons")
+            .arg(self.shared().join("nodes.txt"));
+        gateway.arg("--node-dir").arg(self.store());
+        gateway.arg("--dir").arg(self.shared().join("gateway"));
+        gateway.arg("--gateway").arg(self.socket());
+        if self.user.is_some() {
+            gateway.arg("--without-rights");
+        }
+        self.gateway = Some(spawn(&mut gateway, &self.log_of("gateway")));
+        wait_until("the gateway answers", || self.list(&[]).status.success());
+    }
+
+    pub fn kill_gateway(&mut self) {
+        if let Some(mut gateway) = self.gateway.take() {
+            gateway.kill().expect("killed");
+            gateway.wait().expect("ended");
+        }
+    }
+
+    pub fn shared(&self) -> PathBuf {
+        self.slurm.shared_dir()
+    }
+
+    fn store(&self) -> PathBuf {
+        self.slurm.node_dir().join("store")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.shared().join("gateway.sock")
+    }
+
+    fn log_of(&self, name: &str) -> PathBuf {
+        self.shared().join(format!("{name}.log"))
+    }
+
+    /// Gives a folder to the user of the gateway, and closes it to others.
+    fn give(&self, path: &Path) {
+        if let Some(user) = self.user {
+            chown(path, Some(user), Some(user)).expect("given");
+        }
+    }
+
+    /// Driftless on the head node, as the user of the gateway.
+    fn program(&self) -> Command {
+        match self.user {
+            Some(user) => self.slurm.command_as(user, user, bin()),
+            None => self.slurm.command(bin()),
+        }
+    }
+
+    /// Driftless on a node, as the user of the gateway.
+    fn in_node(&self, name: &str) -> Command {
+        match self.user {
+            Some(user) => self.command_in_node_as(name, user, bin()),
+            None => self.slurm.command_in_node(name, bin()),
+        }
+    }
+
+    pub fn command_in_node_as(&self, name: &str, uid: u32, program: &str) -> Command {
+        let mut command = self.slurm.command_in_node(name, "setpriv");
+        command.args([format!("--reuid={uid}"), format!("--regid={uid}")]);
+        command.args(["--clear-groups", "--"]).arg(program);
+        command
+    }
+
+    /// Makes a directory with files that the ordinary user alone can read.
+    pub fn make_data(&self, name: &str, bytes: usize) {
+        let folder = self.shared().join(name);
+        fs::create_dir(&folder).expect("a folder");
+        let content: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..))
+            .take(bytes)
+            .collect();
+        fs::write(folder.join("part"), content).expect("a file");
+        fs::write(folder.join("name"), format!("{name}\n")).expect("a file");
+        for path in [folder.join("part"), folder.join("name"), folder.clone()] {
+            chown(&path, Some(USER), Some(USER)).expect("given");
+        }
+        self.close_to_others(&folder);
+    }
+
+    pub fn close_to_others(&self, folder: &Path) {
+        fs::set_permissions(folder, Permissions::from_mode(0o700)).expect("closed");
+    }
+
+    /// Makes a folder to which tasks may write.
+    pub fn make_out(&self, name: &str) -> PathBuf {
+        let folder = self.shared().join(name);
+        fs::create_dir(&folder).expect("a folder");
+        fs::set_permissions(&folder, Permissions::from_mode(0o777)).expect("open");
+        folder
+    }
+
+    pub fn script(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.shared().join(name);
+        fs::write(&path, text).expect("a script");
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("open");
+        path
+    }
+
+    /// Submits a job as a user, and returns its number.
+    pub fn submit(
+        &self,
+        uid: u32,
+        data: &[&str],
+        options: &[&str],
+        sbatch: impl FnOnce(&mut Command),
+    ) -> String {
+        let output = self.try_submit(uid, data, options, sbatch);
+        assert!(output.status.success(), "{output:?}");
+        number_of(&String::from_utf8_lossy(&output.stdout))
+    }
+
+    pub fn try_submit(
+        &self,
+        uid: u32,
+        data: &[&str],
+        options: &[&str],
+        sbatch: impl FnOnce(&mut Command),
+    ) -> Output {
+        let mut submit = self.slurm.command_as(uid, uid, bin());
+        submit.arg("submit").args(options);
+        for name in data {
+            submit.arg("--data").arg(self.shared().join(name));
+        }
+        submit.arg("--gateway").arg(self.socket());
+        submit.args(["--", "sbatch", "--output=/dev/null"]);
+        sbatch(&mut submit);
+        submit.current_dir(self.shared());
+        submit.stdin(Stdio::null()).output().expect("a submission")
+    }
+
+    fn list(&self, options: &[&str]) -> Output {
+        let mut jobs = self.program();
+        jobs.args(["jobs", "--json", "--gateway"])
+            .arg(self.socket());
+        jobs.args(options).output().expect("a list")
+    }
+
+    /// Returns all jobs that the gateway knows.
+    pub fn jobs(&self) -> Vec<Value> {
+        let output = self.list(&["--all"]);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines = text.lines().map(serde_json::from_str);
+        lines.collect::<Result<_, _>>().expect("lines of JSON")
+    }
+
+    fn job(&self, job: &str) -> Value {
+        let found = self.jobs().into_iter().find(|one| one["job"] == job);
+        found.unwrap_or(Value::Null)
+    }
+
+    pub fn fault_of(&self, job: &str) -> Option<String> {
+        self.job(job)["fault"].as_str().map(str::to_owned)
+    }
+
+    /// Returns the path by which tasks of a job find their data.
+    pub fn spool_of(&self, job: &str) -> PathBuf {
+        let mark = self.job(job)["mark"].as_str().expect("a mark").to_owned();
+        let links = self.slurm.disk_of("n1").join("store/jobs");
+        let names = fs::read_dir(links).expect("links of jobs");
+        let mut names = names.map(|name| name.expect("a name").file_name());
+        let is_of_job = |name: &std::ffi::OsString| name.to_string_lossy().ends_with(&mark);
+        let name = names.find(is_of_job).expect("a link");
+        self.store().join("jobs").join(name)
+    }
+
+    /// Returns the state of a job in Slurm, empty if it ended.
+    pub fn state_of(&self, job: &str) -> String {
+        let mut queue = self.slurm.command("squeue");
+        let output = queue.args(["-h", "-j", job, "-o", "%T"]).output();
+        let output = output.expect("squeue");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    pub fn wait_until_closed(&self, job: &str) {
+        let end = Instant::now() + CLOSED_MAX;
+        while self.job(job)["stage"] != "closed" {
+            let is_late = Instant::now() > end;
+            assert!(!is_late, "{:#?}\n{}", self.jobs(), self.log());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.log_of("gateway")).unwrap_or_default()
+    }
+
+    /// Checks that no node has a copy, a link of a job or a feature of a slot.
+    pub fn check_nothing_is_left(&self) {
+        let features = self.slurm.run("sinfo", &["-h", "-o", "%f"]);
+        assert!(!features.contains("driftless"), "{features}");
+        for name in self.slurm.node_names() {
+            let store = self.slurm.disk_of(&name).join("store");
+            for folder in ["sets", "jobs"] {
+                let empty = || names_in(&store.join(folder)).is_empty();
+                wait_slowly_until("the copies are removed", empty);
+            }
+        }
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.kill_gateway();
+        for daemon in &mut self.daemons {
+            let _it_may_have_ended = daemon.kill();
+            let _it_was_killed = daemon.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("{}", self.log());
+        }
+    }
+}
+
+/// Returns the number that a submission printed.
+fn number_of(text: &str) -> String {
+    text.trim().to_owned()
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).into_iter().flatten();
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.ok().map(|entry| entry.file_name());
+    let names = names
+        .filter_map(name)
+        .map(|name| name.to_string_lossy().into_owned());
+    names.collect()
+}
+
+fn bin() -> &'static str {
+    env!("CARGO_BIN_EXE_driftless")
+}
+
+fn text_of(command: &mut Command) -> String {
+    let output = command.output().expect("an output");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn spawn(command: &mut Command, log: &Path) -> Child {
+    let log = fs::File::options().create(true).append(true).open(log);
+    let log = log.expect("a log");
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log);
+    child.spawn().expect("a process")
+}

@@ -1,0 +1,159 @@
+//! Jobs of a real Slurm that start where their data has arrived: gateway, node daemons and tasks of
+//! an ordinary user.
+#![allow(clippy::disallowed_methods)]
+
+#[path = "jobs/site.rs"]
+mod site;
+
+use driftless_testkit::wait_slowly_until;
+use site::{Site, USER};
+use std::collections::BTreeSet;
+use std::fs;
+
+/// Writes what a task finds: its node, and the content of the data set.
+const TASK: &str = r#"#!/bin/sh
+cat "$SPOOL_DIRECTORY/nr/part" >/dev/null || exit 1
+echo "$SLURMD_NODENAME $(cat "$SPOOL_DIRECTORY"/nr/name)" >"$1/$SLURM_ARRAY_TASK_ID"
+sleep 0.5
+"#;
+
+/// Returns the lines that tasks wrote.
+fn written(site: &Site, folder: &str) -> Vec<String> {
+    let folder = site.shared().join(folder);
+    let mut lines: Vec<String> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok())
+        .filter(|text| text.ends_with('\n'))
+        .collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn array_runs_where_its_data_is() {
+    let site = Site::start(8);
+    site.make_data("nr", 3 << 20);
+    let out = site.make_out("out");
+    let script = site.script("task.sh", TASK);
+    let job = site.submit(USER, &["nr"], &[], |sbatch| {
+        sbatch.arg("--array=1-16").arg(&script).arg(&out);
+    });
+    wait_slowly_until("all tasks have run", || written(&site, "out").len() == 16);
+    let nodes: BTreeSet<String> = written(&site, "out")
+        .iter()
+        .map(|line| {
+            let (node, name) = line.trim().split_once(' ').expect("two words");
+            assert_eq!(name, "nr", "the task read the data set");
+            node.to_owned()
+        })
+        .collect();
+    assert!(nodes.len() > 1, "{nodes:?}");
+    site.wait_until_closed(&job);
+    site.check_nothing_is_left();
+}
+
+#[test]
+fn cancelled_job_leaves_nothing() {
+    let site = Site::start(2);
+    site.make_data("nr", 64 << 20);
+    let script = site.script("task.sh", TASK);
+    let job = site.submit(USER, &["nr"], &["--release", "all"], |sbatch| {
+        sbatch.arg("--array=1-4").arg(&script).arg("/nowhere");
+    });
+    site.slurm.run("scancel", &[&job]);
+    site.wait_until_closed(&job);
+    site.check_nothing_is_left();
+}
+
+#[test]
+fn copies_are_closed_to_other_users() {
+    let site = Site::start(1);
+    site.make_data("nr", 1 << 20);
+    let wait = site.script(
+        "wait.sh",
+        "#!/bin/sh\nwhile [ ! -e \"$1\" ]; do sleep 0.1; done\n",
+    );
+    let go = site.shared().join("go");
+    let job = site.submit(USER, &["nr"], &[], |sbatch| {
+        sbatch.arg(&wait).arg(&go);
+    });
+    wait_slowly_until("the job runs", || site.state_of(&job) == "RUNNING");
+    let spool = site.spool_of(&job);
+    let list = |uid: u32| {
+        let mut list = site.command_in_node_as("n1", uid, "cat");
+        let listed = list.arg(spool.join("nr/name")).output().expect("cat");
+        listed.status.success()
+    };
+    assert!(list(USER), "the user of the job");
+    assert!(!list(1), "another user");
+    fs::write(&go, "").expect("a file");
+    site.wait_until_closed(&job);
+    site.check_nothing_is_left();
+}
+
+#[test]
+fn unreadable_data_is_not_cast() {
+    let site = Site::start(1);
+    let secret = site.shared().join("secret");
+    fs::create_dir(&secret).expect("a folder");
+    fs::write(secret.join("key"), "secret").expect("a file");
+    site.close_to_others(&secret);
+    let script = site.script("task.sh", TASK);
+    let job = site.submit(USER, &["secret"], &[], |sbatch| {
+        sbatch.arg(&script).arg("/nowhere");
+    });
+    wait_slowly_until("the job has a fault", || site.fault_of(&job).is_some());
+    let fault = site.fault_of(&job).expect("a fault");
+    assert!(fault.contains("ermission denied"), "{fault}");
+    assert_eq!(site.state_of(&job), "PENDING");
+    site.slurm.run("scancel", &[&job]);
+    site.wait_until_closed(&job);
+}
+
+#[test]
+fn refused_submission_leaves_no_job() {
+    let site = Site::start(1);
+    site.make_data("nr", 1000);
+    let script = site.script("task.sh", TASK);
+    let outcome = site.try_submit(USER, &["nr"], &[], |sbatch| {
+        sbatch.arg("--partition=none").arg(&script);
+    });
+    assert!(!outcome.status.success(), "{outcome:?}");
+    let text = String::from_utf8_lossy(&outcome.stderr);
+    assert!(text.contains("no job was submitted"), "{text}");
+    assert_eq!(site.jobs(), Vec::<serde_json::Value>::new());
+}
+
+#[test]
+fn gateway_without_rights_excludes_nodes() {
+    let site = Site::start_for_user(4);
+    site.make_data("nr", 1 << 20);
+    let out = site.make_out("out");
+    let script = site.script("task.sh", TASK);
+    let job = site.submit(USER, &["nr"], &[], |sbatch| {
+        sbatch.arg("--array=1-8").arg(&script).arg(&out);
+    });
+    wait_slowly_until("all tasks have run", || written(&site, "out").len() == 8);
+    site.wait_until_closed(&job);
+    site.check_nothing_is_left();
+}
+
+#[test]
+fn killed_gateway_goes_on_when_started_again() {
+    let mut site = Site::start(4);
+    site.make_data("nr", 16 << 20);
+    let out = site.make_out("out");
+    let script = site.script("task.sh", TASK);
+    let job = site.submit(USER, &["nr"], &[], |sbatch| {
+        sbatch.arg("--array=1-12").arg(&script).arg(&out);
+    });
+    for pause in [300, 700, 1500, 3000] {
+        std::thread::sleep(std::time::Duration::from_millis(pause));
+        site.kill_gateway();
+        site.start_gateway();
+    }
+    wait_slowly_until("all tasks have run", || written(&site, "out").len() == 12);
+    site.wait_until_closed(&job);
+    site.check_nothing_is_left();
+}

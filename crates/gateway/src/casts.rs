@@ -1,0 +1,254 @@
+//! Distribution by casts: the gateway is the coordinator, and reads the sources with the rights of
+//! the user.
+
+use crate::distribution::{CopyKeeping, Distribution, LoadEvent, LoadOrder, NodeAnswer};
+use crate::users::User;
+use driftless_cast::{
+    CastEvent, CastMonitor, CastNode, CastPlace, CastSettings, CastSources, ContentLimits,
+    OrderSettings, PlanLimits, RackTopology, Reach, SshStart, TlsIdentity, TransferSettings, cast,
+    end_job, list_jobs, open_through_agent,
+};
+use driftless_model::Keep;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// Longest wait for the agent of a user: getent(1) and setpriv(1) ask the name service.
+const AGENT_MAX: Duration = Duration::from_secs(60);
+/// Takes the words behind `--` and the name, as ssh does, and starts them.
+const AS_SSH: &str = r#"while [ "$1" != -- ]; do shift; done; shift 2; exec /bin/sh -c "exec $*""#;
+/// Programs of the system, for a user without an environment.
+const SYSTEM_PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+
+/// Settings of the casts of a gateway.
+#[derive(Clone)]
+pub struct CastsSettings {
+    /// Nodes that the gateway knows, with the ways to them.
+    pub nodes: Vec<CastNode>,
+    /// Start of nodes through ssh. Needed if a node has no daemon.
+    pub ssh: Option<SshStart>,
+    /// Key pair of this gateway.
+    pub identity: Option<TlsIdentity>,
+    /// Certificates in PEM of the site's authority.
+    pub authority_pem: Option<Vec<u8>>,
+    /// Positions of the nodes.
+    pub topology: RackTopology,
+    /// Name of this host in the topology.
+    pub source_name: String,
+    /// Directory of the store of this host, which keeps the catalogues.
+    pub dir: PathBuf,
+    /// Directory of the store on the nodes, the same on all.
+    pub node_dir: PathBuf,
+    /// Limits of the data plane.
+    pub transfer: TransferSettings,
+    /// Program of driftless on this host, for the agents of users.
+    pub program: PathBuf,
+}
+
+/// Casts to the nodes of a cluster.
+pub struct Casts {
+    settings: CastsSettings,
+    nodes: BTreeMap<String, CastNode>,
+}
+
+impl Casts {
+    /// Returns the distribution.
+    pub fn new(settings: CastsSettings) -> Self {
+        let named = |node: &CastNode| (node.name.clone(), node.clone());
+        let nodes = settings.nodes.iter().map(named).collect();
+        Casts { settings, nodes }
+    }
+
+    fn known(&self, names: &[String]) -> Vec<CastNode> {
+        let found = names.iter().filter_map(|name| self.nodes.get(name));
+        found.cloned().collect()
+    }
+
+    fn orders(&self) -> OrderSettings {
+        OrderSettings {
+            ssh: self.settings.ssh.clone(),
+            identity: self.settings.identity.clone(),
+            authority_pem: self.settings.authority_pem.clone(),
+            transfer: self.settings.transfer.clone(),
+            parallel_max: OrderSettings::PARALLEL,
+        }
+    }
+
+    /// Returns the settings of a cast.
+    fn cast_settings(&self, order: &LoadOrder, sources: CastSources, keep: Keep) -> CastSettings {
+        let settings = &self.settings;
+        CastSettings {
+            sources,
+            nodes: self.known(&order.nodes),
+            source_name: settings.source_name.clone(),
+            topology: settings.topology.clone(),
+            dir: settings.dir.clone(),
+            place: CastPlace::Cache,
+            keep,
+            content: ContentLimits {
+                job: Some(order.job.clone()),
+                reader: Some(order.uid),
+                is_pinned: order.keeping == CopyKeeping::Stay,
+                seconds_max: match order.keeping {
+                    CopyKeeping::Seconds(seconds) => Some(seconds),
+                    CopyKeeping::Purge | CopyKeeping::Stay => None,
+                },
+            },
+            ssh: settings.ssh.clone(),
+            identity: settings.identity.clone(),
+            authority_pem: settings.authority_pem.clone(),
+            transfer: settings.transfer.clone(),
+            limits: PlanLimits::default(),
+            start_wait: Duration::from_secs(2),
+        }
+    }
+
+    /// Returns the sources, opened with the rights of the user.
+    fn sources(&self, order: &LoadOrder, keep: Keep) -> Result<CastSources, String> {
+        if rustix::process::geteuid().as_raw() == order.uid {
+            return Ok(CastSources::Paths(order.sources.clone()));
+        }
+        let user = User::find(order.uid)?;
+        let reach = self.reach_as(&user, keep);
+        open_through_agent(&user.name, &order.sources, &reach).map_err(|error| error.to_string())
+    }
+
+    /// Returns the way to an agent on this host that runs as a user, with the groups that the name
+    /// service states (setpriv(1)).
+    fn reach_as(&self, user: &User, keep: Keep) -> Reach {
+        let (uid, gid) = (
+            format!("--reuid={}", user.uid),
+            format!("--regid={}", user.gid),
+        );
+        let words = [
+            "env",
+            "-i",
+            SYSTEM_PATH,
+            "setpriv",
+            &uid,
+            &gid,
+            "--init-groups",
+            "--no-new-privs",
+            "/bin/sh",
+            "-c",
+            AS_SSH,
+            "agent",
+        ];
+        Reach {
+            ssh: words.map(str::to_owned).to_vec(),
+            agent: vec![self.settings.program.to_string_lossy().into_owned()],
+            keep,
+            streams: Some(1),
+            compress: None,
+            deploy: None,
+            connecting: AGENT_MAX,
+            stop: Arc::new(AtomicBool::new(false)),
+        }
+    }
+}
+
+impl Distribution for Casts {
+    fn nodes(&self) -> Vec<String> {
+        self.nodes.keys().cloned().collect()
+    }
+
+    fn reaches(&self, node: &str) -> bool {
+        self.nodes.contains_key(node)
+    }
+
+    fn spool_directory(&self, job: &str) -> String {
+        let path = self.settings.node_dir.join("jobs").join(job);
+        path.to_string_lossy().into_owned()
+    }
+
+    fn load(
+        &self,
+        order: &LoadOrder,
+        report: &(dyn Fn(LoadEvent) + Sync),
+        stop: &AtomicBool,
+    ) -> Result<(), String> {
+        let keep = keep_for(order.uid);
+        let sources = self.sources(order, keep)?;
+        let settings = self.cast_settings(order, sources, keep);
+        cast(&settings, &LoadMonitor { report }, stop)
+            .map(drop)
+            .map_err(|error| error.to_string())
+    }
+
+    fn end_job(&self, job: &str, nodes: &[String]) -> Vec<NodeAnswer<()>> {
+        let stop = AtomicBool::new(false);
+        let ended = end_job(&self.orders(), &self.known(nodes), job, &stop);
+        let answer = |ended: driftless_cast::EndedJob| NodeAnswer {
+            answer: match (&ended.fault, ended.staying.first()) {
+                (Some(fault), _) => Err(fault.to_string()),
+                (None, Some(copy)) => Err(copy.reason.clone()),
+                (None, None) => Ok(()),
+            },
+            node: ended.node,
+        };
+        match ended {
+            Ok(ended) => ended.into_iter().map(answer).collect(),
+            Err(error) => failed(nodes, &error.to_string()),
+        }
+    }
+
+    fn jobs_on(&self, nodes: &[String], prefix: &str) -> Vec<NodeAnswer<Vec<String>>> {
+        let stop = AtomicBool::new(false);
+        let listed = list_jobs(&self.orders(), &self.known(nodes), prefix, &stop);
+        let answer = |listed: driftless_cast::NodeJobs| NodeAnswer {
+            node: listed.node,
+            answer: listed.jobs.map_err(|fault| fault.to_string()),
+        };
+        match listed {
+            Ok(listed) => listed.into_iter().map(answer).collect(),
+            Err(error) => failed(nodes, &error.to_string()),
+        }
+    }
+}
+
+fn failed<T>(nodes: &[String], cause: &str) -> Vec<NodeAnswer<T>> {
+    let answer = |node: &String| NodeAnswer {
+        node: node.clone(),
+        answer: Err(cause.to_owned()),
+    };
+    nodes.iter().map(answer).collect()
+}
+
+/// Returns the metadata that copies for a user keep. A gateway of root trusts no owner, ACL or
+/// set-user-ID bit that an agent of a user states.
+fn keep_for(uid: u32) -> Keep {
+    let own = rustix::process::geteuid();
+    match own.is_root() || own.as_raw() != uid {
+        true => Keep::default(),
+        false => Keep::default(),
+    }
+}
+
+/// Receiver of the events of a cast.
+struct LoadMonitor<'a> {
+    report: &'a (dyn Fn(LoadEvent) + Sync),
+}
+
+impl CastMonitor for LoadMonitor<'_> {
+    fn event(&self, event: CastEvent) {
+        match event {
+            CastEvent::Catalogued { set, bytes, .. } => {
+                (self.report)(LoadEvent::Data { hash: set, bytes });
+            }
+            CastEvent::Ended(report) if report.is_complete => {
+                (self.report)(LoadEvent::Ready { node: report.node });
+            }
+            CastEvent::Ended(report) => {
+                let unknown = || "the cast ended early".to_owned();
+                (self.report)(LoadEvent::Failed {
+                    node: report.node,
+                    cause: report.reason.unwrap_or_else(unknown),
+                });
+            }
+            CastEvent::SourceFailed { cause } => tracing::warn!("{cause}"),
+            _ => {}
+        }
+    }
+}
