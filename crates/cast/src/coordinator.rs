@@ -22,7 +22,7 @@ use conductor::ConductorContext;
 use crossbeam_channel::{bounded, unbounded};
 use driftless_dataplane::DataEndpoint;
 use driftless_lock::Mutex;
-use driftless_store::{BuildOptions, BuiltSet};
+use driftless_store::{BuildOptions, BuiltSet, CopyRights};
 use launch::Launcher;
 use ring::rand::{SecureRandom, SystemRandom};
 use run::CastRun;
@@ -127,6 +127,12 @@ fn check(settings: &CastSettings) -> Result<(), Error> {
     if content.reader.is_some() && !is_closed {
         return Err(Error::Settings(READER_ALONE));
     }
+    if settings.rights == CopyRights::ReadOnly && content.reader.is_none() {
+        // Every user could read the entries.
+        return Err(Error::Settings(
+            "a copy that all users may read needs a user who alone can open it: name a reader",
+        ));
+    }
     Ok(())
 }
 
@@ -160,6 +166,7 @@ fn build(
     };
     let mut options = BuildOptions {
         keep: settings.keep,
+        rights: settings.rights,
         pace: &mut pace,
     };
     Ok(store.build(&settings.sources, &mut options)?)

@@ -57,4 +57,4 @@ pub use driftless_planner::{
     FailReason, HostlistError, NodeOutcome, PlanLimits, RackTopology, TopologyError, parse_hostlist,
 };
 pub use driftless_remote::{Deploy, Reach};
-pub use driftless_store::{CastSources, Dir, DirRef, OpenSource, TopPlace};
+pub use driftless_store::{CastSources, CopyRights, Dir, DirRef, OpenSource, TopPlace};

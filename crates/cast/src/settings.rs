@@ -4,7 +4,7 @@ use driftless_dataplane::{CipherChoice, ExpectedPeer, PeerKey, PortRange, TlsIde
 use driftless_model::Keep;
 use driftless_planner::{PlanLimits, RackTopology};
 use driftless_remote::Reach;
-use driftless_store::CastSources;
+use driftless_store::{CastSources, CopyRights};
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,6 +26,8 @@ pub struct CastSettings {
     pub place: CastPlace,
     /// Metadata that the nodes keep.
     pub keep: Keep,
+    /// Owners and rights of the entries of copies.
+    pub rights: CopyRights,
     /// References and lifetime of the copies.
     pub content: ContentLimits,
     /// Start of nodes through ssh. Needed if a node has [`NodeAccess::Ssh`].

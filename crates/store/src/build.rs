@@ -27,7 +27,7 @@ pub(crate) fn build(
     options: &mut BuildOptions<'_>,
 ) -> Result<Catalogue> {
     let mut writer = PartWriter::new(PartFile::create(dir)?);
-    let seen = SourceWalk::new(&mut writer, options).walk(sources)?;
+    let seen = SourceWalk::new(&mut writer, options, dir.user()).walk(sources)?;
     writer.flush_entries()?;
     let listed = Catalogue::of_entries(writer.reopen()?, writer.head())?;
     let tops = sources.iter().map(|source| source.top.clone()).collect();

@@ -200,6 +200,30 @@ impl EntryFacts {
         }
     }
 
+    /// Returns the metadata of an entry that all users may read and nobody may write. Of the attributes,
+    /// those of users stay. Nothing else that the source says has an effect, apart from the
+    /// modification time.
+    pub(crate) fn read_only(self, kind: Kind, (uid, gid): (u32, u32)) -> EntryFacts {
+        const EXECUTE: u32 = 0o111;
+        let mode = match kind {
+            Kind::Dir => 0o555,
+            Kind::Symlink => 0o777,
+            _ if self.mode & EXECUTE != 0 => 0o555,
+            _ => 0o444,
+        };
+        let is_kept = |name: &[u8]| name.starts_with(b"user.") && Keep::default().wants_xattr(name);
+        let has_attributes = matches!(kind, Kind::File | Kind::Dir);
+        let kept = self.xattrs.iter().filter(|(name, _)| is_kept(name));
+        let kept = kept.filter(|_| has_attributes).cloned();
+        EntryFacts {
+            mode,
+            uid,
+            gid,
+            mtime: self.mtime,
+            xattrs: kept.collect(),
+        }
+    }
+
     /// Returns the attributes that a copy gets.
     pub(crate) fn attributes(&self, kind: Kind, keep: &Keep) -> Attributes {
         let meta = Meta {
@@ -284,4 +308,50 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
 pub(crate) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     let (value, rest) = postcard::take_from_bytes(bytes).ok()?;
     rest.is_empty().then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_only_entries_have_no_other_rights() {
+        let facts = |mode: u32| EntryFacts {
+            mode,
+            uid: 7,
+            gid: 8,
+            mtime: Stamp { sec: 5, nsec: 6 },
+            xattrs: ["user.a", "user.driftless.x", "security.capability"]
+                .into_iter()
+                .chain(["system.posix_acl_access", "trusted.b"])
+                .map(|name| (name.as_bytes().into(), b"value"[..].into()))
+                .collect(),
+        };
+        for (kind, mode, expected) in [
+            (Kind::File, 0o6000, 0o444),
+            (Kind::File, 0o4710, 0o555),
+            (Kind::File, 0o601, 0o555),
+            (Kind::Dir, 0o1000, 0o555),
+            (Kind::Symlink, 0o777, 0o777),
+        ] {
+            let copy = facts(mode).read_only(kind, (1, 2));
+            assert_eq!(
+                (copy.mode, copy.uid, copy.gid),
+                (expected, 1, 2),
+                "{mode:o}"
+            );
+            let names: Vec<&[u8]> = copy.xattrs.iter().map(|(name, _)| &**name).collect();
+            let is_link = kind == Kind::Symlink;
+            assert_eq!(
+                names,
+                if is_link {
+                    vec![]
+                } else {
+                    vec![&b"user.a"[..]]
+                }
+            );
+            let attributes = copy.attributes(kind, &Keep::default());
+            assert_eq!(attributes.mode, Some(expected));
+        }
+    }
 }

@@ -59,7 +59,7 @@ pub use reuse::ReusedContent;
 pub use sources::{CastSources, OpenSource};
 pub use store::{BuiltSet, NodeStore, Placing, Receiving, SetSource, overlaps};
 pub use verified::VerifiedUnit;
-pub use walk::BuildOptions;
+pub use walk::{BuildOptions, CopyRights};
 
 pub use driftless_state::holdings::{CopyRow, CopyState, TopRow, UnkeptCounts};
 pub use driftless_tree::{Dir, DirRef, Host};

@@ -107,6 +107,8 @@ pub(crate) fn take_up(catalogue: &Catalogue, cursor: &mut DirCursor<StagedDir>) 
     for number in 0..catalogue.entries() {
         let kind = catalogue.entry(number)?.body.kind();
         if kind == Some(Kind::Dir) {
+            // It may have its final mode, without the right to write.
+            cursor.dir(catalogue, number)?.0.make_writable();
             continue;
         }
         let (dir, name) = cursor.holder(catalogue, number)?;

@@ -20,8 +20,47 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 pub struct BuildOptions<'a> {
     /// The metadata that copies keep.
     pub keep: Keep,
+    /// Owners and rights of the entries of copies.
+    pub rights: CopyRights,
     /// Receives the bytes before each unit is hashed; may wait. `false` stops.
     pub pace: &'a mut dyn FnMut(u64) -> bool,
+}
+
+/// Owners and rights of the entries of a copy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CopyRights {
+    /// Those of the source.
+    #[default]
+    OfSource,
+    /// Every user who can enter the directory of the copy may read all entries, and nobody may write.
+    /// Entries belong to the user who makes the catalogue. Files have mode 0444, or 0555 if the source
+    /// has a right to execute, and directories 0555. Devices, pipes, sockets, ACLs, and attributes
+    /// other than `user.*`, are left out. The source may belong to a user who is not trusted.
+    ReadOnly,
+}
+
+impl CopyRights {
+    /// Returns the metadata that are read of the source.
+    fn keep(self, keep: Keep) -> Keep {
+        match self {
+            CopyRights::OfSource => keep,
+            CopyRights::ReadOnly => Keep {
+                acls: false,
+                devices: false,
+                specials: false,
+                ..keep
+            },
+        }
+    }
+
+    /// Returns the metadata of an entry of a copy that `owner` makes.
+    fn facts(self, meta: &Meta, xattrs: Xattrs, owner: (u32, u32)) -> EntryFacts {
+        let facts = EntryFacts::of(meta, xattrs);
+        match self {
+            CopyRights::OfSource => facts,
+            CopyRights::ReadOnly => facts.read_only(meta.kind, owner),
+        }
+    }
 }
 
 /// A file with data, as the first pass saw it.
@@ -46,7 +85,10 @@ struct WalkLevel {
 /// The first pass over sources.
 pub(crate) struct SourceWalk<'a, 'b> {
     writer: &'a mut PartWriter,
-    options: &'a mut BuildOptions<'b>,
+    options: &'a BuildOptions<'b>,
+    keep: Keep,
+    /// User and group of this process.
+    owner: (u32, u32),
     seen: Vec<SeenFile>,
     /// First names of inodes that have several.
     linked: HashMap<(u64, u64), u32>,
@@ -58,11 +100,14 @@ pub(crate) struct SourceWalk<'a, 'b> {
 impl<'a, 'b> SourceWalk<'a, 'b> {
     pub(crate) fn new(
         writer: &'a mut PartWriter,
-        options: &'a mut BuildOptions<'b>,
+        options: &'a BuildOptions<'b>,
+        owner: (u32, u32),
     ) -> SourceWalk<'a, 'b> {
         SourceWalk {
             writer,
             options,
+            keep: options.rights.keep(options.keep),
+            owner,
             seen: Vec::new(),
             linked: HashMap::new(),
             open: Vec::new(),
@@ -125,9 +170,9 @@ impl<'a, 'b> SourceWalk<'a, 'b> {
         let levels = above
             .enter(&dir, Side::Source)
             .map_err(|fault| self.failed(fault))?;
-        let xattrs = dir.xattrs_within(&self.options.keep, XATTR_BYTES_MAX);
+        let xattrs = dir.xattrs_within(&self.keep, XATTR_BYTES_MAX);
         let xattrs = self.all_of(xattrs.map_err(|fault| self.failed(fault))?)?;
-        let facts = EntryFacts::of(dir.first_meta(), xattrs);
+        let facts = self.facts(dir.first_meta(), xattrs);
         let number = self.add(parent, name, EntryBody::Dir(facts))?;
         let mut names = Names::default();
         let mut listing = dir.list().map_err(|fault| self.failed(fault))?;
@@ -164,20 +209,16 @@ impl<'a, 'b> SourceWalk<'a, 'b> {
         let (dir, own) = at;
         let meta = dir.look(own).map_err(|fault| self.failed(fault))?;
         let id = meta.id();
-        if let Some(first) = self
-            .linked
-            .get(&id)
-            .filter(|_| self.options.keep.hard_links)
-        {
+        if let Some(first) = self.linked.get(&id).filter(|_| self.keep.hard_links) {
             let body = EntryBody::HardLink { first: *first };
             return self.add(parent, name, body).map(drop);
         }
-        if !self.options.keep.keeps_kind(meta.kind) {
+        if !self.keep.keeps_kind(meta.kind) {
             return Ok(());
         }
-        let xattrs = dir.xattrs_of_within(own, &self.options.keep, XATTR_BYTES_MAX);
+        let xattrs = dir.xattrs_of_within(own, &self.keep, XATTR_BYTES_MAX);
         let xattrs = self.all_of(xattrs.map_err(|fault| self.failed(fault))?)?;
-        let facts = EntryFacts::of(&meta, xattrs);
+        let facts = self.facts(&meta, xattrs);
         let body = self.body(dir, own, &meta, facts)?;
         let bytes = body.data_bytes();
         let number = self.add(parent, name, body)?;
@@ -225,7 +266,7 @@ impl<'a, 'b> SourceWalk<'a, 'b> {
     fn extents(&self, dir: &DirRef, name: &CStr, meta: &Meta) -> Result<Option<Vec<DataExtent>>> {
         const BLOCK_BYTES: u64 = 512;
         let is_sparse = meta.blocks.saturating_mul(BLOCK_BYTES) < meta.size;
-        if !is_sparse || !self.options.keep.holes {
+        if !is_sparse || !self.keep.holes {
             return Ok(None);
         }
         let file = dir.open_file(name).map_err(|fault| self.failed(fault))?;
@@ -239,6 +280,10 @@ impl<'a, 'b> SourceWalk<'a, 'b> {
         })?;
         let entry = CatalogueEntry { parent, name, body };
         self.writer.entry(entry)
+    }
+
+    fn facts(&self, meta: &Meta, xattrs: Xattrs) -> EntryFacts {
+        self.options.rights.facts(meta, xattrs, self.owner)
     }
 
     /// Returns all attributes of an entry, or why there are not all.

@@ -7,7 +7,7 @@ mod common;
 use common::{Bench, assert_same, build, names, open, put_all};
 use driftless_model::{Keep, Stamp};
 use driftless_state::holdings::{CopyState, Holdings, InodeIdentity};
-use driftless_store::{BuildOptions, NodeStore, Placing, PurgeWhat, Receiving};
+use driftless_store::{BuildOptions, CopyRights, NodeStore, Placing, PurgeWhat, Receiving};
 use driftless_testkit::{Options, Profile, build_tree, compare, mutate};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -34,6 +34,7 @@ fn child_places_a_set() {
     );
     let mut options = BuildOptions {
         keep: Keep::default(),
+        rights: CopyRights::OfSource,
         pace: &mut |_| true,
     };
     let set = origin

@@ -3,8 +3,11 @@
 
 mod common;
 
-use common::{Bench, as_user, bench_of, build, bytes, cast, names, open, put_all, write};
-use driftless_store::{BuiltSet, Error, NodeStore, Placing, PurgeWhat};
+use common::{
+    Bench, as_user, bench_of, build, build_with, bytes, cast, names, open, put_all, write,
+};
+use driftless_state::holdings::{CopyState, Holdings};
+use driftless_store::{BuiltSet, CopyRights, Error, NodeStore, Placing, PurgeWhat, Receiving};
 use driftless_testkit::attrs;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -223,4 +226,129 @@ fn file_system_without_acls_is_refused() {
     drop(store);
     rustix::mount::unmount(&point, rustix::mount::UnmountFlags::DETACH).expect("unmounted");
     placed.expect("no ACL is needed");
+}
+
+/// Makes a tree with everything that a copy for readers leaves out.
+fn hostile_tree(bench: &Bench, owner: u32) {
+    let src = bench.path("src");
+    for name in ["program", "file", "below/file"] {
+        write(&src.join(name), b"content");
+    }
+    fs::hard_link(src.join("file"), src.join("below/link")).expect("a link");
+    symlink("file", src.join("symbolic")).expect("a link");
+    attrs::set_xattr(&src.join("file"), b"user.note", b"value").expect("set");
+    for name in ["program", "file", "below", "below/file", ""] {
+        attrs::set_owner(&src.join(name), owner, owner).expect("given");
+    }
+    for (name, mode) in [
+        ("program", 0o6711),
+        ("file", 0o600),
+        ("below/file", 0o200),
+        ("below", 0o1777),
+        ("", 0o2700),
+    ] {
+        attrs::set_mode(&src.join(name), mode).expect("set");
+    }
+}
+
+fn read_only(bench: &Bench) -> BuiltSet {
+    let set = build_with(&bench.origin(), &[bench.path("src")], CopyRights::ReadOnly);
+    set.expect("a set")
+}
+
+fn assert_read_only(copy: &Path, owner: u32) {
+    for (name, expected) in [
+        ("", 0o555),
+        ("program", 0o555),
+        ("file", 0o444),
+        ("below", 0o555),
+        ("below/file", 0o444),
+    ] {
+        let found = fs::metadata(copy.join(name)).expect("there");
+        let rights = (found.mode() & 0o7777, found.uid(), found.gid());
+        assert_eq!(rights, (expected, owner, owner), "{name}");
+    }
+    assert_eq!(names(copy), ["below", "file", "program", "symbolic"]);
+    let note = attrs::get_xattr(&copy.join("file"), b"user.note").expect("read");
+    assert_eq!(note.as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn read_only_copy_serves_readers() {
+    let bench = open_bench();
+    hostile_tree(&bench, OTHER);
+    let src = bench.path("src");
+    let blob = attrs::acl_blob((OTHER, 7), (OTHER, 7), 7);
+    attrs::set_xattr(&src.join("below"), b"system.posix_acl_access", &blob).expect("set");
+    attrs::set_xattr(&src.join("below"), b"system.posix_acl_default", &blob).expect("set");
+    attrs::set_xattr(&src.join("file"), b"trusted.a", b"value").expect("set");
+    std::os::unix::net::UnixListener::bind(src.join("socket")).expect("a socket");
+    let (set, node) = (read_only(&bench), bench.node());
+    let copy = cast_for(&node, &set, "job", USER);
+    assert_eq!(node.unkept(copy).expect("read"), Default::default());
+    let link = bench.path("node/jobs/job/src");
+    assert_read_only(&link, 0);
+    assert_eq!(acl(&link.join("below")), None);
+    let trusted = attrs::get_xattr(&link.join("file"), b"trusted.a").expect("read");
+    assert_eq!(trusted, None);
+    assert!(reads(USER, &link.join("below/link")) && !reads(OTHER, &link.join("file")));
+    assert!(
+        node.verify(copy, &mut |_| true)
+            .expect("checked")
+            .is_sound()
+    );
+    assert_eq!(node.finish_job("job").expect("ended").copies, 1);
+    assert!(names(&bench.path("node/sets")).is_empty());
+}
+
+#[test]
+fn ordinary_user_removes_read_only_copies() {
+    let bench = bench_of(USER);
+    hostile_tree(&bench, USER);
+    attrs::set_mode(&bench.path("src/below/file"), 0o600).expect("set");
+    as_user(USER, || {
+        let (set, node) = (read_only(&bench), bench.node());
+        let copy = cast_for(&node, &set, "job", USER);
+        assert_read_only(&bench.path("node/jobs/job/src"), USER);
+        assert!(
+            node.verify(copy, &mut |_| true)
+                .expect("checked")
+                .is_sound()
+        );
+        node.mark_damaged(copy).expect("noted");
+        cast_for(&node, &set, "job", USER);
+        assert_read_only(&bench.path("node/jobs/job/src"), USER);
+        assert_eq!(node.finish_job("job").expect("ended").copies, 1);
+        cast(&node, &set, &Placing::CachedFor(USER)).expect("placed");
+        assert_eq!(node.evict(None, Some(0)).expect("evicted").copies, 1);
+        assert!(names(&bench.path("node/sets")).is_empty());
+    });
+}
+
+#[test]
+fn read_only_copy_is_resumed() {
+    let bench = bench_of(USER);
+    hostile_tree(&bench, USER);
+    attrs::set_mode(&bench.path("src/below/file"), 0o600).expect("set");
+    as_user(USER, || {
+        let (set, node) = (read_only(&bench), bench.node());
+        let mut receiver = open(&node, &set, &Placing::CachedFor(USER));
+        put_all(&mut receiver, &mut set.source.reader(), 1);
+        let copy = receiver.copy();
+        let dir = dir_of(&bench, &set);
+        write(&dir.join("src"), b"own");
+        assert!(receiver.finish().is_err(), "the name is taken");
+        fs::remove_file(dir.join("src")).expect("removed");
+        // The state of a process that was killed after it had set all modes.
+        let mut index = Holdings::open(&bench.path("node/index.db")).expect("open");
+        index.set_state(copy, CopyState::Unfinished).expect("set");
+        drop(index);
+        match node.receive(&set.catalogue, &Placing::CachedFor(USER)) {
+            Ok(Receiving::Open(receiver)) => receiver.finish().expect("placed"),
+            Ok(Receiving::Held(copy)) => panic!("copy {copy} is held"),
+            Err(error) => panic!("{error}"),
+        };
+        assert_read_only(&dir.join("src"), USER);
+        assert_eq!(node.purge(&PurgeWhat::All).expect("purged").copies, 1);
+    });
 }

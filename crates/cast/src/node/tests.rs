@@ -14,7 +14,7 @@ use driftless_dataplane::{
 };
 use driftless_model::Keep;
 use driftless_planner::{NodeId, OrderAction, StreamCause, StreamId, UnitSet};
-use driftless_store::{BuildOptions, BuiltSet, Catalogue, SetHash};
+use driftless_store::{BuildOptions, BuiltSet, Catalogue, CopyRights, SetHash};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -304,6 +304,7 @@ fn build(dir: &std::path::Path, source: &std::path::Path) -> BuiltSet {
     let store = open_store(dir).expect("a store");
     let mut options = BuildOptions {
         keep: Keep::default(),
+        rights: CopyRights::OfSource,
         pace: &mut |_| true,
     };
     let built = store.build(&vec![source.to_owned()].into(), &mut options);

@@ -4,8 +4,9 @@
 
 use driftless_cast::{
     CastEvent, CastMonitor, CastNode, CastPlace, CastReport, CastSettings, ContentLimits,
-    DaemonSettings, DaemonTrust, ExpectedPeer, NodeAccess, NodeDaemon, NodeReport, NodeSettings,
-    PlanLimits, RackTopology, SshStart, TlsIdentity, TransferSettings, cast, serve_one_cast,
+    CopyRights, DaemonSettings, DaemonTrust, ExpectedPeer, NodeAccess, NodeDaemon, NodeReport,
+    NodeSettings, PlanLimits, RackTopology, SshStart, TlsIdentity, TransferSettings, cast,
+    serve_one_cast,
 };
 use driftless_model::Keep;
 use driftless_remote::Reach;
@@ -168,6 +169,7 @@ impl Cluster {
             dir: self.path("origin"),
             place: CastPlace::Cache,
             keep: Keep::default(),
+            rights: CopyRights::OfSource,
             content: ContentLimits::default(),
             ssh: Some(SshStart {
                 reach: Reach {

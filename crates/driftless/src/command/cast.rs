@@ -11,7 +11,7 @@ use crate::output::human::host_name;
 use crate::own;
 use crate::signals::{self, Signals};
 use driftless_cast::{
-    CastPlace, CastSettings, ContentLimits, PlanLimits, RackTopology, TransferSettings,
+    CastPlace, CastSettings, ContentLimits, CopyRights, PlanLimits, RackTopology, TransferSettings,
 };
 use driftless_model::{Keep, escape_text, quote};
 use std::io::ErrorKind;
@@ -77,6 +77,7 @@ fn settings(
         dir,
         place,
         keep: Keep::default(),
+        rights: CopyRights::OfSource,
         content: ContentLimits {
             job: args.copies.job.clone(),
             reader: None,

@@ -3,8 +3,8 @@
 
 use driftless_model::Keep;
 use driftless_store::{
-    BuildOptions, BuiltSet, CastSources, Catalogue, Error, NodeClock, NodeStore, PlacedCopy,
-    Placing, Receiving, SetReceiver, UnitReader,
+    BuildOptions, BuiltSet, CastSources, Catalogue, CopyRights, Error, NodeClock, NodeStore,
+    PlacedCopy, Placing, Receiving, SetReceiver, UnitReader,
 };
 use driftless_testkit::attrs;
 use std::fs;
@@ -61,8 +61,17 @@ impl Bench {
 }
 
 pub fn build(store: &NodeStore, paths: &[PathBuf]) -> driftless_store::Result<BuiltSet> {
+    build_with(store, paths, CopyRights::OfSource)
+}
+
+pub fn build_with(
+    store: &NodeStore,
+    paths: &[PathBuf],
+    rights: CopyRights,
+) -> driftless_store::Result<BuiltSet> {
     let mut options = BuildOptions {
         keep: Keep::default(),
+        rights,
         pace: &mut |_| true,
     };
     store.build(&CastSources::from(paths.to_vec()), &mut options)
