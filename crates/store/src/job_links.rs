@@ -100,13 +100,18 @@ impl NodeFiles {
                 Err(_) => {}
             }
         }
-        for job in &jobs {
-            match self.settle_link(job) {
-                Err(error @ Error::Occupied { .. }) => tracing::warn!("{error}"),
-                done => done?,
+        jobs.iter().try_for_each(|job| self.settle_free_link(job))
+    }
+
+    /// The same as [`settle_link`](NodeFiles::settle_link), unless another entry stands at the name.
+    pub(crate) fn settle_free_link(&self, job: &str) -> Result<()> {
+        match self.settle_link(job) {
+            Err(error @ Error::Occupied { .. }) => {
+                tracing::warn!("{error}");
+                Ok(())
             }
+            done => done,
         }
-        Ok(())
     }
 }
 

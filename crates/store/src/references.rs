@@ -47,7 +47,10 @@ impl NodeStore {
         let now = self.files.now();
         self.files.index.lock().add_job(copy, &reference, now)?;
         let row = self.files.row(copy)?;
-        self.files.settle(&row, [job])
+        self.files.alone(|| {
+            self.files.settle_readers(&row)?;
+            self.files.settle_link(job)
+        })
     }
 
     /// Notes that a job has ended; returns the copies that it used.
@@ -157,7 +160,8 @@ impl NodeStore {
 }
 
 impl NodeFiles {
-    /// Brings the ACL of a copy and the links of jobs in line with the index.
+    /// Brings the ACL of a copy and the links of jobs in line with the index. An entry that stands at
+    /// the name of a job stays there.
     pub(crate) fn settle<'a>(
         &self,
         row: &CopyRow,
@@ -165,7 +169,8 @@ impl NodeFiles {
     ) -> Result<()> {
         self.alone(|| {
             self.settle_readers(row)?;
-            jobs.into_iter().try_for_each(|job| self.settle_link(job))
+            jobs.into_iter()
+                .try_for_each(|job| self.settle_free_link(job))
         })
     }
 
