@@ -370,9 +370,10 @@ fn only_held_jobs_are_released() {
         let jobs = [running.clone(), unknown.clone()];
         rig.user.tell_ready(ready, &jobs).expect("nothing to do");
     });
-    let other = rig
-        .cluster
-        .run("sbatch", &["--parsable", "--hold", "--wrap=true"]);
+    let other = rig.cluster.run(
+        "sbatch",
+        &["--parsable", "--hold", "-o/dev/null", "--wrap=true"],
+    );
     let other = rig.root.submitted(&other).expect("a number");
     let denied = rig.user.release(&other).unwrap_err();
     assert!(matches!(denied, BatchError::Rights { .. }), "{denied}");
