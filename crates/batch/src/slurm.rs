@@ -8,6 +8,7 @@ mod answer;
 mod features;
 mod hostlist;
 mod nodes;
+mod options;
 mod queue;
 mod sbatch;
 mod script;
@@ -17,8 +18,8 @@ use crate::{
     Readiness, Result, Slot, Submission,
 };
 use features::Constraint;
-use nodes::{NodeRecord, SlotState};
-use queue::{JobRecord, Phase};
+use nodes::{SinfoNode, SlotState};
+use queue::{JobPhase, SqueueJob};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -42,9 +43,9 @@ impl Slurm {
     }
 
     /// Returns the records of a job that has tasks which wait or run.
-    fn living(&self, job: &JobId) -> Result<Vec<JobRecord>> {
+    fn living(&self, job: &JobId) -> Result<Vec<SqueueJob>> {
         let mut records = self.records(Some(job))?;
-        records.retain(|record| record.job == *job && record.phase != Phase::Ended);
+        records.retain(|record| record.job == *job && record.phase != JobPhase::Ended);
         if records.is_empty() {
             return Err(BatchError::NoJob {
                 command: format!("squeue --jobs {job}"),
@@ -69,9 +70,9 @@ impl Slurm {
     /// excludes. Returns `false` if no task waits.
     fn exclude(
         &self,
-        record: &JobRecord,
+        record: &SqueueJob,
         ready: &BTreeSet<String>,
-        nodes: &[NodeRecord],
+        nodes: &[SinfoNode],
     ) -> Result<bool> {
         let kept = record.word(EXCLUDED_WORD);
         let own: BTreeSet<String> = own_exclusions(record)?.into_iter().collect();
@@ -98,9 +99,9 @@ impl Slurm {
     /// no ready node that meets the job's constraint.
     fn refresh(
         &self,
-        record: &JobRecord,
+        record: &SqueueJob,
         readiness: &Readiness<'_>,
-        nodes: &[NodeRecord],
+        nodes: &[SinfoNode],
     ) -> Result<()> {
         let excludes = record.word(EXCLUDED_WORD).is_some();
         if excludes {
@@ -120,7 +121,7 @@ impl Slurm {
 }
 
 /// Returns the nodes that the user of a job excludes.
-fn own_exclusions(record: &JobRecord) -> Result<Vec<String>> {
+fn own_exclusions(record: &SqueueJob) -> Result<Vec<String>> {
     let own = match record.word(EXCLUDED_WORD) {
         Some("-") => Some(Vec::new()),
         Some(list) => hostlist::names(list),
@@ -167,7 +168,7 @@ impl BatchSystem for Slurm {
     fn marked(&self) -> Result<Vec<MarkedJob>> {
         let mut found: Vec<MarkedJob> = Vec::new();
         for record in self.records(None)? {
-            let Some(mark) = record.mark().filter(|_| record.phase != Phase::Ended) else {
+            let Some(mark) = record.mark().filter(|_| record.phase != JobPhase::Ended) else {
                 continue;
             };
             let is_held = record.is_held_by_user();
@@ -187,13 +188,13 @@ impl BatchSystem for Slurm {
     fn alive(&self) -> Result<HashMap<JobId, LiveJob>> {
         let mut found: HashMap<JobId, LiveJob> = HashMap::new();
         let mut records = self.records(None)?;
-        records.retain(|record| record.phase != Phase::Ended);
+        records.retain(|record| record.phase != JobPhase::Ended);
         for record in records {
             let live = found.entry(record.job.clone()).or_default();
             live.is_held |= record.is_held_by_user();
             live.pending += record.pending();
             live.running.extend(record.running());
-            if record.phase == Phase::Pending {
+            if record.phase == JobPhase::Pending {
                 live.reason = Some(record.reason);
             }
         }
@@ -202,7 +203,7 @@ impl BatchSystem for Slurm {
 
     fn candidates(&self, job: &JobId) -> Result<Vec<String>> {
         let records = self.living(job)?;
-        let pending = records.iter().find(|one| one.phase == Phase::Pending);
+        let pending = records.iter().find(|one| one.phase == JobPhase::Pending);
         let Some(record) = pending.or(records.first()) else {
             return Ok(Vec::new());
         };
@@ -235,7 +236,7 @@ impl BatchSystem for Slurm {
             command: format!("scontrol update JobId={job}"),
             text: "no task of the job waits".to_owned(),
         };
-        let pending = records.iter().find(|one| one.phase == Phase::Pending);
+        let pending = records.iter().find(|one| one.phase == JobPhase::Pending);
         let record = pending.ok_or_else(has_begun)?;
         let constraint = Constraint::new(&record.constraint);
         let slot = readiness.slot;
@@ -275,8 +276,8 @@ impl BatchSystem for Slurm {
             return Ok(());
         }
         let mut records = self.records(None)?;
-        records.retain(|one| one.phase == Phase::Pending && jobs.contains(&one.job));
-        let excludes = |one: &JobRecord| one.word(EXCLUDED_WORD).is_some();
+        records.retain(|one| one.phase == JobPhase::Pending && jobs.contains(&one.job));
+        let excludes = |one: &SqueueJob| one.word(EXCLUDED_WORD).is_some();
         let nodes = match records.iter().any(excludes) {
             true => self.nodes()?,
             false => Vec::new(),

@@ -57,7 +57,7 @@ const NODES_PER_COMMAND: usize = 4096;
 
 /// A line of `sinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NodeRecord {
+pub(super) struct SinfoNode {
     pub name: String,
     partitions: Vec<String>,
     /// Whether the node can take a copy and run jobs.
@@ -83,7 +83,7 @@ pub(super) enum SlotState {
     Gone,
 }
 
-impl NodeRecord {
+impl SinfoNode {
     /// Returns whether the node is in one of the partitions of a job, as squeue lists them.
     pub fn is_in(&self, partitions: &str) -> bool {
         let mut wanted = partitions.split(',');
@@ -117,7 +117,7 @@ impl NodeRecord {
 
 impl Slurm {
     /// Returns all nodes.
-    pub(super) fn nodes(&self) -> Result<Vec<NodeRecord>> {
+    pub(super) fn nodes(&self) -> Result<Vec<SinfoNode>> {
         let format = FIELDS.join(&SEPARATOR.to_string());
         let args = ["--noheader", "--all", "--Node", "--format", &format];
         parse(&stdout(self.settings.run("sinfo", &args)?)?)
@@ -127,7 +127,7 @@ impl Slurm {
     pub(super) fn set_slot(
         &self,
         slot: &Slot,
-        wish: &dyn Fn(&NodeRecord) -> Option<SlotState>,
+        wish: &dyn Fn(&SinfoNode) -> Option<SlotState>,
     ) -> Result<()> {
         let nodes = self.nodes()?;
         let mut groups: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
@@ -154,8 +154,8 @@ impl Slurm {
 }
 
 /// Parses the output of `sinfo`, which names a node once for each of its partitions.
-fn parse(output: &str) -> Result<Vec<NodeRecord>> {
-    let mut found: BTreeMap<String, NodeRecord> = BTreeMap::new();
+fn parse(output: &str) -> Result<Vec<SinfoNode>> {
+    let mut found: BTreeMap<String, SinfoNode> = BTreeMap::new();
     for line in output.lines() {
         let fields: Vec<&str> = line.split(SEPARATOR).collect();
         let record = fields.try_into().ok().and_then(|fields| read(&fields));
@@ -170,7 +170,7 @@ fn parse(output: &str) -> Result<Vec<NodeRecord>> {
     Ok(found.into_values().collect())
 }
 
-fn read(fields: &[&str; FIELDS.len()]) -> Option<NodeRecord> {
+fn read(fields: &[&str; FIELDS.len()]) -> Option<SinfoNode> {
     let [names, partition, state, available, active] = fields;
     let mut names = hostlist::names(names)?;
     let name = names.pop().filter(|_| names.is_empty())?;
@@ -183,7 +183,7 @@ fn read(fields: &[&str; FIELDS.len()]) -> Option<NodeRecord> {
         base if UNUSABLE.contains(&base) => (false, false),
         _ => return None,
     };
-    Some(NodeRecord {
+    Some(SinfoNode {
         name,
         partitions: vec![(*partition).to_owned()],
         is_usable,
@@ -197,7 +197,7 @@ fn read(fields: &[&str; FIELDS.len()]) -> Option<NodeRecord> {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<Vec<NodeRecord>> {
+    fn parsed(text: &str) -> Result<Vec<SinfoNode>> {
         parse(&text.replace('|', &SEPARATOR.to_string()))
     }
 
@@ -239,7 +239,7 @@ mod tests {
                 .unwrap()
                 .remove(0)
         };
-        let changed = |node: &NodeRecord, wish| node.change(&slot, wish);
+        let changed = |node: &SinfoNode, wish| node.change(&slot, wish);
         let lists = |one: &str, other: &str| Some((one.to_owned(), other.to_owned()));
         let plain = node("b,a", "b");
         assert_eq!(

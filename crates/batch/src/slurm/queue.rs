@@ -22,9 +22,9 @@ const HELD_BY_USER: &str = "JobHeldUser";
 /// Reason of Slurm's own hold: no node has the features that a job demands.
 const BAD_CONSTRAINTS: &str = "BadConstraints";
 
-/// Phase of a job or task.
+/// JobPhase of a job or task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum JobPhase {
     Pending,
     Running,
     Ended,
@@ -32,7 +32,7 @@ pub(super) enum Phase {
 
 /// A line of `squeue`: a job, a task that has begun, or all tasks of an array that wait.
 #[derive(Debug, Clone)]
-pub(super) struct JobRecord {
+pub(super) struct SqueueJob {
     pub job: JobId,
     /// Expression of the indices. `None` for a job without tasks.
     indices: Option<String>,
@@ -40,7 +40,7 @@ pub(super) struct JobRecord {
     index: Option<u64>,
     /// Number of tasks.
     count: u64,
-    pub phase: Phase,
+    pub phase: JobPhase,
     pub reason: String,
     priority: String,
     pub partitions: String,
@@ -54,7 +54,7 @@ pub(super) struct JobRecord {
     pub comment: String,
 }
 
-impl JobRecord {
+impl SqueueJob {
     pub fn is_held_by_user(&self) -> bool {
         self.is_held_for(HELD_BY_USER)
     }
@@ -65,7 +65,7 @@ impl JobRecord {
     }
 
     fn is_held_for(&self, reason: &str) -> bool {
-        self.phase == Phase::Pending && self.priority == "0" && self.reason == reason
+        self.phase == JobPhase::Pending && self.priority == "0" && self.reason == reason
     }
 
     /// Returns the tasks of the record as `scontrol` takes them.
@@ -79,13 +79,13 @@ impl JobRecord {
 
     pub fn pending(&self) -> u64 {
         match self.phase {
-            Phase::Pending => self.count,
+            JobPhase::Pending => self.count,
             _ => 0,
         }
     }
 
     pub fn running(&self) -> Option<LiveTask> {
-        (self.phase == Phase::Running).then(|| LiveTask {
+        (self.phase == JobPhase::Running).then(|| LiveTask {
             index: self.index,
             nodes: self.nodes.clone(),
         })
@@ -105,7 +105,7 @@ impl JobRecord {
 
 impl Slurm {
     /// Returns the records of one job, or of all jobs.
-    pub(super) fn records(&self, job: Option<&JobId>) -> Result<Vec<JobRecord>> {
+    pub(super) fn records(&self, job: Option<&JobId>) -> Result<Vec<SqueueJob>> {
         let hasher = std::hash::RandomState::new().build_hasher();
         let begin = format!("{:016x}", hasher.finish());
         let separator = SEPARATOR.to_string();
@@ -120,7 +120,7 @@ impl Slurm {
 }
 
 /// Parses the output of `squeue`.
-fn parse(output: &str, begin: &str) -> Result<Vec<JobRecord>> {
+fn parse(output: &str, begin: &str) -> Result<Vec<SqueueJob>> {
     let wrong = |text: &str| unknown("squeue", text.lines().next().unwrap_or_default());
     let begin = format!("{begin}{SEPARATOR}");
     let mut parts = output.split(begin.as_str());
@@ -138,7 +138,7 @@ fn parse(output: &str, begin: &str) -> Result<Vec<JobRecord>> {
         .collect()
 }
 
-fn read(fields: &[&str; FIELDS.len()]) -> Option<JobRecord> {
+fn read(fields: &[&str; FIELDS.len()]) -> Option<SqueueJob> {
     let [
         job,
         index,
@@ -159,7 +159,7 @@ fn read(fields: &[&str; FIELDS.len()]) -> Option<JobRecord> {
         Some(one) if digits(one) => (Some(one.parse().ok()?), 1),
         Some(many) => (None, task_count(many)?),
     };
-    Some(JobRecord {
+    Some(SqueueJob {
         job: JobId::new(job).filter(|_| digits(job))?,
         indices: indices.map(str::to_owned),
         index,
@@ -197,15 +197,15 @@ fn task_count(expression: &str) -> Option<u64> {
 
 /// Returns the phase of a state in its long form. The flags of a job take the place of its state:
 /// `job_state_string` in slurm_protocol_defs.c of 22.05 to 24.11.
-fn phase(state: &str) -> Option<Phase> {
+fn phase(state: &str) -> Option<JobPhase> {
     Some(match state {
         "PENDING" | "REQUEUED" | "REQUEUE_FED" | "REQUEUE_HOLD" | "RESV_DEL_HOLD"
-        | "SPECIAL_EXIT" => Phase::Pending,
+        | "SPECIAL_EXIT" => JobPhase::Pending,
         "RUNNING" | "SUSPENDED" | "COMPLETING" | "CONFIGURING" | "EXPEDITING" | "POWER_UP_NODE"
-        | "RESIZING" | "SIGNALING" | "STAGE_OUT" | "STOPPED" => Phase::Running,
+        | "RESIZING" | "SIGNALING" | "STAGE_OUT" | "STOPPED" => JobPhase::Running,
         "BOOT_FAIL" | "CANCELLED" | "COMPLETED" | "DEADLINE" | "FAILED" | "LAUNCH_FAILED"
         | "NODE_FAIL" | "OUT_OF_MEMORY" | "PREEMPTED" | "RECONFIG_FAIL" | "REVOKED" | "TIMEOUT" => {
-            Phase::Ended
+            JobPhase::Ended
         }
         _ => return None,
     })

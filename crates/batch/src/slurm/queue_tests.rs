@@ -10,7 +10,7 @@ fn output(text: &str) -> String {
         .replace('@', BEGIN)
 }
 
-fn parsed(text: &str) -> Vec<JobRecord> {
+fn parsed(text: &str) -> Vec<SqueueJob> {
     parse(&output(text), BEGIN).unwrap()
 }
 

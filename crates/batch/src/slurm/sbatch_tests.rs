@@ -6,13 +6,13 @@ use crate::JobMark;
 const MARK: &str = "driftless:0000000000000007";
 
 #[derive(Default)]
-struct User {
+struct SbatchUser {
     variables: Vec<(&'static str, &'static str)>,
     script: &'static str,
     input: &'static str,
 }
 
-impl User {
+impl SbatchUser {
     fn submit(&self, command: &[&str]) -> Result<Vec<String>> {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
         let variables = [
@@ -46,7 +46,7 @@ impl User {
 
 /// Checks the arguments that follow `--hold --parsable`.
 #[track_caller]
-fn check(user: &User, command: &[&str], expected: &[&str]) {
+fn check(user: &SbatchUser, command: &[&str], expected: &[&str]) {
     let args = user.submit(command).unwrap();
     assert_eq!(args[..2], ["--hold", "--parsable"]);
     assert_eq!(args[2..], *expected, "{command:?}");
@@ -54,7 +54,7 @@ fn check(user: &User, command: &[&str], expected: &[&str]) {
 
 #[test]
 fn words_pass_through_unchanged() {
-    let user = User::default();
+    let user = SbatchUser::default();
     let mark = format!("--comment={MARK}");
     for words in [
         &["job.sh"] as &[&str],
@@ -82,7 +82,7 @@ fn words_pass_through_unchanged() {
 
 #[test]
 fn comments_are_joined() {
-    let mut user = User::default();
+    let mut user = SbatchUser::default();
     let joined = format!("--comment=my job {MARK}");
     check(
         &user,
@@ -109,7 +109,7 @@ fn comments_are_joined() {
 #[test]
 fn exported_lists_get_the_variables() {
     let mark = format!("--comment={MARK}");
-    let mut user = User::default();
+    let mut user = SbatchUser::default();
     for (old, new) in [
         ("ALL", "ALL"),
         ("ALL,FOO=1", "ALL,FOO=1,SPOOL_DIRECTORY,RESULTS"),
@@ -142,7 +142,7 @@ fn exported_lists_get_the_variables() {
 
 #[test]
 fn options_without_a_held_job_are_refused() {
-    let mut user = User::default();
+    let mut user = SbatchUser::default();
     for words in [
         &["--wait", "job.sh"] as &[&str],
         &["-W", "job.sh"],

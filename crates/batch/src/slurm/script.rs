@@ -1,6 +1,6 @@
 //! Job scripts: the options of their `#SBATCH` lines.
 
-use super::sbatch::SbatchLine;
+use super::options::SbatchLine;
 use crate::{BatchError, Result};
 use rustix::fs::FileType;
 use std::ffi::{OsStr, OsString};
