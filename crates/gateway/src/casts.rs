@@ -5,8 +5,8 @@ use crate::distribution::{CopyKeeping, Distribution, LoadEvent, LoadOrder, NodeA
 use crate::users::User;
 use driftless_cast::{
     CastEvent, CastMonitor, CastNode, CastPlace, CastSettings, CastSources, ContentLimits,
-    OrderSettings, PlanLimits, RackTopology, Reach, SshStart, TlsIdentity, TransferSettings, cast,
-    end_job, list_jobs, open_through_agent,
+    CopyRights, OrderSettings, PlanLimits, RackTopology, Reach, SshStart, TlsIdentity,
+    TransferSettings, cast, end_job, list_jobs, open_through_agent,
 };
 use driftless_model::Keep;
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ impl Casts {
     }
 
     /// Returns the settings of a cast.
-    fn cast_settings(&self, order: &LoadOrder, sources: CastSources, keep: Keep) -> CastSettings {
+    fn cast_settings(&self, order: &LoadOrder, sources: CastSources) -> CastSettings {
         let settings = &self.settings;
         CastSettings {
             sources,
@@ -86,7 +86,8 @@ impl Casts {
             topology: settings.topology.clone(),
             dir: settings.dir.clone(),
             place: CastPlace::Cache,
-            keep,
+            keep: Keep::default(),
+            rights: rights_for(order.uid),
             content: ContentLimits {
                 job: Some(order.job.clone()),
                 reader: Some(order.uid),
@@ -106,18 +107,18 @@ impl Casts {
     }
 
     /// Returns the sources, opened with the rights of the user.
-    fn sources(&self, order: &LoadOrder, keep: Keep) -> Result<CastSources, String> {
+    fn sources(&self, order: &LoadOrder) -> Result<CastSources, String> {
         if rustix::process::geteuid().as_raw() == order.uid {
             return Ok(CastSources::Paths(order.sources.clone()));
         }
         let user = User::find(order.uid)?;
-        let reach = self.reach_as(&user, keep);
+        let reach = self.reach_as(&user);
         open_through_agent(&user.name, &order.sources, &reach).map_err(|error| error.to_string())
     }
 
     /// Returns the way to an agent on this host that runs as a user, with the groups that the name
     /// service states (setpriv(1)).
-    fn reach_as(&self, user: &User, keep: Keep) -> Reach {
+    fn reach_as(&self, user: &User) -> Reach {
         let (uid, gid) = (
             format!("--reuid={}", user.uid),
             format!("--regid={}", user.gid),
@@ -139,7 +140,7 @@ impl Casts {
         Reach {
             ssh: words.map(str::to_owned).to_vec(),
             agent: vec![self.settings.program.to_string_lossy().into_owned()],
-            keep,
+            keep: Keep::default(),
             streams: Some(1),
             compress: None,
             deploy: None,
@@ -169,9 +170,7 @@ impl Distribution for Casts {
         report: &(dyn Fn(LoadEvent) + Sync),
         stop: &AtomicBool,
     ) -> Result<(), String> {
-        let keep = keep_for(order.uid);
-        let sources = self.sources(order, keep)?;
-        let settings = self.cast_settings(order, sources, keep);
+        let settings = self.cast_settings(order, self.sources(order)?);
         cast(&settings, &LoadMonitor { report }, stop)
             .map(drop)
             .map_err(|error| error.to_string())
@@ -216,13 +215,13 @@ fn failed<T>(nodes: &[String], cause: &str) -> Vec<NodeAnswer<T>> {
     nodes.iter().map(answer).collect()
 }
 
-/// Returns the metadata that copies for a user keep. A gateway of root trusts no owner, ACL or
-/// set-user-ID bit that an agent of a user states.
-fn keep_for(uid: u32) -> Keep {
+/// Returns the rights of copies for a user. A gateway of root believes no owner, ACL or set-user-ID
+/// bit that an agent of the user states.
+fn rights_for(uid: u32) -> CopyRights {
     let own = rustix::process::geteuid();
     match own.is_root() || own.as_raw() != uid {
-        true => Keep::default(),
-        false => Keep::default(),
+        true => CopyRights::ReadOnly,
+        false => CopyRights::OfSource,
     }
 }
 
