@@ -54,6 +54,31 @@ fn array_runs_where_its_data_is() {
 }
 
 #[test]
+fn many_jobs_load_at_the_same_time() {
+    let site = Site::start(4);
+    let out = site.make_out("out");
+    let script = site.script("task.sh", TASK);
+    let jobs: Vec<String> = (1..=6)
+        .map(|number| {
+            // Three data sets, each for two jobs.
+            let data = format!("data{}/nr", number % 3);
+            if number <= 3 {
+                site.make_data(&data, 1 << 20);
+            }
+            site.submit(USER, &[&data], &[], |sbatch| {
+                let tasks = format!("--array={number}0-{number}3");
+                sbatch.arg(tasks).arg(&script).arg(&out);
+            })
+        })
+        .collect();
+    wait_slowly_until("all tasks have run", || written(&site, "out").len() == 24);
+    for job in &jobs {
+        site.wait_until_closed(job);
+    }
+    site.check_nothing_is_left();
+}
+
+#[test]
 fn cancelled_job_leaves_nothing() {
     let site = Site::start(2);
     site.make_data("nr", 64 << 20);

@@ -91,14 +91,16 @@ fn casts_settings(
     dir: &Path,
     signals: &Signals,
 ) -> Result<CastsSettings, Unreached> {
-    let store = dir.join("cast");
+    // Gateways of one directory share a key. The index of a store is for one host.
+    let shared = dir.join("cast");
+    let store = dir.join(format!("store-{}", escape_name(&host_name())));
     let ReachedNodes {
         nodes,
         ssh,
         identity,
         authority_pem,
         warnings,
-    } = nodes::nodes(&args.nodes, &store, signals)?;
+    } = nodes::nodes(&args.nodes, &shared, signals)?;
     warnings
         .iter()
         .for_each(|warning| tracing::warn!("{warning}"));
@@ -122,6 +124,11 @@ fn casts_settings(
         },
         program,
     })
+}
+
+/// Returns a host name as a part of a file name.
+fn escape_name(name: &str) -> String {
+    name.replace('/', "_")
 }
 
 /// Returns the directory of the stores on the nodes, by which tasks find the data.

@@ -155,12 +155,12 @@ impl Site {
     /// Makes a directory with files that the ordinary user alone can read.
     pub fn make_data(&self, name: &str, bytes: usize) {
         let folder = self.shared().join(name);
-        fs::create_dir(&folder).expect("a folder");
+        fs::create_dir_all(&folder).expect("a folder");
         let content: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..))
             .take(bytes)
             .collect();
         fs::write(folder.join("part"), content).expect("a file");
-        fs::write(folder.join("name"), format!("{name}\n")).expect("a file");
+        fs::write(folder.join("name"), "nr\n").expect("a file");
         for path in [folder.join("part"), folder.join("name"), folder.clone()] {
             chown(&path, Some(USER), Some(USER)).expect("given");
         }

@@ -46,9 +46,11 @@ impl Leader<'_> {
         if is_full || is_waiting || self.works.is_loading(&mark) {
             return Ok(());
         }
+        let is_again = job.row.hash.is_some();
         match self.order(at) {
             Ok(order) => {
-                self.works.load(&mark, order, &self.parts.distribution);
+                let distribution = &self.parts.distribution;
+                self.works.load(&mark, order, is_again, distribution);
                 Ok(())
             }
             Err(error) => self.postpone(&mark, WorkKind::Load, error),

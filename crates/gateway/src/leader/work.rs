@@ -160,8 +160,15 @@ impl Works {
         }
     }
 
-    /// Starts a cast.
-    pub fn load(&mut self, mark: &str, order: LoadOrder, distribution: &Arc<dyn Distribution>) {
+    /// Starts a cast. With `is_again`, nodes that do not answer are left out first: a cast reads all
+    /// of the sources, and they may be large.
+    pub fn load(
+        &mut self,
+        mark: &str,
+        mut order: LoadOrder,
+        is_again: bool,
+        distribution: &Arc<dyn Distribution>,
+    ) {
         let (stop, send) = (Arc::new(AtomicBool::new(false)), self.send.clone());
         self.loads.insert(mark.to_owned(), Arc::clone(&stop));
         let (mark, distribution) = (mark.to_owned(), Arc::clone(distribution));
@@ -170,7 +177,13 @@ impl Works {
             let report = |event| {
                 let _the_leader_may_be_gone = send.send(event_of(&mark, event));
             };
-            let outcome = distribution.load(&order, &report, &stop);
+            if is_again {
+                order.nodes = answering(&*distribution, &order, &report);
+            }
+            let outcome = match order.nodes.is_empty() {
+                true => Ok(()),
+                false => distribution.load(&order, &report, &stop),
+            };
             let _the_leader_may_be_gone = send.send(WorkEvent::LoadEnded {
                 mark: mark.clone(),
                 outcome,
@@ -274,6 +287,23 @@ impl Works {
             }
         }
     }
+}
+
+/// Returns the nodes of an order that answer, and reports the others.
+fn answering(
+    distribution: &dyn Distribution,
+    order: &LoadOrder,
+    report: &dyn Fn(LoadEvent),
+) -> Vec<String> {
+    let answers = distribution.jobs_on(&order.nodes, &order.job);
+    let answering = answers.into_iter().filter_map(|answer| {
+        let (node, Err(cause)) = (answer.node.clone(), answer.answer) else {
+            return Some(answer.node);
+        };
+        report(LoadEvent::Failed { node, cause });
+        None
+    });
+    answering.collect()
 }
 
 fn event_of(mark: &str, event: LoadEvent) -> WorkEvent {
