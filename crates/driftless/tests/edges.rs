@@ -121,7 +121,7 @@ const EDGES: [(&str, &[&str], &[&str]); 32] = [
     ("batch", &["model", "planner"], &["testkit"]),
     (
         "gateway",
-        &["batch", "cast", "lock", "model", "state"],
+        &["batch", "cast", "lock", "model", "state", "taskfile"],
         &["testkit"],
     ),
     ("queue", &["lock"], &["testkit"]),

@@ -1,7 +1,10 @@
 //! Distribution by casts: the gateway is the coordinator, and reads the sources with the rights of
 //! the user.
 
-use crate::distribution::{CopyKeeping, Distribution, LoadEvent, LoadOrder, NodeAnswer};
+use crate::distribution::{
+    CollectOrder, CollectedResults, CopyKeeping, Distribution, LoadEvent, LoadOrder, NodeAnswer,
+    OutboxState,
+};
 use crate::users::User;
 use driftless_cast::{
     CastEvent, CastMonitor, CastNode, CastPlace, CastSettings, CastSources, ContentLimits,
@@ -162,6 +165,19 @@ impl Distribution for Casts {
     fn spool_directory(&self, job: &str) -> String {
         let path = self.settings.node_dir.join("jobs").join(job);
         path.to_string_lossy().into_owned()
+    }
+
+    fn results_directory(&self, job: &str) -> String {
+        let path = self.settings.node_dir.join("outbox").join(job);
+        path.to_string_lossy().into_owned()
+    }
+
+    fn outboxes(&self, _job: &str, nodes: &[String]) -> Vec<NodeAnswer<OutboxState>> {
+        failed(nodes, "not yet")
+    }
+
+    fn collect(&self, _: &CollectOrder, _: &AtomicBool) -> Result<CollectedResults, String> {
+        Err("not yet".into())
     }
 
     fn load(

@@ -16,6 +16,8 @@ pub struct LoadOrder {
     pub sources: Vec<PathBuf>,
     /// Nodes that lack the data set, or the reference of the job.
     pub nodes: Vec<String>,
+    /// Whether tasks of the job leave results on the nodes.
+    pub has_results: bool,
     /// What becomes of the copies after the job.
     pub keeping: CopyKeeping,
 }
@@ -56,6 +58,39 @@ pub enum LoadEvent {
     },
 }
 
+/// Results of tasks that a node holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OutboxState {
+    /// Names at the top of the outbox of a job.
+    pub names: Vec<Vec<u8>>,
+    /// Whether an earlier collection took entries from the outbox and did not end.
+    pub has_sealed: bool,
+}
+
+/// Results that are to be collected from one node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CollectOrder {
+    /// Name of the job on the nodes.
+    pub job: String,
+    /// UID of the user to whom the results belong.
+    pub uid: u32,
+    /// Node.
+    pub node: String,
+    /// Absolute path of the directory that receives the results. Made if missing.
+    pub base: Vec<u8>,
+    /// Names at the top of the outbox, each with its path below `base`.
+    pub moves: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Results that arrived and are durable.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CollectedResults {
+    /// Entries.
+    pub entries: u64,
+    /// Bytes of content.
+    pub bytes: u64,
+}
+
 /// Answer of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeAnswer<T> {
@@ -76,6 +111,9 @@ pub trait Distribution: Send + Sync {
     /// Returns the path by which tasks of a job find the data set, the same on each node.
     fn spool_directory(&self, job: &str) -> String;
 
+    /// Returns the path below which tasks of a job leave results, the same on each node.
+    fn results_directory(&self, job: &str) -> String;
+
     /// Distributes a data set. Returns once each node has an outcome, or `stop` is set.
     ///
     /// # Errors
@@ -94,4 +132,14 @@ pub trait Distribution: Send + Sync {
 
     /// Returns the names of jobs on nodes that begin with `prefix`.
     fn jobs_on(&self, nodes: &[String], prefix: &str) -> Vec<NodeAnswer<Vec<String>>>;
+
+    /// Returns the results of a job that nodes hold.
+    fn outboxes(&self, job: &str, nodes: &[String]) -> Vec<NodeAnswer<OutboxState>>;
+
+    /// Collects results with the rights of the user, and removes them from the node once they are
+    /// durable. Collects also what an earlier collection left.
+    ///
+    /// # Errors
+    /// Cause and remedy. What did not arrive stays on the node.
+    fn collect(&self, order: &CollectOrder, stop: &AtomicBool) -> Result<CollectedResults, String>;
 }

@@ -5,6 +5,7 @@
 //! states what was begun before the batch system or a node is changed.
 
 mod acts;
+mod collect;
 mod readiness;
 mod references;
 mod sight;
@@ -14,6 +15,7 @@ use crate::JobRequest;
 use crate::gateway::GatewayParts;
 use crate::lease::Lease;
 use crate::plan::{NextAct, PlannedJob, next_act};
+use collect::Outboxes;
 use crossbeam_channel::{Receiver, select};
 use driftless_state::jobs::{ChangeError, JobNodeRow, JobNodeState, JobStage};
 use readiness::ToldReadiness;
@@ -54,6 +56,7 @@ pub(crate) struct Leader<'a> {
     sight: BatchSight,
     works: Works,
     told: ToldReadiness,
+    outboxes: Outboxes,
     references: References,
     forgotten: Option<Instant>,
 }
@@ -68,6 +71,7 @@ impl<'a> Leader<'a> {
             sight: BatchSight::default(),
             works: Works::new(parts.settings.retry),
             told: ToldReadiness::default(),
+            outboxes: Outboxes::default(),
             references: References::default(),
             forgotten: None,
         }
@@ -125,6 +129,7 @@ impl<'a> Leader<'a> {
         self.check_references()?;
         self.act()?;
         self.tell_ready()?;
+        self.collect()?;
         self.forget()
     }
 
@@ -190,6 +195,18 @@ impl<'a> Leader<'a> {
                 WorkEvent::LoadEnded { mark, outcome } => self.note_load(&mark, outcome)?,
                 WorkEvent::PurgeEnded { mark, is_complete } => {
                     self.works.end_purge(&mark, is_complete);
+                }
+                WorkEvent::Outboxes { mark, list } => {
+                    self.works.end_list(&mark);
+                    self.outboxes.note(mark, list);
+                }
+                WorkEvent::Collected {
+                    mark,
+                    node,
+                    outcome,
+                } => self.note_collected(&mark, node, outcome)?,
+                WorkEvent::CollectEnded { mark, is_complete } => {
+                    self.works.end_collect(&mark, is_complete);
                 }
                 WorkEvent::References(answers) => self.note_references(answers)?,
             }

@@ -22,15 +22,19 @@ mod message;
 mod plan;
 mod policy;
 mod request;
+mod results;
 mod server;
 mod users;
 
 pub use casts::{Casts, CastsSettings};
 pub use client::{Submitted, jobs, submit};
-pub use distribution::{CopyKeeping, Distribution, LoadEvent, LoadOrder, NodeAnswer};
+pub use distribution::{
+    CollectOrder, CollectedResults, CopyKeeping, Distribution, LoadEvent, LoadOrder, NodeAnswer,
+    OutboxState,
+};
 pub use error::Error;
 pub use gateway::{Gateway, GatewaySettings};
-pub use message::{JobInfo, JobNodeInfo};
+pub use message::{JobInfo, JobNodeInfo, ResultInfo};
 pub use policy::{PolicyError, ReleaseNeed, ReleasePolicy};
 pub use request::JobRequest;
 pub use users::User;

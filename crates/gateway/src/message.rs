@@ -70,6 +70,10 @@ pub struct JobInfo {
     pub bytes: Option<u64>,
     /// Nodes.
     pub nodes: Vec<JobNodeInfo>,
+    /// Pattern of the path of the results, as bytes.
+    pub pattern: Option<Vec<u8>>,
+    /// Results that were collected.
+    pub results: Vec<ResultInfo>,
     /// Last problem and its remedy.
     pub fault: Option<String>,
     /// Seconds since 1970 at which the user asked.
@@ -86,6 +90,19 @@ pub struct JobNodeInfo {
     /// State: "wanted", "ready", "failed" or "purged".
     pub state: String,
     /// Last problem and its remedy.
+    pub fault: Option<String>,
+}
+
+/// Results of a job from a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResultInfo {
+    /// Node.
+    pub node: String,
+    /// Entries that arrived.
+    pub entries: u64,
+    /// Bytes of content that arrived.
+    pub bytes: u64,
+    /// Cause and remedy, if the last attempt failed.
     pub fault: Option<String>,
 }
 

@@ -1,6 +1,7 @@
 //! What a user asks for.
 
 use crate::{CopyKeeping, ReleasePolicy};
+use driftless_taskfile::ResultPattern;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -25,6 +26,9 @@ pub struct JobRequest {
     pub policy: ReleasePolicy,
     /// What becomes of the copies after the job.
     pub keeping: CopyKeeping,
+    /// Pattern of the absolute path that receives the results of tasks, as bytes. `None` if tasks leave
+    /// no results on the nodes.
+    pub results: Option<Vec<u8>>,
 }
 
 impl JobRequest {
@@ -50,6 +54,12 @@ impl JobRequest {
         }
         if !self.sources.iter().all(is_path) {
             return Err("a path of the data is not absolute, or too long");
+        }
+        if let Some(pattern) = &self.results {
+            let is_pattern = ResultPattern::parse(pattern).is_ok();
+            if !is_path(pattern) || !is_pattern {
+                return Err("the pattern of the results is no absolute path with %j, %t and %h");
+            }
         }
         if self
             .nodes

@@ -4,7 +4,8 @@
 use crate::gateway::GatewayParts;
 use crate::leader::now;
 use crate::message::{
-    ClientRequest, GatewayReply, JobInfo, JobNodeInfo, PreparedJob, REQUEST_BYTES_MAX, read, write,
+    ClientRequest, GatewayReply, JobInfo, JobNodeInfo, PreparedJob, REQUEST_BYTES_MAX, ResultInfo,
+    read, write,
 };
 use crate::users::User;
 use crate::{Error, JobRequest};
@@ -21,6 +22,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
+/// Variable of a task: the directory with the data.
+const SPOOL: &str = "SPOOL_DIRECTORY";
+/// Variable of a task: the directory for results.
+const RESULTS: &str = "RESULTS_DIRECTORY";
 /// Clients that are answered at the same time.
 const CLIENTS_MAX: u32 = 64;
 /// Longest wait for a client.
@@ -157,13 +162,16 @@ fn prepare(parts: &GatewayParts, uid: u32, request: &JobRequest) -> Result<Gatew
         return Err(format!("this user has {own} jobs; wait until some ended"));
     }
     table.add(&new).map_err(|error| error.to_string())?;
-    let spool = parts
-        .distribution
-        .spool_directory(&parts.job_name(mark.as_str()));
+    let name = parts.job_name(mark.as_str());
+    let mut variables = vec![(SPOOL.to_owned(), parts.distribution.spool_directory(&name))];
+    if request.results.is_some() {
+        let outbox = parts.distribution.results_directory(&name);
+        variables.push((RESULTS.to_owned(), outbox));
+    }
     Ok(GatewayReply::Prepared(PreparedJob {
         mark: mark.as_str().to_owned(),
         system: system.to_owned(),
-        variables: vec![("SPOOL_DIRECTORY".to_owned(), spool)],
+        variables,
     }))
 }
 
@@ -174,7 +182,15 @@ fn info_of(table: &JobTable, row: JobRow) -> Result<JobInfo, StateError> {
         state: node.state.word().to_owned(),
         fault: node.fault,
     });
+    let results = table.results(&row.mark)?.into_iter().map(|one| ResultInfo {
+        node: one.node,
+        entries: one.entries,
+        bytes: one.bytes,
+        fault: one.fault,
+    });
     Ok(JobInfo {
+        pattern: request.results,
+        results: results.collect(),
         nodes: nodes.collect(),
         mark: row.mark,
         owner: row.owner,

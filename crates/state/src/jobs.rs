@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use rows::{JobNodeRow, JobNodeState, JobRow, JobStage, LeaseRow};
+pub use rows::{JobNodeRow, JobNodeState, JobRow, JobStage, LeaseRow, ResultRow};
 
 /// The table of jobs.
 #[derive(Debug)]
@@ -153,6 +153,14 @@ impl JobTable {
     /// The file cannot be read.
     pub fn nodes(&self, mark: &str) -> Result<Vec<JobNodeRow>, StateError> {
         rows::nodes(&self.file, mark).map_err(|cause| self.failed(cause))
+    }
+
+    /// Returns the results of a job that were collected, in the order of the nodes.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn results(&self, mark: &str) -> Result<Vec<ResultRow>, StateError> {
+        rows::results(&self.file, mark).map_err(|cause| self.failed(cause))
     }
 
     /// Returns the nodes of all jobs that are not closed, each with the mark of its job.
@@ -320,6 +328,24 @@ impl JobTable {
                 set.execute(params![mark, row.node, row.state.word(), row.fault])?;
             }
             Ok(())
+        })
+    }
+
+    /// Adds results of a job that arrived from a node, and notes the outcome of the attempt.
+    ///
+    /// # Errors
+    /// [`ChangeError::LeaseLost`]; the file cannot be written.
+    pub fn add_results(&mut self, epoch: u64, mark: &str, row: &ResultRow) -> Changed {
+        self.lead(epoch, |transaction| {
+            const ADD: &str = "INSERT INTO results (mark, node, entries, bytes, fault, changed_ms)
+                VALUES (?, ?, ?, ?, ?, ?)
+                ON CONFLICT (mark, node) DO UPDATE SET entries = entries + excluded.entries,
+                bytes = bytes + excluded.bytes, fault = excluded.fault,
+                changed_ms = excluded.changed_ms";
+            let (entries, bytes) = (capped(row.entries), capped(row.bytes));
+            let changed = millis(row.changed);
+            let values = params![mark, row.node, entries, bytes, row.fault, changed];
+            transaction.execute(ADD, values).map(drop)
         })
     }
 

@@ -1,7 +1,9 @@
 //! The table of jobs of gateways.
 #![allow(clippy::disallowed_methods)]
 
-use driftless_state::jobs::{ChangeError, JobNodeRow, JobNodeState, JobStage, JobTable, NewJob};
+use driftless_state::jobs::{
+    ChangeError, JobNodeRow, JobNodeState, JobStage, JobTable, NewJob, ResultRow,
+};
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -107,6 +109,29 @@ fn renewed_lease_is_not_taken() {
 }
 
 #[test]
+fn results_of_a_node_add_up() {
+    let (_folder, _path, mut table) = table();
+    add(&mut table, MARK);
+    let epoch = table.take_lease(None, "a").expect("taken").expect("free");
+    let row = |fault: Option<&str>| ResultRow {
+        node: "n1".into(),
+        entries: 2,
+        bytes: 10,
+        fault: fault.map(str::to_owned),
+        changed: Duration::from_secs(9),
+    };
+    for fault in [None, Some("full")] {
+        table.add_results(epoch, MARK, &row(fault)).expect("added");
+    }
+    let sum = ResultRow {
+        entries: 4,
+        bytes: 20,
+        ..row(Some("full"))
+    };
+    assert_eq!(table.results(MARK).expect("read"), [sum]);
+}
+
+#[test]
 fn submitted_job_is_not_abandoned() {
     let (_folder, _path, mut table) = table();
     add(&mut table, MARK);
@@ -151,6 +176,14 @@ fn page_draws_the_tables_of_jobs() {
     add(&mut table, MARK);
     let epoch = table.take_lease(None, "a").expect("taken").expect("free");
     table.set_nodes(epoch, MARK, &[ready("n1")]).expect("nodes");
+    let row = ResultRow {
+        node: "n1".into(),
+        entries: 2,
+        bytes: 10,
+        fault: None,
+        changed: Duration::from_secs(9),
+    };
+    table.add_results(epoch, MARK, &row).expect("added");
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/state.md");
     let page = std::fs::read_to_string(page).expect("the page");
     let (_, page) = page.split_once("\n## Jobs of gateways").expect("a section");

@@ -77,6 +77,7 @@ impl Leader<'_> {
             uid: job.row.uid,
             sources: job.request.source_paths(),
             nodes: lacking.clone(),
+            has_results: job.request.results.is_some(),
             keeping: job.request.keeping,
         };
         let wanted = |node| JobNodeRow {
@@ -226,6 +227,12 @@ impl Leader<'_> {
         if is_busy || self.works.is_paused(&mark, WorkKind::Purge) {
             return Ok(());
         }
+        let has_results = job.request.results.is_some();
+        if has_results && !self.outboxes.is_empty(&mark) {
+            // The results come first: a node does not end a job with an outbox that has entries.
+            return Ok(());
+        }
+        self.outboxes.look_again(&mark);
         let left = job
             .nodes
             .iter()

@@ -21,6 +21,8 @@ pub(crate) struct BatchSight {
     /// Answers in a row that lacked a job, by its mark.
     absent: HashMap<String, u32>,
     next: Option<Instant>,
+    /// Begin of the last question that was answered.
+    answered: Option<Instant>,
     last_fault: Option<String>,
 }
 
@@ -41,6 +43,11 @@ impl BatchSight {
     /// Returns whether the last question was answered.
     pub fn is_fresh(&self) -> bool {
         self.alive.is_some()
+    }
+
+    /// Returns whether the last answer is to a question that was asked after a time.
+    pub fn is_younger(&self, than: Instant) -> bool {
+        self.answered.is_some_and(|asked| asked > than)
     }
 
     /// Asks in the next turn.
@@ -78,6 +85,7 @@ impl Leader<'_> {
         match asked {
             Ok((marked, alive)) => {
                 self.sight.last_fault = None;
+                self.sight.answered = Some(begin);
                 self.sight.alive = Some(alive);
                 self.sight.count_absent(&self.jobs);
                 self.adopt(marked)

@@ -1,6 +1,9 @@
 //! Casts, purges and questions to nodes, each in a thread of its own.
 
-use crate::distribution::{Distribution, LoadEvent, LoadOrder, NodeAnswer};
+use super::collect::OutboxList;
+use crate::distribution::{
+    CollectOrder, CollectedResults, Distribution, LoadEvent, LoadOrder, NodeAnswer,
+};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use driftless_state::jobs::{JobNodeRow, JobNodeState};
 use std::collections::HashMap;
@@ -32,6 +35,16 @@ pub(crate) enum WorkEvent {
     },
     /// The purge of a job ended.
     PurgeEnded { mark: String, is_complete: bool },
+    /// Nodes listed the outboxes of a job.
+    Outboxes { mark: String, list: OutboxList },
+    /// Results of a job arrived from a node, or did not.
+    Collected {
+        mark: String,
+        node: String,
+        outcome: Result<CollectedResults, String>,
+    },
+    /// The collection of a job ended.
+    CollectEnded { mark: String, is_complete: bool },
     /// Nodes answered which jobs they know.
     References(Vec<NodeAnswer<Vec<String>>>),
 }
@@ -41,6 +54,7 @@ pub(crate) enum WorkEvent {
 pub(crate) enum WorkKind {
     Load,
     Purge,
+    Collect,
     /// A change in the batch system.
     Batch,
 }
@@ -59,6 +73,7 @@ pub(crate) struct Works {
     waiting: Vec<WorkEvent>,
     loads: HashMap<String, Arc<AtomicBool>>,
     purges: HashMap<String, Arc<AtomicBool>>,
+    collects: HashMap<String, Arc<AtomicBool>>,
     pauses: HashMap<(String, WorkKind), Pause>,
     threads: Vec<JoinHandle<()>>,
     pause_min: Duration,
@@ -74,6 +89,7 @@ impl Works {
             waiting: Vec::new(),
             loads: HashMap::new(),
             purges: HashMap::new(),
+            collects: HashMap::new(),
             pauses: HashMap::new(),
             threads: Vec::new(),
             pause_min,
@@ -110,6 +126,11 @@ impl Works {
     /// Returns whether a purge of a job is at work.
     pub fn is_purging(&self, mark: &str) -> bool {
         self.purges.contains_key(mark)
+    }
+
+    /// Returns whether the outboxes of a job are being listed or collected.
+    pub fn is_collecting(&self, mark: &str) -> bool {
+        self.collects.contains_key(mark)
     }
 
     /// Returns whether the next attempt has to wait.
@@ -151,6 +172,17 @@ impl Works {
     pub fn end_purge(&mut self, mark: &str, is_complete: bool) {
         self.purges.remove(mark);
         self.note(mark, WorkKind::Purge, is_complete);
+    }
+
+    /// Notes the end of a list of outboxes.
+    pub fn end_list(&mut self, mark: &str) {
+        self.collects.remove(mark);
+    }
+
+    /// Notes the end of a collection.
+    pub fn end_collect(&mut self, mark: &str, is_complete: bool) {
+        self.collects.remove(mark);
+        self.note(mark, WorkKind::Collect, is_complete);
     }
 
     fn note(&mut self, mark: &str, kind: WorkKind, is_complete: bool) {
@@ -223,6 +255,63 @@ impl Works {
         }
     }
 
+    /// Asks nodes for the outboxes of a job. `is_final` states whether all of its tasks ended.
+    pub fn list_outboxes(
+        &mut self,
+        mark: &str,
+        (job, nodes): (String, Vec<String>),
+        is_final: bool,
+        distribution: &Arc<dyn Distribution>,
+    ) {
+        let (send, distribution) = (self.send.clone(), Arc::clone(distribution));
+        self.collects.insert(mark.to_owned(), Arc::default());
+        let of = mark.to_owned();
+        let is_started = self.start("outboxes", move || {
+            let answers = distribution.outboxes(&job, &nodes);
+            let list = OutboxList {
+                ended: Instant::now(),
+                is_final,
+                answers,
+            };
+            let _the_leader_may_be_gone = send.send(WorkEvent::Outboxes { mark: of, list });
+        });
+        if !is_started {
+            self.end_collect(mark, false);
+        }
+    }
+
+    /// Collects results of a job, one node after the other: the destination is one disk.
+    pub fn collect(
+        &mut self,
+        mark: &str,
+        orders: Vec<CollectOrder>,
+        distribution: &Arc<dyn Distribution>,
+    ) {
+        let (stop, send) = (Arc::new(AtomicBool::new(false)), self.send.clone());
+        self.collects.insert(mark.to_owned(), Arc::clone(&stop));
+        let (of, distribution) = (mark.to_owned(), Arc::clone(distribution));
+        let is_started = self.start("collect", move || {
+            let mut is_complete = true;
+            for order in orders {
+                let outcome = distribution.collect(&order, &stop);
+                is_complete &= outcome.is_ok();
+                let _the_leader_may_be_gone = send.send(WorkEvent::Collected {
+                    mark: of.clone(),
+                    node: order.node,
+                    outcome,
+                });
+            }
+            let ended = WorkEvent::CollectEnded {
+                mark: of,
+                is_complete,
+            };
+            let _the_leader_may_be_gone = send.send(ended);
+        });
+        if !is_started {
+            self.end_collect(mark, false);
+        }
+    }
+
     /// Asks nodes for the jobs that they know. Returns whether they are asked.
     pub fn ask_references(
         &mut self,
@@ -259,7 +348,7 @@ impl Works {
 
     /// Ends all casts, and waits for all threads.
     pub fn stop_all(&mut self) {
-        for stop in self.loads.values() {
+        for stop in self.loads.values().chain(self.collects.values()) {
             stop.store(true, Relaxed);
         }
         for thread in self.threads.drain(..) {

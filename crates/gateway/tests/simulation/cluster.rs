@@ -5,12 +5,12 @@ use driftless_batch::{
     Readiness, Result as BatchResult, Slot, Submission,
 };
 use driftless_gateway::{
-    Distribution, Gateway, GatewaySettings, JobInfo, JobRequest, LoadEvent, LoadOrder, NodeAnswer,
-    ReleasePolicy, jobs, submit,
+    CollectOrder, CollectedResults, Distribution, Gateway, GatewaySettings, JobInfo, JobRequest,
+    LoadEvent, LoadOrder, NodeAnswer, OutboxState, ReleasePolicy, jobs, submit,
 };
 use driftless_state::jobs::JobTable;
 use driftless_testkit::wait_until;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -39,7 +39,9 @@ struct SimJob {
     slot: Option<String>,
     excluded: BTreeSet<String>,
     pending: u64,
-    running: Vec<String>,
+    /// Index of the task that begins next.
+    next: u64,
+    running: Vec<(String, u64)>,
     ran: Vec<String>,
 }
 
@@ -52,6 +54,12 @@ struct State {
     slots: HashMap<String, BTreeSet<String>>,
     /// Names of jobs that refer to copies, for each node.
     references: HashMap<String, BTreeSet<String>>,
+    /// Results in the outboxes of a node and a job, by task: whether the task wrote all.
+    outboxes: HashMap<(String, String), BTreeMap<u64, bool>>,
+    /// The same once a collection took them.
+    sealed: HashMap<(String, String), BTreeSet<u64>>,
+    /// Tasks whose results arrived, by the mark of the job.
+    collected: HashMap<String, BTreeSet<u64>>,
     delays: HashMap<String, Duration>,
     faults: Vec<String>,
     is_paused: bool,
@@ -168,6 +176,7 @@ impl Cluster {
         let request = JobRequest {
             sources: vec![data.as_bytes().to_vec()],
             policy,
+            results: Some(b"/out/%j/%t".to_vec()),
             ..JobRequest::default()
         };
         let sim = &self.sim;
@@ -278,6 +287,8 @@ impl Cluster {
         let job = state.jobs.get(job).expect("a job");
         assert_eq!(job.releases, 1, "{job:?}");
         assert!(!job.is_held && job.pending == 0, "{job:?}");
+        let all: BTreeSet<u64> = (0..job.next).collect();
+        assert_eq!(state.collected.get(&job.mark), Some(&all), "{job:?}");
     }
 
     pub fn check_nothing_is_left(&self) {
@@ -360,7 +371,14 @@ impl Sim {
         let mut faults = Vec::new();
         for job in state.jobs.values_mut() {
             let ended = std::mem::take(&mut job.running);
-            job.ran.extend(ended);
+            for (node, index) in ended {
+                let outbox = state.outboxes.get_mut(&(node.clone(), job.mark.clone()));
+                match outbox.and_then(|outbox| outbox.get_mut(&index)) {
+                    Some(is_complete) => *is_complete = true,
+                    None => faults.push(format!("{index} of {} lost its results", job.mark)),
+                }
+                job.ran.push(node);
+            }
             for node in &self.nodes {
                 let offers = |slot: &String| {
                     state
@@ -382,12 +400,25 @@ impl Sim {
                         job.mark
                     ));
                 }
+                let outbox = (node.clone(), job.mark.clone());
+                state
+                    .outboxes
+                    .entry(outbox)
+                    .or_default()
+                    .insert(job.next, false);
+                job.running.push((node.clone(), job.next));
                 job.pending -= 1;
-                job.running.push(node.clone());
+                job.next += 1;
             }
         }
         state.faults.extend(faults);
     }
+}
+
+/// Returns the node, and the mark in the name of a job.
+fn place(node: &str, job: &str) -> (String, String) {
+    let mark = job.rsplit('-').next().expect("a mark");
+    (node.to_owned(), mark.to_owned())
 }
 
 fn gone() -> BatchError {
@@ -447,8 +478,8 @@ impl BatchSystem for SimBatch {
             let state = self.0.state();
             let is_alive = |sim: &SimJob| sim.pending > 0 || !sim.running.is_empty();
             let live = |(job, sim): (&JobId, &SimJob)| {
-                let task = |node: &String| LiveTask {
-                    index: None,
+                let task = |(node, index): &(String, u64)| LiveTask {
+                    index: Some(*index),
                     nodes: vec![node.clone()],
                 };
                 let live = LiveJob {
@@ -594,12 +625,98 @@ impl Distribution for SimNodes {
         Ok(())
     }
 
+    fn results_directory(&self, job: &str) -> String {
+        format!("/outbox/{job}")
+    }
+
+    fn outboxes(&self, job: &str, nodes: &[String]) -> Vec<NodeAnswer<OutboxState>> {
+        let ask = |node: &String| {
+            let answer = self.0.call(|| {
+                let (state, place) = (self.0.state(), place(node, job));
+                let outbox = state.outboxes.get(&place);
+                let names = outbox.into_iter().flat_map(BTreeMap::keys);
+                OutboxState {
+                    names: names.map(|index| index.to_string().into_bytes()).collect(),
+                    has_sealed: state
+                        .sealed
+                        .get(&place)
+                        .is_some_and(|left| !left.is_empty()),
+                }
+            });
+            NodeAnswer {
+                node: node.clone(),
+                answer: answer.map_err(|error| error.to_string()),
+            }
+        };
+        nodes.iter().map(ask).collect()
+    }
+
+    /// Three calls: takes the entries, copies them, removes them.
+    fn collect(&self, order: &CollectOrder, _: &AtomicBool) -> Result<CollectedResults, String> {
+        let place = place(&order.node, &order.job);
+        let failed = |error: BatchError| error.to_string();
+        let seal = || {
+            let mut guard = self.0.state();
+            let state = &mut *guard;
+            for (name, _) in &order.moves {
+                let index: u64 = String::from_utf8_lossy(name).parse().expect("a task");
+                let outbox = state.outboxes.entry(place.clone()).or_default();
+                if outbox.remove(&index) == Some(false) {
+                    let fault = format!("{index} of {} runs, and was collected", order.job);
+                    state.faults.push(fault);
+                }
+                state.sealed.entry(place.clone()).or_default().insert(index);
+            }
+        };
+        self.0.call(seal).map_err(failed)?;
+        let copy = || {
+            let mut guard = self.0.state();
+            let state = &mut *guard;
+            let sealed = state.sealed.get(&place).cloned().unwrap_or_default();
+            let count = sealed.len();
+            state
+                .collected
+                .entry(place.1.clone())
+                .or_default()
+                .extend(sealed);
+            count
+        };
+        let count = self.0.call(copy).map_err(failed)?;
+        let discard = || self.0.state().sealed.remove(&place);
+        self.0.call(discard).map_err(failed)?;
+        Ok(CollectedResults {
+            entries: count as u64,
+            bytes: 0,
+        })
+    }
+
     fn end_job(&self, job: &str, nodes: &[String]) -> Vec<NodeAnswer<()>> {
         let end = |node: &String| {
+            let has_results = {
+                let (state, place) = (self.0.state(), place(node, job));
+                let outbox = state
+                    .outboxes
+                    .get(&place)
+                    .is_some_and(|left| !left.is_empty());
+                outbox
+                    || state
+                        .sealed
+                        .get(&place)
+                        .is_some_and(|left| !left.is_empty())
+            };
+            if has_results {
+                return NodeAnswer {
+                    node: node.clone(),
+                    answer: Err("results are left".into()),
+                };
+            }
             let ended = self.0.call(|| {
                 let mut guard = self.0.state();
                 let state = &mut *guard;
-                let uses = |sim: &SimJob| job.ends_with(&sim.mark) && sim.running.contains(node);
+                let uses = |sim: &SimJob| {
+                    let runs_here = sim.running.iter().any(|(running, _)| running == node);
+                    job.ends_with(&sim.mark) && runs_here
+                };
                 if state.jobs.values().any(uses) {
                     state
                         .faults

@@ -126,6 +126,21 @@ pub struct JobNodeRow {
     pub fault: Option<String>,
 }
 
+/// Results of a job that were collected from a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResultRow {
+    /// Name of the node in the batch system.
+    pub node: String,
+    /// Entries that arrived.
+    pub entries: u64,
+    /// Bytes of content that arrived.
+    pub bytes: u64,
+    /// Cause and remedy, if the last attempt failed.
+    pub fault: Option<String>,
+    /// Time since 1970 of the last attempt.
+    pub changed: Duration,
+}
+
 /// The lease of the gateway that acts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseRow {
@@ -193,6 +208,23 @@ fn node(row: &Row<'_>) -> Result<JobNodeRow, StoreError> {
         state: state.ok_or_else(|| bad(1, Type::Text, "no state"))?,
         fault: row.get(2)?,
     })
+}
+
+/// Reads the results of a job, in the order of the nodes.
+pub(super) fn results(file: &Connection, mark: &str) -> Result<Vec<ResultRow>, StoreError> {
+    const FIND: &str = "SELECT node, entries, bytes, fault, changed_ms FROM results
+        WHERE mark = ? ORDER BY node";
+    let mut find = file.prepare_cached(FIND)?;
+    find.query_map([mark], |row| {
+        Ok(ResultRow {
+            node: row.get(0)?,
+            entries: count(row, 1)?,
+            bytes: count(row, 2)?,
+            fault: row.get(3)?,
+            changed: time(row, 4)?,
+        })
+    })?
+    .collect()
 }
 
 pub(super) fn lease(row: &Row<'_>) -> Result<LeaseRow, StoreError> {

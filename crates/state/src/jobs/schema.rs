@@ -55,6 +55,15 @@ CREATE TABLE job_nodes (
     fault TEXT,
     PRIMARY KEY (mark, node)
 ) WITHOUT ROWID;
+CREATE TABLE results (
+    mark TEXT NOT NULL REFERENCES jobs ON DELETE CASCADE,
+    node TEXT NOT NULL,
+    entries INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
+    fault TEXT,
+    changed_ms INTEGER NOT NULL,
+    PRIMARY KEY (mark, node)
+) WITHOUT ROWID;
 ";
 
 /// The way from each layout to the next, from layout 1 on.
