@@ -30,7 +30,7 @@ pub use agent::{AgentArgs, AskedArgs};
 pub use audit::AuditArgs;
 pub use cast::{CastArgs, CastOutputArgs, DoctorArgs};
 pub use choose::ChooseArgs;
-pub use gateway::{GatewayArgs, JobsArgs, SocketArgs, SubmitArgs};
+pub use gateway::{GatewayArgs, JobsArgs, ResultsArgs, SocketArgs, SubmitArgs};
 pub use generate::Document;
 pub use guard::GuardArgs;
 pub use keep::KeepArgs;
@@ -144,6 +144,9 @@ pub enum Command {
     Submit(Box<SubmitArgs>),
     /// Show submitted jobs, and which nodes have their data
     Jobs(JobsArgs),
+    /// Show the results of jobs that were collected, or wait for them
+    #[command(after_long_help = exit_codes_of("results"))]
+    Results(ResultsArgs),
     /// Serve jobs of a batch system: send data, release jobs, remove copies
     ///
     /// The gateway runs until a signal ends it. A gateway of root serves all users; a user's own

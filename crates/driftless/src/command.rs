@@ -24,6 +24,7 @@ pub mod program;
 pub mod reach;
 pub mod record;
 pub mod report;
+pub mod results;
 pub mod run;
 pub mod shim;
 mod site;
@@ -55,6 +56,7 @@ pub fn run(command: &Command, matches: &ArgMatches) -> Exit {
         Command::Node(args) => node::run(args),
         Command::Submit(args) => submit::run(args),
         Command::Jobs(args) => jobs::run(args),
+        Command::Results(args) => results::run(args),
         Command::Gateway(args) => gateway::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Shim(args) => shim::run(args),

@@ -27,6 +27,23 @@ pub enum Exit {
     Signal(u8),
 }
 
+/// Codes of `results`, and their meanings.
+const RESULTS_CODES: [(Exit, &str); 5] = [
+    (
+        Exit::Equal,
+        "the results are listed; with --wait: all have arrived",
+    ),
+    (
+        Exit::CouldNotRun,
+        "failed: no gateway answers, or it refuses",
+    ),
+    (Exit::Usage, Exit::Usage.meaning()),
+    (
+        Exit::Problems,
+        "the gateway knows no such job, or results could not be collected",
+    ),
+    (Exit::Signal(0), Exit::Signal(0).meaning()),
+];
 /// Codes of `submit`, and their meanings.
 const SUBMIT_CODES: [(Exit, &str); 4] = [
     (Exit::Equal, "the job was submitted"),
@@ -171,6 +188,7 @@ impl Exit {
             "node" => &NODE_CODES,
             "doctor" => &DOCTOR_CODES,
             "submit" => &SUBMIT_CODES,
+            "results" => &RESULTS_CODES,
             _ => return Exit::table().collect(),
         };
         let row = |(exit, meaning): &(Exit, &'static str)| match exit {

@@ -75,6 +75,17 @@ impl ResultPattern {
         Ok(ResultPattern { parts })
     }
 
+    /// Returns the pattern as it was written. `%%` is a percent sign there.
+    pub fn text(&self) -> Vec<u8> {
+        let bytes = |part: &PatternPart| match part {
+            PatternPart::Text(text) => escaped(text),
+            PatternPart::Job => b"%j".to_vec(),
+            PatternPart::Task => b"%t".to_vec(),
+            PatternPart::Node => b"%h".to_vec(),
+        };
+        self.parts.iter().flat_map(bytes).collect()
+    }
+
     /// Returns the path of one task's results. The caller checks that the names have no slash.
     pub fn expand(&self, job: &str, task: &str, node: &str) -> Vec<u8> {
         let bytes = |part: &PatternPart| match part {
@@ -85,6 +96,12 @@ impl ResultPattern {
         };
         self.parts.iter().flat_map(bytes).collect()
     }
+}
+
+/// Returns text with doubled percent signs.
+fn escaped(text: &[u8]) -> Vec<u8> {
+    let double = |byte: &u8| std::iter::repeat_n(*byte, 1 + usize::from(*byte == b'%'));
+    text.iter().flat_map(double).collect()
 }
 
 /// Adds text to the last part, so that equal patterns have equal parts.

@@ -4,6 +4,7 @@ use super::{LogArgs, NodesArgs};
 use clap::{Args, ValueEnum};
 use driftless_batch::BatchKind;
 use driftless_gateway::ReleaseNeed;
+use driftless_taskfile::ResultPattern;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -86,6 +87,13 @@ pub struct SubmitArgs {
     /// Files and directories that the job needs
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "file")]
     pub data: Vec<PathBuf>,
+    /// Collect the results of tasks to PATTERN, such as /home/alice/out/%j/%t
+    ///
+    /// Tasks write below $RESULTS_DIRECTORY, each in the directory of its index. %j stands for the
+    /// number of the job, %t for the index of the task, %h for the node. The gateway collects the
+    /// results of a task when the task ended.
+    #[arg(long, value_name = "PATTERN", value_parser = result_pattern)]
+    pub results: Option<OsString>,
     /// Nodes that get the data, such as n[001-128]
     ///
     /// By default, all nodes on which the job may run.
@@ -112,6 +120,29 @@ pub struct SubmitArgs {
     /// Command of the batch system, with its own options
     #[arg(value_name = "sbatch|qsub", last = true)]
     pub command: Vec<OsString>,
+}
+
+/// Returns a pattern of results that the parser of task files takes.
+fn result_pattern(text: &str) -> Result<OsString, String> {
+    match ResultPattern::parse(text.as_bytes()) {
+        Ok(_) => Ok(text.into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct ResultsArgs {
+    /// Numbers of jobs in the batch system; all jobs by default
+    #[arg(value_name = "JOB")]
+    pub jobs: Vec<String>,
+    /// Wait until the results of these jobs have arrived
+    #[arg(long)]
+    pub wait: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub socket: SocketArgs,
 }
 
 #[derive(Debug, Args)]

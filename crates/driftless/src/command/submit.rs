@@ -38,7 +38,7 @@ fn submit(args: &SubmitArgs) -> Result<Exit, Unreached> {
     let planned = match &args.file {
         Some(file) => task_file::planned(args, file)?,
         None => PlannedSubmission {
-            request: request(args, absolute(&args.data)?),
+            request: request(args, absolute(&args.data)?)?,
             command: args.command.clone(),
             kind: None,
         },
@@ -64,9 +64,11 @@ fn submit(args: &SubmitArgs) -> Result<Exit, Unreached> {
 }
 
 /// Returns the request for sources with the options of the command line.
-fn request(args: &SubmitArgs, sources: Vec<PathBuf>) -> JobRequest {
+fn request(args: &SubmitArgs, sources: Vec<PathBuf>) -> Result<JobRequest, Unreached> {
     let bytes = |path: PathBuf| path.as_os_str().as_bytes().to_vec();
-    JobRequest {
+    let results = args.results.as_ref().map(PathBuf::from);
+    Ok(JobRequest {
+        results: pattern(results)?,
         sources: sources.into_iter().map(bytes).collect(),
         nodes: args.nodes.clone(),
         policy: ReleasePolicy {
@@ -74,7 +76,14 @@ fn request(args: &SubmitArgs, sources: Vec<PathBuf>) -> JobRequest {
             seconds_max: args.deadline.map(|time| time.as_secs()),
         },
         ..JobRequest::default()
-    }
+    })
+}
+
+/// Returns the pattern of results as an absolute path in bytes.
+fn pattern(given: Option<PathBuf>) -> Result<Option<Vec<u8>>, Unreached> {
+    let whole = absolute(&given.into_iter().collect::<Vec<_>>())?;
+    let bytes = |path: PathBuf| path.as_os_str().as_bytes().to_vec();
+    Ok(whole.into_iter().next().map(bytes))
 }
 
 /// Returns absolute paths: the gateway has another working directory.

@@ -5,7 +5,7 @@ use crate::output::json;
 use crate::output::mirror::line;
 use crate::output::table::aligned;
 use crate::units::show_bytes;
-use driftless_gateway::{JobInfo, JobNodeInfo};
+use driftless_gateway::{JobInfo, JobNodeInfo, ResultInfo};
 use driftless_model::{escape, escape_text};
 use serde::Serialize;
 
@@ -76,6 +76,86 @@ fn row(job: &JobInfo) -> Vec<String> {
     ]
 }
 
+/// Prints the results of jobs.
+pub fn results(jobs: &[JobInfo], is_json: bool) {
+    if is_json {
+        return jobs
+            .iter()
+            .for_each(|job| line(&json::line(&ResultsLine::of(job))));
+    }
+    if jobs.is_empty() {
+        return line("no jobs with results");
+    }
+    let header = ["JOB", "STAGE", "NODE", "ENTRIES", "SIZE", "TO"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for job in jobs {
+        let to = job.pattern.as_deref().map_or_else(String::new, escape);
+        let cells = |node: &str, entries: String, size: String| {
+            let node = escape_text(node);
+            vec![
+                number(job),
+                job.stage.clone(),
+                node,
+                entries,
+                size,
+                to.clone(),
+            ]
+        };
+        if job.results.is_empty() {
+            rows.push(cells("-", "0".into(), "-".into()));
+        }
+        let row =
+            |one: &ResultInfo| cells(&one.node, one.entries.to_string(), show_bytes(one.bytes));
+        rows.extend(job.results.iter().map(row));
+    }
+    let table = aligned(&rows, |at| NUMBERS.contains(&at));
+    table.lines().for_each(line);
+    for (job, one) in jobs
+        .iter()
+        .flat_map(|job| job.results.iter().map(move |one| (job, one)))
+    {
+        if let Some(fault) = &one.fault {
+            let (node, fault) = (escape_text(&one.node), escape_text(fault));
+            line(&format!("{}: {node}: {fault}", number(job)));
+        }
+    }
+}
+
+/// Results of a job as a line of JSON.
+#[derive(Serialize)]
+struct ResultsLine<'a> {
+    job: Option<&'a str>,
+    stage: &'a str,
+    to: Option<String>,
+    nodes: Vec<ResultLine<'a>>,
+}
+
+/// Results of a node in JSON.
+#[derive(Serialize)]
+struct ResultLine<'a> {
+    node: &'a str,
+    entries: u64,
+    bytes: u64,
+    fault: Option<&'a str>,
+}
+
+impl<'a> ResultsLine<'a> {
+    fn of(job: &'a JobInfo) -> Self {
+        let line = |one: &'a ResultInfo| ResultLine {
+            node: &one.node,
+            entries: one.entries,
+            bytes: one.bytes,
+            fault: one.fault.as_deref(),
+        };
+        ResultsLine {
+            job: job.number.as_deref(),
+            stage: &job.stage,
+            to: job.pattern.as_deref().map(escape),
+            nodes: job.results.iter().map(line).collect(),
+        }
+    }
+}
+
 /// A job as a line of JSON.
 #[derive(Serialize)]
 struct JobLine<'a> {
@@ -135,6 +215,9 @@ pub fn planned(planned: &PlannedSubmission) {
     line(&format!("command: {}", shell_words::join(words)));
     for path in &planned.request.sources {
         line(&format!("data: {}", escape(path)));
+    }
+    if let Some(pattern) = &planned.request.results {
+        line(&format!("results: {}", escape(pattern)));
     }
     line(&format!("release: {}", planned.request.policy.need));
     line("dry run: no job was submitted");

@@ -1,6 +1,6 @@
 //! Task files: from the parsed file to a submission.
 
-use super::{PlannedSubmission, absolute, request};
+use super::{PlannedSubmission, absolute, pattern, request};
 use crate::args::SubmitArgs;
 use crate::command::reach::Unreached;
 use crate::command::site::usage;
@@ -14,18 +14,19 @@ use driftless_taskfile::{
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// Returns the submission that a task file asks for.
 pub(super) fn planned(args: &SubmitArgs, path: &Path) -> Result<PlannedSubmission, Unreached> {
     let parsed = TaskFile::parse(&read(path)?);
     let tasks = parsed.map_err(|error| usage(&format!("{}: {error}", quote(path))))?;
-    if tasks.results.is_some() {
-        let why = "RESULTS: this version collects no results; remove the section";
-        return Err(usage(&format!("{}: {why}", quote(path))));
-    }
     let kind = kind_of(tasks.system);
-    let mut request = request(args, absolute(&expanded(&tasks.data)?)?);
+    let mut request = request(args, absolute(&expanded(&tasks.data)?)?)?;
+    if let (None, Some(results)) = (&request.results, &tasks.results) {
+        let path = PathBuf::from(OsString::from_vec(results.text()));
+        request.results = pattern(Some(path))?;
+    }
     request.keeping = match tasks.cleanup {
         Cleanup::PurgeAll => CopyKeeping::Purge,
         Cleanup::Keep => CopyKeeping::Stay,
