@@ -9,6 +9,7 @@ use driftless_testkit::wait_slowly_until;
 use site::{Site, USER};
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 /// Writes what a task finds: its node, and the content of the data set.
 const TASK: &str = r#"#!/bin/sh
@@ -75,6 +76,56 @@ fn many_jobs_load_at_the_same_time() {
     for job in &jobs {
         site.wait_until_closed(job);
     }
+    site.check_nothing_is_left();
+}
+
+/// Folders that the task file of the seed names.
+const SEED_DATA: &str = "/var/tmp/blastSTAGE";
+const SEED_SCRIPT: &str = "/wrg/home/csci/cjm/blast/blast_rep.sh";
+
+/// Removes what the task file of the seed names.
+struct SeedFolders;
+
+impl Drop for SeedFolders {
+    fn drop(&mut self) {
+        for folder in [SEED_DATA, "/wrg"] {
+            let _it_may_be_missing = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+#[test]
+fn task_file_of_the_seed_runs_unchanged() {
+    let site = Site::start(8);
+    let seed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../taskfile/tests/files/example.tdf");
+    let text = fs::read_to_string(&seed).expect("the task file");
+    let out = site.make_out("out");
+    let _folders = SeedFolders;
+    fs::create_dir_all(SEED_DATA).expect("a folder");
+    let files: Vec<&str> = text
+        .split_whitespace()
+        .filter(|word| word.starts_with(SEED_DATA))
+        .map(|word| word.trim_end_matches(';'))
+        .collect();
+    assert_eq!(files.len(), 19);
+    for file in &files {
+        fs::write(file, format!("{file}\n").repeat(10_000)).expect("a file");
+    }
+    fs::create_dir_all(Path::new(SEED_SCRIPT).parent().expect("a folder")).expect("made");
+    let search = format!(
+        "#!/bin/sh\ncat \"$SPOOL_DIRECTORY\"/nr.* | wc -l >{0}/new.$SLURM_ARRAY_TASK_ID && \
+         mv {0}/new.$SLURM_ARRAY_TASK_ID {0}/$SLURM_ARRAY_TASK_ID\n",
+        out.display()
+    );
+    fs::write(SEED_SCRIPT, search).expect("a script");
+    let job = site.submit_file(USER, &seed);
+    let done = || (1..=20).all(|task| out.join(task.to_string()).exists());
+    wait_slowly_until("all tasks have run", done);
+    for task in 1..=20 {
+        let lines = fs::read_to_string(out.join(task.to_string())).expect("a result");
+        assert_eq!(lines.trim(), "190000", "task {task}");
+    }
+    site.wait_until_closed(&job);
     site.check_nothing_is_left();
 }
 

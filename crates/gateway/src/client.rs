@@ -2,7 +2,7 @@
 
 use crate::message::{ClientRequest, GatewayReply, JobInfo, REPLY_BYTES_MAX, read, write};
 use crate::{Error, JobRequest};
-use driftless_batch::{BatchKind, BatchSystem, HeldRequest, JobId, JobMark};
+use driftless_batch::{BatchError, BatchKind, BatchSystem, HeldRequest, JobId, JobMark};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -29,16 +29,26 @@ pub struct Submitted {
     pub warning: Option<String>,
 }
 
-/// Submits a job held. `command` is the user's: `sbatch` or `qsub` with its arguments; the program
-/// inherits standard input and standard error. `systems` returns the commands of a batch system.
+/// A job that a user submits.
+pub trait UserSubmission {
+    /// Returns the command for a batch system: `sbatch` or `qsub` with its arguments.
+    ///
+    /// # Errors
+    /// Cause and remedy, if the job is for another batch system.
+    fn command(&self, kind: BatchKind) -> Result<Vec<OsString>, String>;
+
+    /// Returns the interface to a batch system.
+    fn system(&self, kind: BatchKind) -> Box<dyn BatchSystem>;
+}
+
+/// Submits a job held. The command of the user inherits standard input and standard error.
 ///
 /// # Errors
 /// No gateway answers, or it refuses; the command failed, and then no job was submitted.
 pub fn submit(
     socket: &Path,
     request: JobRequest,
-    command: &[OsString],
-    systems: &dyn Fn(BatchKind) -> Box<dyn BatchSystem>,
+    submission: &dyn UserSubmission,
 ) -> Result<Submitted, Error> {
     let prepared = match ask(socket, &ClientRequest::Prepare(request))? {
         GatewayReply::Prepared(prepared) => prepared,
@@ -47,13 +57,7 @@ pub fn submit(
     let foreign = || Error::Refused("it has another version; install the same one".into());
     let kind = BatchKind::of_word(&prepared.system).ok_or_else(foreign)?;
     let mark = JobMark::new(&prepared.mark).ok_or_else(foreign)?;
-    let batch = systems(kind);
-    let held = HeldRequest {
-        command,
-        mark: &mark,
-        variables: &prepared.variables,
-    };
-    let job = match run(&*batch, &held) {
+    let job = match run(submission, kind, (&mark, &prepared.variables)) {
         Ok(job) => job,
         Err(error) => {
             abandon_unless_submitted(socket, &prepared.mark, &error);
@@ -99,8 +103,19 @@ fn abandon_unless_submitted(socket: &Path, mark: &str, error: &Error) {
 }
 
 /// Runs the command of the batch system, and returns the number of the job.
-fn run(batch: &dyn BatchSystem, held: &HeldRequest<'_>) -> Result<JobId, Error> {
-    let submission = batch.submission(held)?;
+fn run(
+    user: &dyn UserSubmission,
+    kind: BatchKind,
+    (mark, variables): (&JobMark, &[(String, String)]),
+) -> Result<JobId, Error> {
+    let command = user.command(kind);
+    let command = command.map_err(|why| Error::Batch(BatchError::Arguments(why)))?;
+    let batch = user.system(kind);
+    let submission = batch.submission(&HeldRequest {
+        command: &command,
+        mark,
+        variables,
+    })?;
     let program = submission.program.to_string_lossy().into_owned();
     let output = Command::new(&submission.program)
         .args(&submission.args)
@@ -118,7 +133,7 @@ fn run(batch: &dyn BatchSystem, held: &HeldRequest<'_>) -> Result<JobId, Error> 
     }
     let text = String::from_utf8_lossy(&output.stdout);
     batch.submitted(&text).map_err(|cause| Error::NoNumber {
-        mark: held.mark.as_str().to_owned(),
+        mark: mark.as_str().to_owned(),
         cause,
     })
 }

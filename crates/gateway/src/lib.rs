@@ -27,7 +27,7 @@ mod server;
 mod users;
 
 pub use casts::{Casts, CastsSettings};
-pub use client::{Submitted, jobs, submit};
+pub use client::{Submitted, UserSubmission, jobs, submit};
 pub use distribution::{
     CollectOrder, CollectedResults, CopyKeeping, Distribution, LoadEvent, LoadOrder, NodeAnswer,
     OutboxState,

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 /// Data sets of one job at most.
-const SOURCES_MAX: usize = 4096;
+const SOURCES_MAX: usize = 1024;
 /// Bytes of a path (limits.h, `PATH_MAX`).
 const PATH_BYTES_MAX: usize = 4096;
 /// Bytes of a list of nodes.
@@ -50,7 +50,7 @@ impl JobRequest {
             return Err("no data is named; name a file or directory with --data");
         }
         if self.sources.len() > SOURCES_MAX {
-            return Err("more than 4096 files and directories; name a directory that holds them");
+            return Err("more than 1024 files and directories; name a directory that holds them");
         }
         if !self.sources.iter().all(is_path) {
             return Err("a path of the data is not absolute, or too long");
@@ -101,7 +101,7 @@ mod tests {
             of(vec![b"data".to_vec()]),
             of(vec![b"/a\0b".to_vec()]),
             of(vec![vec![b'/'; 4096]]),
-            of(vec![b"/a".to_vec(); 4097]),
+            of(vec![b"/a".to_vec(); 1025]),
         ] {
             assert!(wrong.check().is_err());
         }

@@ -24,4 +24,4 @@ pub use ssh::{
     Deploy, NOT_FOUND, Reach, ReachError, SSH_FAILED, SilenceLimit, SshHost, in_place_of, unstarted,
 };
 pub use wire::handshake::{Heard, Silence, find, greeted};
-pub use wire::{Limits, May, Root};
+pub use wire::{Limits, May, ROOTS_MAX, Root};

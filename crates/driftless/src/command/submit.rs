@@ -8,9 +8,10 @@ use crate::command::reach::Unreached;
 use crate::command::site::usage;
 use crate::exit::Exit;
 use crate::output::{jobs as show, mirror as say};
-use driftless_batch::{BatchKind, CommandSettings};
-use driftless_gateway::{JobRequest, ReleasePolicy};
+use driftless_batch::{BatchKind, BatchSystem, CommandSettings};
+use driftless_gateway::{JobRequest, ReleasePolicy, UserSubmission};
 use driftless_model::{cause, quote};
+use driftless_taskfile::TaskFile;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -19,10 +20,44 @@ use std::path::{Path, PathBuf};
 pub struct PlannedSubmission {
     /// What the gateway is asked for.
     pub request: JobRequest,
-    /// Command of the batch system.
-    pub command: Vec<OsString>,
-    /// Batch system that the task file names.
-    pub kind: Option<BatchKind>,
+    /// Command of the batch system, or the task file that makes one.
+    pub source: CommandSource,
+}
+
+/// Source of the command of the batch system.
+pub enum CommandSource {
+    /// The command line.
+    Words(Vec<OsString>),
+    /// A task file.
+    Tasks(Box<TaskFile>),
+}
+
+impl PlannedSubmission {
+    /// Returns the batch system that a task file names.
+    pub fn named_kind(&self) -> Option<BatchKind> {
+        match &self.source {
+            CommandSource::Words(_) => None,
+            CommandSource::Tasks(tasks) => Some(task_file::kind_of(tasks.system)),
+        }
+    }
+
+    /// Returns the command for a batch system. A task file without options fits each of them.
+    pub fn command_for(&self, kind: BatchKind) -> Result<Vec<OsString>, String> {
+        match &self.source {
+            CommandSource::Words(words) => Ok(words.clone()),
+            CommandSource::Tasks(tasks) => task_file::command(kind, tasks),
+        }
+    }
+}
+
+impl UserSubmission for PlannedSubmission {
+    fn command(&self, kind: BatchKind) -> Result<Vec<OsString>, String> {
+        self.command_for(kind)
+    }
+
+    fn system(&self, kind: BatchKind) -> Box<dyn BatchSystem> {
+        driftless_batch::system(kind, CommandSettings::default())
+    }
 }
 
 /// Submits the job; returns the exit code.
@@ -39,18 +74,18 @@ fn submit(args: &SubmitArgs) -> Result<Exit, Unreached> {
         Some(file) => task_file::planned(args, file)?,
         None => PlannedSubmission {
             request: request(args, absolute(&args.data)?)?,
-            command: args.command.clone(),
-            kind: None,
+            source: CommandSource::Words(args.command.clone()),
         },
     };
     check_readable(&planned.request.source_paths())?;
     if args.dry_run {
-        show::planned(&planned);
+        let kind = planned.named_kind().unwrap_or(BatchKind::Slurm);
+        let command = planned.command_for(kind).map_err(|why| usage(&why))?;
+        show::planned(&planned, &command);
         return Ok(Exit::Equal);
     }
-    let systems = |kind| driftless_batch::system(kind, CommandSettings::default());
     let socket = socket_of(&args.socket);
-    let submitted = driftless_gateway::submit(&socket, planned.request, &planned.command, &systems)
+    let submitted = driftless_gateway::submit(&socket, planned.request.clone(), &planned)
         .map_err(|error| (Exit::of_gateway_error(&error), error.to_string()))?;
     say::line(submitted.job.as_str());
     match submitted.warning {

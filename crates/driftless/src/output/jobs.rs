@@ -8,6 +8,7 @@ use crate::units::show_bytes;
 use driftless_gateway::{JobInfo, JobNodeInfo, ResultInfo};
 use driftless_model::{escape, escape_text};
 use serde::Serialize;
+use std::ffi::OsString;
 
 /// Columns of the table that have numbers.
 const NUMBERS: [usize; 2] = [3, 4];
@@ -206,11 +207,11 @@ impl<'a> JobLine<'a> {
 }
 
 /// Prints a job that would be submitted.
-pub fn planned(planned: &PlannedSubmission) {
-    if let Some(kind) = planned.kind {
+pub fn planned(planned: &PlannedSubmission, command: &[OsString]) {
+    if let Some(kind) = planned.named_kind() {
         line(&format!("batch system: {kind}"));
     }
-    let words = planned.command.iter().map(|word| word.to_string_lossy());
+    let words = command.iter().map(|word| word.to_string_lossy());
     let words: Vec<String> = words.map(|word| escape_text(&word)).collect();
     line(&format!("command: {}", shell_words::join(words)));
     for path in &planned.request.sources {

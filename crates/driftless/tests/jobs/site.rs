@@ -218,6 +218,15 @@ impl Site {
         submit.stdin(Stdio::null()).output().expect("a submission")
     }
 
+    /// Submits the job of a task file as a user, and returns its number.
+    pub fn submit_file(&self, uid: u32, file: &Path) -> String {
+        let mut submit = self.slurm.command_as(uid, uid, bin());
+        submit.arg("submit").arg(file);
+        submit.arg("--gateway").arg(self.socket());
+        submit.current_dir(self.shared()).stdin(Stdio::null());
+        number_of(&text_of(&mut submit))
+    }
+
     fn list(&self, options: &[&str]) -> Output {
         let mut jobs = self.program();
         jobs.args(["jobs", "--json", "--gateway"])

@@ -6,7 +6,7 @@ use driftless_batch::{
 };
 use driftless_gateway::{
     CollectOrder, CollectedResults, Distribution, Gateway, GatewaySettings, JobInfo, JobRequest,
-    LoadEvent, LoadOrder, NodeAnswer, OutboxState, ReleasePolicy, jobs, submit,
+    LoadEvent, LoadOrder, NodeAnswer, OutboxState, ReleasePolicy, UserSubmission, jobs, submit,
 };
 use driftless_state::jobs::JobTable;
 use driftless_testkit::wait_until;
@@ -180,9 +180,8 @@ impl Cluster {
             ..JobRequest::default()
         };
         let sim = &self.sim;
-        let systems = |_| Box::new(SimBatch(Arc::clone(sim))) as Box<dyn BatchSystem>;
-        let command = [OsString::from("sbatch")];
-        let submitted = submit(&self.socket, request, &command, &systems).expect("submitted");
+        let user = SimUser(Arc::clone(sim));
+        let submitted = submit(&self.socket, request, &user).expect("submitted");
         submitted.job
     }
 
@@ -425,6 +424,18 @@ fn gone() -> BatchError {
     BatchError::Unavailable {
         command: "simulation".into(),
         text: "the gateway ended".into(),
+    }
+}
+
+struct SimUser(Arc<Sim>);
+
+impl UserSubmission for SimUser {
+    fn command(&self, _: BatchKind) -> Result<Vec<OsString>, String> {
+        Ok(vec!["sbatch".into()])
+    }
+
+    fn system(&self, _: BatchKind) -> Box<dyn BatchSystem> {
+        Box::new(SimBatch(Arc::clone(&self.0)))
     }
 }
 

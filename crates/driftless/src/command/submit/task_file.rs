@@ -1,6 +1,6 @@
 //! Task files: from the parsed file to a submission.
 
-use super::{PlannedSubmission, absolute, pattern, request};
+use super::{CommandSource, PlannedSubmission, absolute, pattern, request};
 use crate::args::SubmitArgs;
 use crate::command::reach::Unreached;
 use crate::command::site::usage;
@@ -21,7 +21,6 @@ use std::path::{Path, PathBuf};
 pub(super) fn planned(args: &SubmitArgs, path: &Path) -> Result<PlannedSubmission, Unreached> {
     let parsed = TaskFile::parse(&read(path)?);
     let tasks = parsed.map_err(|error| usage(&format!("{}: {error}", quote(path))))?;
-    let kind = kind_of(tasks.system);
     let mut request = request(args, absolute(&expanded(&tasks.data)?)?)?;
     if let (None, Some(results)) = (&request.results, &tasks.results) {
         let path = PathBuf::from(OsString::from_vec(results.text()));
@@ -34,8 +33,7 @@ pub(super) fn planned(args: &SubmitArgs, path: &Path) -> Result<PlannedSubmissio
     };
     Ok(PlannedSubmission {
         request,
-        command: command(kind, &tasks),
-        kind: Some(kind),
+        source: CommandSource::Tasks(Box::new(tasks)),
     })
 }
 
@@ -57,7 +55,8 @@ fn read(path: &Path) -> Result<Vec<u8>, Unreached> {
     })
 }
 
-fn kind_of(system: WorkloadManager) -> BatchKind {
+/// Returns the batch system that a task file names.
+pub(super) fn kind_of(system: WorkloadManager) -> BatchKind {
     match system {
         WorkloadManager::Slurm => BatchKind::Slurm,
         WorkloadManager::GridEngine => BatchKind::GridEngine,
@@ -93,8 +92,15 @@ fn matches(pattern: &Path) -> Result<Vec<PathBuf>, Unreached> {
     }
 }
 
-/// Returns the command of the batch system for the script and its tasks.
-fn command(kind: BatchKind, tasks: &TaskFile) -> Vec<OsString> {
+/// Returns the command of a batch system for the script and its tasks. It need not be the batch system
+/// that the file names, unless the file has options for that one.
+pub(super) fn command(kind: BatchKind, tasks: &TaskFile) -> Result<Vec<OsString>, String> {
+    let named = kind_of(tasks.system);
+    if kind != named && !tasks.options.is_empty() {
+        return Err(format!(
+            "the task file has options for {named}, and the gateway serves {kind}; correct WLM_SYSTEM and OPTIONS"
+        ));
+    }
     let program = match kind {
         BatchKind::Slurm => "sbatch",
         BatchKind::GridEngine | BatchKind::Pbs => "qsub",
@@ -106,7 +112,7 @@ fn command(kind: BatchKind, tasks: &TaskFile) -> Vec<OsString> {
     }
     words.push(tasks.script.clone().into_os_string());
     words.extend(tasks.arguments.iter().cloned());
-    words
+    Ok(words)
 }
 
 /// Returns the options of an array of tasks (sbatch(1), qsub(1)).
@@ -135,7 +141,7 @@ mod tests {
 
     fn of(text: &str) -> Vec<OsString> {
         let tasks = TaskFile::parse(text.as_bytes()).expect("a task file");
-        command(kind_of(tasks.system), &tasks)
+        command(kind_of(tasks.system), &tasks).expect("a command")
     }
 
     fn file(system: &str, execute: &str) -> String {
