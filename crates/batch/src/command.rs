@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 
 /// Bytes of output that a command may print. A hundred thousand jobs are a tenth of it.
 const OUTPUT_BYTES_MAX: u64 = 64 << 20;
+/// Begins of variables by which a user chooses what commands print (squeue(1), sinfo(1)). A gateway
+/// that saw few jobs would take the others for ended.
+const CHOOSING: [&str; 3] = ["SQUEUE_", "SINFO_", "SLURM_CLUSTERS"];
 /// Pause between two looks at a command that runs.
 const TICK: Duration = Duration::from_millis(5);
 
@@ -64,6 +67,9 @@ impl CommandSettings {
     pub(crate) fn run<S: AsRef<OsStr>>(&self, name: &str, args: &[S]) -> Result<CommandOutput> {
         let shown = shown_command(name, args);
         let mut command = Command::new(self.program(name));
+        for (variable, _) in std::env::vars_os().filter(|(variable, _)| chooses(variable)) {
+            command.env_remove(variable);
+        }
         command
             .args(args)
             .env("LC_ALL", "C")
@@ -118,6 +124,12 @@ impl CommandSettings {
             text: format!("no end within {} s", self.time_max.as_secs_f32()),
         }
     }
+}
+
+/// Returns whether a variable chooses what commands print.
+fn chooses(variable: &OsStr) -> bool {
+    let name = variable.to_string_lossy();
+    CHOOSING.iter().any(|begin| name.starts_with(begin))
 }
 
 /// Ends a command and the processes that it started.
@@ -205,6 +217,16 @@ mod tests {
             error.starts_with("squeue -h: cannot start the program"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn choices_of_a_user_are_known() {
+        for variable in ["SQUEUE_USERS", "SINFO_PARTITION", "SLURM_CLUSTERS"] {
+            assert!(chooses(variable.as_ref()), "{variable}");
+        }
+        for variable in ["SLURM_CONF", "SGE_ROOT", "PATH"] {
+            assert!(!chooses(variable.as_ref()), "{variable}");
+        }
     }
 
     #[test]

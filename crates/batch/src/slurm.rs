@@ -71,15 +71,23 @@ impl Slurm {
     fn exclude(
         &self,
         record: &SqueueJob,
-        ready: &BTreeSet<String>,
+        readiness: &Readiness<'_>,
         nodes: &[SinfoNode],
     ) -> Result<bool> {
         let kept = record.word(EXCLUDED_WORD);
         let own: BTreeSet<String> = own_exclusions(record)?.into_iter().collect();
-        let nodes = nodes.iter().filter(|node| node.is_in(&record.partitions));
-        let unready = nodes.filter(|node| !ready.contains(&node.name));
-        let mut wanted: BTreeSet<String> = unready.map(|node| node.name.clone()).collect();
-        wanted.extend(own.iter().cloned());
+        let is_place = |node: &SinfoNode| node.is_in(&record.partitions);
+        if !nodes.iter().any(is_place) {
+            // An empty list would let the job run everywhere.
+            return Err(BatchError::Refused {
+                command: "sinfo".to_owned(),
+                text: format!("this user sees no node of partition {}", record.partitions),
+            });
+        }
+        let names = nodes.iter().filter(|node| is_place(node));
+        let names = names.map(|node| &node.name);
+        let unready = names.filter(|name| !readiness.ready.contains(*name));
+        let wanted: BTreeSet<String> = unready.chain(&own).cloned().collect();
         let present: BTreeSet<String> = record.excluded.iter().cloned().collect();
         if kept.is_some() && wanted == present {
             return Ok(true);
@@ -105,7 +113,7 @@ impl Slurm {
     ) -> Result<()> {
         let excludes = record.word(EXCLUDED_WORD).is_some();
         if excludes {
-            self.exclude(record, readiness.ready, nodes)?;
+            self.exclude(record, readiness, nodes)?;
         }
         let constraint = Constraint::new(&record.constraint);
         let is_ours = excludes || readiness.slot.is_some_and(|slot| constraint.demands(slot));
@@ -253,7 +261,7 @@ impl BatchSystem for Slurm {
                 })?;
                 self.update(job, &[format!("Features={text}")])?
             }
-            None => self.exclude(record, readiness.ready, &self.nodes()?)?,
+            None => self.exclude(record, readiness, &self.nodes()?)?,
         };
         if waits { Ok(()) } else { Err(has_begun()) }
     }

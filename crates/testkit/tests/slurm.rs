@@ -76,7 +76,7 @@ fn clusters_run_beside_each_other() {
 
 #[test]
 fn node_is_stopped_and_started() {
-    let mut slurm = Slurm::start(1);
+    let mut slurm = Slurm::start_limited(1, 10 << 20);
     slurm.stop_node("n1");
     slurm.run(
         "scontrol",

@@ -16,14 +16,13 @@ const STATE_MARKS: &str = "*~#!%$@^-+";
 /// Marks of nodes that cannot take a copy now.
 const AWAY_MARKS: &str = "*~#!%^";
 /// States of nodes that run jobs.
-const USABLE: [&str; 8] = [
-    "alloc", "block", "comp", "idle", "mix", "mixed", "plnd", "planned",
+const USABLE: [&str; 9] = [
+    "alloc", "block", "blocked", "comp", "idle", "mix", "mixed", "plnd", "planned",
 ];
 /// States of nodes that a reservation has.
 const RESERVED: [&str; 2] = ["maint", "resv"];
 /// States of nodes that run no jobs.
-const UNUSABLE: [&str; 28] = [
-    "blocked",
+const UNUSABLE: [&str; 27] = [
     "boot",
     "canc_r",
     "down",
@@ -119,7 +118,14 @@ impl Slurm {
     /// Returns all nodes.
     pub(super) fn nodes(&self) -> Result<Vec<SinfoNode>> {
         let format = FIELDS.join(&SEPARATOR.to_string());
-        let args = ["--noheader", "--all", "--Node", "--format", &format];
+        let args = [
+            "--noheader",
+            "--all",
+            "--local",
+            "--Node",
+            "--format",
+            &format,
+        ];
         parse(&stdout(self.settings.run("sinfo", &args)?)?)
     }
 

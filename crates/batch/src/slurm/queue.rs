@@ -111,8 +111,8 @@ impl Slurm {
         let separator = SEPARATOR.to_string();
         let format = format!("{begin}{separator}{}", FIELDS.join(&separator));
         // Otherwise squeue joins tasks that wait, with several reasons in one field.
-        let mut args = vec!["--noheader", "--all", "--states=all", "--array-unique"];
-        args.extend(["--format", &format]);
+        let mut args = vec!["--noheader", "--all", "--local", "--states=all"];
+        args.extend(["--array-unique", "--format", &format]);
         args.extend(job.iter().flat_map(|job| ["--jobs", job.as_str()]));
         let output = super::answer::stdout(self.settings.run("squeue", &args)?)?;
         parse(&output, &begin)
@@ -176,7 +176,7 @@ fn read(fields: &[&str; FIELDS.len()]) -> Option<SqueueJob> {
         reservation: Some((*reservation).to_owned())
             .filter(|name| !name.is_empty() && name != "(null)"),
         owner: (*owner).to_owned(),
-        comment: (*comment).to_owned(),
+        comment: comment.strip_prefix("(null)").unwrap_or(comment).to_owned(),
     })
 }
 
