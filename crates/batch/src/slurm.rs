@@ -19,7 +19,7 @@ use crate::{
 };
 use features::Constraint;
 use nodes::{SinfoNode, SlotState};
-use queue::{JobPhase, SqueueJob};
+use queue::{JobHold, JobPhase, SqueueJob};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -62,10 +62,6 @@ impl Slurm {
         answer::changed(self.settings.run("scontrol", &args)?)
     }
 
-    fn release_tasks(&self, tasks: &str) -> Result<bool> {
-        answer::changed(self.settings.run("scontrol", &["release", tasks])?)
-    }
-
     /// Makes a job exclude all nodes of its partitions that are not ready, beside those that its user
     /// excludes. Returns `false` if no task waits.
     fn exclude(
@@ -103,8 +99,8 @@ impl Slurm {
         self.update(&record.job, &changes)
     }
 
-    /// Brings one waiting job up to date: its excluded nodes, and a hold by Slurm itself, which found
-    /// no ready node that meets the job's constraint.
+    /// Brings a waiting job up to date: its excluded nodes, and a hold by Slurm itself, which found no
+    /// ready node that meets the job's constraint.
     fn refresh(
         &self,
         record: &SqueueJob,
@@ -117,14 +113,15 @@ impl Slurm {
         }
         let constraint = Constraint::new(&record.constraint);
         let is_ours = excludes || readiness.slot.is_some_and(|slot| constraint.demands(slot));
-        if is_ours && record.is_held_by_slurm() && !readiness.ready.is_empty() {
-            match self.release_tasks(&record.tasks()) {
-                // Slurm lets an owner release the job only when a node meets its constraint.
-                Err(BatchError::Rights { .. }) if excludes => {}
-                other => other.map(drop)?,
-            }
+        if !is_ours || readiness.ready.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let records = std::slice::from_ref(record);
+        match self.release_held(&record.job, records, JobHold::Slurm) {
+            // Slurm lets an owner release the job only when a node meets its constraint.
+            Err(BatchError::Rights { .. }) if excludes => Ok(()),
+            other => other,
+        }
     }
 }
 
@@ -179,7 +176,7 @@ impl BatchSystem for Slurm {
             let Some(mark) = record.mark().filter(|_| record.phase != JobPhase::Ended) else {
                 continue;
             };
-            let is_held = record.is_held_by_user();
+            let is_held = record.is_held(JobHold::User);
             match found.iter_mut().find(|known| known.job == record.job) {
                 Some(known) => known.is_held |= is_held,
                 None => found.push(MarkedJob {
@@ -199,7 +196,7 @@ impl BatchSystem for Slurm {
         records.retain(|record| record.phase != JobPhase::Ended);
         for record in records {
             let live = found.entry(record.job.clone()).or_default();
-            live.is_held |= record.is_held_by_user();
+            live.is_held |= record.is_held(JobHold::User);
             live.pending += record.pending();
             live.running.extend(record.running());
             if record.phase == JobPhase::Pending {
@@ -302,12 +299,7 @@ impl BatchSystem for Slurm {
     }
 
     fn release(&self, job: &JobId) -> Result<()> {
-        // An administrator may hold single tasks of an array: each record is released by itself.
-        let records = self.living(job)?;
-        for record in records.iter().filter(|one| one.is_held_by_user()) {
-            self.release_tasks(&record.tasks())?;
-        }
-        Ok(())
+        self.release_held(job, &self.living(job)?, JobHold::User)
     }
 
     fn undeclare(&self, slot: &Slot) -> Result<()> {

@@ -35,21 +35,26 @@ pub(super) fn collapse(names: &BTreeSet<String>) -> String {
         }
     }
     for ((stem, width), numbers) in groups {
-        let ranges = ranges(&numbers);
-        let show = |(first, last): &(u64, u64)| match first == last {
-            true => format!("{first:0width$}"),
-            false => format!("{first:0width$}-{last:0width$}"),
-        };
-        let shown: Vec<String> = ranges.iter().map(show).collect();
+        let shown = shown(&ranges(&numbers), width);
         parts.push(match numbers.len() {
-            1 => format!("{stem}{}", shown.join(",")),
-            _ => format!("{stem}[{}]", shown.join(",")),
+            1 => format!("{stem}{shown}"),
+            _ => format!("{stem}[{shown}]"),
         });
     }
     parts.join(",")
 }
 
-fn ranges(numbers: &BTreeSet<u64>) -> Vec<(u64, u64)> {
+/// Returns ranges as Slurm writes them between brackets, with so many digits at least.
+pub(super) fn shown(ranges: &[(u64, u64)], width: usize) -> String {
+    let show = |(first, last): &(u64, u64)| match first == last {
+        true => format!("{first:0width$}"),
+        false => format!("{first:0width$}-{last:0width$}"),
+    };
+    ranges.iter().map(show).collect::<Vec<_>>().join(",")
+}
+
+/// Returns the first and last numbers of the ranges without gaps.
+pub(super) fn ranges(numbers: &BTreeSet<u64>) -> Vec<(u64, u64)> {
     let mut found: Vec<(u64, u64)> = Vec::new();
     for number in numbers {
         match found.last_mut() {

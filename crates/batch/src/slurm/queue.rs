@@ -4,10 +4,11 @@
 //! random word before each record, so that no comment can be taken for a record. The comment is the
 //! last field.
 
-use super::answer::unknown;
+use super::answer::{self, unknown};
 use super::sbatch::MARK_WORD;
 use super::{Slurm, hostlist};
 use crate::{JobId, JobMark, LiveTask, Result};
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
 
 /// Separator of fields; no name in Slurm has it.
@@ -18,11 +19,31 @@ const SEPARATOR: char = '\u{1f}';
 const FIELDS: [&str; 14] = [
     "%F", "%K", "%T", "%r", "%Q", "%P", "%n", "%x", "%f", "%D", "%N", "%v", "%u", "%k",
 ];
-const HELD_BY_USER: &str = "JobHeldUser";
-/// Reason of Slurm's own hold: no node has the features that a job demands.
-const BAD_CONSTRAINTS: &str = "BadConstraints";
+/// Ranges of indices that one command names.
+const RANGES_PER_COMMAND: usize = 1000;
 
-/// JobPhase of a job or task.
+/// Hold of a job, by the reason that Slurm states.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum JobHold {
+    User,
+    Administrator,
+    /// Slurm holds a job if no node has the features that it demands.
+    Slurm,
+}
+
+impl JobHold {
+    const ALL: [JobHold; 3] = [JobHold::User, JobHold::Administrator, JobHold::Slurm];
+
+    fn reason(self) -> &'static str {
+        match self {
+            JobHold::User => "JobHeldUser",
+            JobHold::Administrator => "JobHeldAdmin",
+            JobHold::Slurm => "BadConstraints",
+        }
+    }
+}
+
+/// Phase of a job or task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JobPhase {
     Pending,
@@ -34,9 +55,7 @@ pub(super) enum JobPhase {
 #[derive(Debug, Clone)]
 pub(super) struct SqueueJob {
     pub job: JobId,
-    /// Expression of the indices. `None` for a job without tasks.
-    indices: Option<String>,
-    /// Index of a single task.
+    /// Index of a task, or `None`.
     index: Option<u64>,
     /// Number of tasks.
     count: u64,
@@ -55,26 +74,17 @@ pub(super) struct SqueueJob {
 }
 
 impl SqueueJob {
-    pub fn is_held_by_user(&self) -> bool {
-        self.is_held_for(HELD_BY_USER)
+    /// Returns whether tasks of the record are held so. A record of several tasks may have several
+    /// reasons with commas between, and then the priority of one of them.
+    pub fn is_held(&self, hold: JobHold) -> bool {
+        let is_one = self.reason == hold.reason();
+        let is_among = self.reason.split(',').any(|one| one == hold.reason());
+        self.phase == JobPhase::Pending && is_among && (!is_one || self.priority == "0")
     }
 
-    /// Returns whether Slurm holds the job because no node has the features that it demands.
-    pub fn is_held_by_slurm(&self) -> bool {
-        self.is_held_for(BAD_CONSTRAINTS)
-    }
-
-    fn is_held_for(&self, reason: &str) -> bool {
-        self.phase == JobPhase::Pending && self.priority == "0" && self.reason == reason
-    }
-
-    /// Returns the tasks of the record as `scontrol` takes them.
-    pub fn tasks(&self) -> String {
-        match (&self.indices, self.index) {
-            (None, _) => self.job.to_string(),
-            (_, Some(index)) => format!("{}_{index}", self.job),
-            (Some(indices), None) => format!("{}_[{indices}]", self.job),
-        }
+    fn has_other_hold(&self, hold: JobHold) -> bool {
+        let mut others = JobHold::ALL.into_iter().filter(|other| *other != hold);
+        others.any(|other| self.is_held(other))
     }
 
     pub fn pending(&self) -> u64 {
@@ -106,16 +116,48 @@ impl SqueueJob {
 impl Slurm {
     /// Returns the records of one job, or of all jobs.
     pub(super) fn records(&self, job: Option<&JobId>) -> Result<Vec<SqueueJob>> {
+        let args = job.iter().flat_map(|job| ["--jobs", job.as_str()]);
+        self.squeue(&args.collect::<Vec<_>>())
+    }
+
+    fn squeue(&self, words: &[&str]) -> Result<Vec<SqueueJob>> {
         let hasher = std::hash::RandomState::new().build_hasher();
         let begin = format!("{:016x}", hasher.finish());
         let separator = SEPARATOR.to_string();
         let format = format!("{begin}{separator}{}", FIELDS.join(&separator));
-        // Otherwise squeue joins tasks that wait, with several reasons in one field.
         let mut args = vec!["--noheader", "--all", "--local", "--states=all"];
-        args.extend(["--array-unique", "--format", &format]);
-        args.extend(job.iter().flat_map(|job| ["--jobs", job.as_str()]));
-        let output = super::answer::stdout(self.settings.run("squeue", &args)?)?;
+        args.extend(["--format", &format]);
+        args.extend(words);
+        let output = answer::stdout(self.settings.run("squeue", &args)?)?;
         parse(&output, &begin)
+    }
+
+    /// Releases the tasks of a job that are held so, and no others.
+    pub(super) fn release_held(
+        &self,
+        job: &JobId,
+        records: &[SqueueJob],
+        hold: JobHold,
+    ) -> Result<()> {
+        let ours = || records.iter().filter(|record| record.job == *job);
+        if !ours().any(|record| record.is_held(hold)) {
+            return Ok(());
+        }
+        if !ours().any(|record| record.has_other_hold(hold)) {
+            return self.release_tasks(job.as_str());
+        }
+        // One line for each task tells which of them is held by whom.
+        let mut tasks = self.squeue(&["--array", "--jobs", job.as_str()])?;
+        tasks.retain(|task| task.job == *job && task.is_held(hold));
+        let indices: BTreeSet<u64> = tasks.iter().filter_map(|task| task.index).collect();
+        for ranges in hostlist::ranges(&indices).chunks(RANGES_PER_COMMAND) {
+            self.release_tasks(&format!("{job}_[{}]", hostlist::shown(ranges, 0)))?;
+        }
+        Ok(())
+    }
+
+    fn release_tasks(&self, tasks: &str) -> Result<()> {
+        answer::changed(self.settings.run("scontrol", &["release", tasks])?).map(drop)
     }
 }
 
@@ -153,15 +195,13 @@ fn read(fields: &[&str; FIELDS.len()]) -> Option<SqueueJob> {
     let [constraint, node_count, nodes, reservation, owner, comment] = rest;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     // The throttle of an array follows a percent sign.
-    let indices = index.split('%').next().filter(|text| *text != "N/A");
-    let (index, count) = match indices {
-        None => (None, 1),
-        Some(one) if digits(one) => (Some(one.parse().ok()?), 1),
-        Some(many) => (None, task_count(many)?),
+    let (index, count) = match index.split('%').next()? {
+        "N/A" => (None, 1),
+        one if digits(one) => (Some(one.parse().ok()?), 1),
+        many => (None, task_count(many)?),
     };
     Some(SqueueJob {
         job: JobId::new(job).filter(|_| digits(job))?,
-        indices: indices.map(str::to_owned),
         index,
         count,
         phase: phase(state)?,

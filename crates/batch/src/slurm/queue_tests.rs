@@ -30,14 +30,29 @@ fn arrays_are_counted() {
     assert_eq!(array.mark(), Some(JobMark::of(255)));
     let live = task.running().unwrap();
     assert_eq!((live.index, live.nodes), (Some(6), vec!["n5".to_owned()]));
-    assert_eq!(array.tasks(), "108_[7-200]");
-    assert_eq!(
-        (task.tasks().as_str(), held.tasks().as_str()),
-        ("108_6", "126")
-    );
-    assert!(held.is_held_by_user() && !array.is_held_by_user());
+    assert!(held.is_held(JobHold::User) && !held.has_other_hold(JobHold::User));
+    assert!(!array.is_held(JobHold::User) && !ended.is_held(JobHold::User));
     assert_eq!(held.reservation.as_deref(), Some("res"));
     assert_eq!((ended.pending(), ended.running()), (0, None));
+}
+
+#[test]
+fn joined_tasks_have_several_holds() {
+    let joined = |reason: &str, priority: &str| {
+        let line = format!("@|1|1-10|PENDING|{reason}|{priority}|all|||(null)|1||(null)|eve|\n");
+        parsed(&line).remove(0)
+    };
+    for priority in ["0", "7"] {
+        let mixed = joined("JobArrayTaskLimit,JobHeldAdmin,JobHeldUser", priority);
+        assert!(mixed.is_held(JobHold::User) && mixed.has_other_hold(JobHold::User));
+        assert!(!mixed.is_held(JobHold::Slurm));
+    }
+    let limited = joined("Resources,BadConstraints", "7");
+    assert!(limited.is_held(JobHold::Slurm) && !limited.has_other_hold(JobHold::Slurm));
+    assert!(
+        !joined("BadConstraints", "7").is_held(JobHold::Slurm),
+        "an old reason"
+    );
 }
 
 #[test]
