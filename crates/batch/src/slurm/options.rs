@@ -9,7 +9,7 @@ const SHORT_WITH_VALUE: &[u8] = b"aAbBcCdDeFGiJLmMnNopqStwx";
 const SHORT_WITH_REST: &[u8] = b"k";
 
 /// Long options with a value (sbatch(1) of 22.05 to 24.11).
-const LONG_WITH_VALUE: [&str; 89] = [
+const LONG_WITH_VALUE: [&str; 88] = [
     "account",
     "acctg-freq",
     "array",
@@ -71,7 +71,6 @@ const LONG_WITH_VALUE: [&str; 89] = [
     "ntasks-per-node",
     "ntasks-per-socket",
     "ntasks-per-tres",
-    "oom-kill-step",
     "open-mode",
     "output",
     "partition",
@@ -101,7 +100,7 @@ const LONG_WITH_VALUE: [&str; 89] = [
     "wrap",
 ];
 /// Long options without a value, or with one behind `=` only.
-const LONG_ALONE: [&str; 26] = [
+const LONG_ALONE: [&str; 28] = [
     "consolidate-segments",
     "contiguous",
     "exclusive",
@@ -112,6 +111,7 @@ const LONG_ALONE: [&str; 26] = [
     "nice",
     "no-kill",
     "no-requeue",
+    "oom-kill-step",
     "overcommit",
     "oversubscribe",
     "parsable",
@@ -127,6 +127,7 @@ const LONG_ALONE: [&str; 26] = [
     "usage",
     "use-min-nodes",
     "verbose",
+    "version",
     "wait",
 ];
 
@@ -239,6 +240,7 @@ fn short_options(letters: &[u8]) -> (SbatchOption, bool) {
             b'W' => name = "wait",
             b'M' => name = "clusters",
             b'h' => name = "help",
+            b'V' => name = "version",
             _ => {}
         }
         if SHORT_WITH_VALUE.contains(letter) {

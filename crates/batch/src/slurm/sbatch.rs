@@ -13,7 +13,7 @@ use std::ffi::{OsStr, OsString};
 pub(super) const MARK_WORD: &str = "driftless:";
 
 /// Options that cannot be used with a job that waits for its data.
-const REFUSED: [(&str, &str); 5] = [
+const REFUSED: [(&str, &str); 6] = [
     (
         "wait",
         "it waits for the end of the job, which waits for its data",
@@ -22,6 +22,7 @@ const REFUSED: [(&str, &str); 5] = [
     ("clusters", "the job may start in another cluster"),
     ("help", "it submits no job"),
     ("usage", "it submits no job"),
+    ("version", "it submits no job"),
 ];
 /// Variables of the environment that stand for refused options.
 const REFUSED_VARIABLES: [(&str, &str); 3] = [

@@ -148,6 +148,7 @@ fn options_without_a_held_job_are_refused() {
         &["-W", "job.sh"],
         &["-HW", "job.sh"],
         &["--test-only", "job.sh"],
+        &["-V"],
         &["-M", "other", "job.sh"],
         &["--clusters=other", "job.sh"],
         &["-n1", ":", "-n2", "job.sh"],
