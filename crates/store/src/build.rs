@@ -64,7 +64,7 @@ struct ContentPass<'a> {
 }
 
 /// An open file of the source, with its ranges of data.
-struct OpenFile {
+struct OpenSourceFile {
     file: Arc<dyn ReadFile>,
     extents: Vec<DataExtent>,
 }
@@ -106,7 +106,7 @@ impl ContentPass<'_> {
         }
     }
 
-    fn open(&mut self, seen: &SeenFile) -> Result<OpenFile> {
+    fn open(&mut self, seen: &SeenFile) -> Result<OpenSourceFile> {
         let (dir, name) = self.cursor.holder(self.catalogue, seen.entry)?;
         let opened = dir
             .open_file(&name)
@@ -114,7 +114,7 @@ impl ContentPass<'_> {
                 true => self.changed(seen),
                 false => self.cursor.failed(self.catalogue, seen.entry, fault),
             })?;
-        let open = OpenFile {
+        let open = OpenSourceFile {
             file: opened.into(),
             extents: self.catalogue.entry(seen.entry)?.body.extents(),
         };
@@ -126,7 +126,7 @@ impl ContentPass<'_> {
     fn read(
         &mut self,
         seen: &SeenFile,
-        open: &OpenFile,
+        open: &OpenSourceFile,
         at: u64,
         bytes: u64,
         buffer: &mut Vec<u8>,
@@ -148,7 +148,7 @@ impl ContentPass<'_> {
         Ok(())
     }
 
-    fn look_again(&self, seen: &SeenFile, open: &OpenFile) -> Result<()> {
+    fn look_again(&self, seen: &SeenFile, open: &OpenSourceFile) -> Result<()> {
         let meta = open.file.meta_again();
         let meta = meta.map_err(|fault| self.cursor.failed(self.catalogue, seen.entry, fault))?;
         match digest(&meta) == seen.digest {

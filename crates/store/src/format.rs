@@ -200,7 +200,7 @@ impl EntryFacts {
         }
     }
 
-    /// Returns the metadata of an entry that all users may read and nobody may write. Of the attributes,
+    /// Returns the metadata of an entry that all users may read and no user may write. Of the attributes,
     /// those of users stay. Nothing else that the source says has an effect, apart from the
     /// modification time.
     pub(crate) fn read_only(self, kind: Kind, (uid, gid): (u32, u32)) -> EntryFacts {

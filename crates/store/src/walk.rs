@@ -32,7 +32,7 @@ pub enum CopyRights {
     /// Those of the source.
     #[default]
     OfSource,
-    /// Every user who can enter the directory of the copy may read all entries, and nobody may write.
+    /// Every user who can enter the directory of the copy may read all entries, and no user may write.
     /// Entries belong to the user who makes the catalogue. Files have mode 0444, or 0555 if the source
     /// has a right to execute, and directories 0555. Devices, pipes, sockets, ACLs, and attributes
     /// other than `user.*`, are left out. The source may belong to a user who is not trusted.

@@ -88,7 +88,7 @@ fn child_casts_for_a_job() {
 }
 
 #[test]
-fn killed_process_leaves_a_link_to_a_whole_set() {
+fn killed_process_leaves_a_whole_link() {
     let bench = Bench::new();
     let (folder, link) = (bench.folder.path(), bench.path("node/jobs/job"));
     let content = |round: u64| format!("content of round {round}");
