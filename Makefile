@@ -45,8 +45,8 @@ install-files:
 	install -D -m 644 $(FROM)/libdriftless_shim.so $(TO)/lib/driftless/libdriftless_shim.so
 	install -d $(TO)/lib/systemd/system $(TO)/share/man/man1 $(TO)/share/bash-completion/completions \
 		$(TO)/share/zsh/site-functions $(TO)/share/fish/vendor_completions.d
-	for unit in mirror watch node; do sed 's|/usr/bin/driftless|$(PREFIX)/bin/driftless|' systemd/driftless-$$unit@.service \
-		>$(TO)/lib/systemd/system/driftless-$$unit@.service || exit; done
+	for unit in mirror@ watch@ node@ gateway; do sed 's|/usr/bin/driftless|$(PREFIX)/bin/driftless|' systemd/driftless-$$unit.service \
+		>$(TO)/lib/systemd/system/driftless-$$unit.service || exit; done
 	$(TO)/bin/driftless generate pages | \
 		awk -v to=$(TO)/share/man/man1/ '/^\.\\" File: / { file = to $$3; next } { print >file }'
 	$(TO)/bin/driftless generate bash >$(TO)/share/bash-completion/completions/driftless

@@ -542,6 +542,10 @@ fn the_units_are_what_systemd_takes() {
     let text = fs::read_to_string(&unit).expect("the unit");
     assert!(text.contains("Type=notify") && text.contains("RestartPreventExitStatus=2 11 13\n"));
     systemd_takes("driftless-node@", &text);
+    let unit = units.join("driftless-gateway.service");
+    let text = fs::read_to_string(&unit).expect("the unit");
+    assert!(text.contains("Type=notify") && text.contains("RestartPreventExitStatus=2 11\n"));
+    systemd_takes("driftless-gateway", &text);
 }
 
 /// What systemd checks of programs, it finds at their places: here is ours.
