@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from casting import ALL as TO_ALL
 from casting import FIRST, KILLS, ONE, SECOND, SLOW_LINK, STOPPED
 from figures import NoLess, NoMore, Share
+from jobs import SMALL, WHOLE
 from peers import (
-    BARE, BURSTS, CAST, CHAIN, COPYING_PEERS, DRIFTLESS, EMPTY, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, LSYNCD, LSYNCD_SLOW, MIRROR, OFTEN,
-    ONE_SYNC, POOL, REPEATING_PEERS, RSYNC, RSYNC_DELETE, RSYNC_FAR, SBCAST, SCP_ALL, SEND, SHIM, SR3, SUM, TAR_ALL, TAR_FAR, UDPCAST, UFTP, UNSYNCED,
-    VERIFIED, VERIFY)
+    BARE, BURSTS, CAST, CHAIN, COPYING_PEERS, DRIFTLESS, EMPTY, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, JOBS, LSYNCD, LSYNCD_SLOW, MIRROR,
+    OFTEN, ONE_SYNC, POOL, REPEATING_PEERS, RSYNC, RSYNC_DELETE, RSYNC_FAR, SBATCH, SBCAST, SCP_ALL, SEND, SERVED, SERVED_CACHED, SHIM,
+    SR3, SUM, TAR_ALL, TAR_FAR, UDPCAST, UFTP, UNSYNCED, VERIFIED, VERIFY)
 from targets import Ahead, AtMost, Delayed, Faster, Growth, LineBound, MixedBound, OnTheWire, Peak, PerCall, Within
 
 
@@ -184,6 +185,21 @@ def casts():
         targets=(AtMost(TAR_ALL, 0.4),))
 
 
+def batch_jobs():
+    """Jobs of a batch system that start where their data has arrived."""
+    yield Case(
+        "jobs-array", "jobs", "an array that reads a data set, links of 100 Mbit/s", "array", "", "tmpfs", (JOBS, SERVED, SERVED_CACHED),
+        rounds=1, targets=(Share("seconds", 0.25, SMALL, SERVED), Share("seconds", 0.25, WHOLE, SERVED_CACHED)))
+    yield Case(
+        "jobs-start", "jobs", "from a node with the data to its first task", "starts", "", "tmpfs", (JOBS, SBATCH),
+        targets=(NoMore("beyond", 1), NoMore("beyond_last", 1)))
+    yield Case(
+        "jobs-submit", "jobs", "one task, its data on all nodes", "submits", "", "tmpfs", (JOBS, SBATCH),
+        targets=(NoMore("command_more", 0.5), NoMore("until_more", 0.5)))
+    yield Case(
+        "jobs-held", "jobs", "1,000 held jobs", "held", "", "tmpfs", (JOBS,), targets=(NoMore("processor", 1),))
+
+
 def sums():
     """Hashing: one large file that all threads share, and many small ones."""
     tools_of_all = (SUM, *HASHING_PEERS)
@@ -278,7 +294,7 @@ CASES = {
     case.name: case
     for case in (
         *(case for case in first_copies() if case.tree == "real"), *unsynced_copies(), *repeated_copies(),
-        *often(), *mirrors(), *shims(), *announcements(), *remote_trees(), *slow_requests(), *large_files(), *remote_files(), *movers(), *casts(), *sums(), *verifications(),
+        *often(), *mirrors(), *shims(), *announcements(), *remote_trees(), *slow_requests(), *large_files(), *remote_files(), *movers(), *casts(), *batch_jobs(), *sums(), *verifications(),
         *(case for case in first_copies() if case.tree == "generated"), *memory(),
     )
 }

@@ -49,6 +49,18 @@ FIGURES = {
     "gib": Figure("processor time of a node for each GiB", "s"),
     "share": Figure("processor time at 1 Gbit/s", "% of four cores", 100),
     "gigabits": Figure("rate of that node", "Gbit/s", 1e-9),
+    "begin": Figure("first task", "s"),
+    "start": Figure("first task of the median node", "s"),
+    "start_last": Figure("first task of the last node", "s"),
+    "beyond": Figure("that beyond Slurm's own time", "s"),
+    "beyond_last": Figure("that of the last node beyond Slurm's own time", "s"),
+    "command": Figure("time of the command", "s"),
+    "command_more": Figure("extra time of the command", "s"),
+    "until": Figure("time until the task begins", "s"),
+    "until_more": Figure("extra time until the task begins", "s"),
+    "held": Figure("held jobs"),
+    "processor_own": Figure("processor time without its commands", "% of one", 100),
+    "controller": Figure("processor time of Slurm's controller", "% of one", 100),
     "read_close_plain": Figure("that close as a plain system call", "ns", 1e9),
 }
 TINY = 1e-9  # in the place of a limit of nothing

@@ -20,7 +20,7 @@ PACKAGES = {
     "mkfs.btrfs": "btrfs-progs", "cmp": "diffutils", "b3sum": "b3sum", "sshd": "openssh-server",
     "ssh": "openssh-client", "unshare": "util-linux", "ip": "iproute2", "rabbitmqctl": "rabbitmq-server",
     "lsyncd": "lsyncd", "make": "make", "uftp": "uftp", "udp-sender": "udpcast", "sbcast": "slurm-client", "slurmctld": "slurmctld",
-    "slurmd": "slurmd", "munged": "munge",
+    "slurmd": "slurmd", "munged": "munge", "sshfs": "sshfs",
 }
 # name -> extra arguments for the C compiler
 C_TOOLS = {

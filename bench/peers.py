@@ -23,9 +23,11 @@ LSYNCD, LSYNCD_SLOW = "lsyncd", "lsyncd-15"
 RSYNC_DELETE = "rsync-delete"
 SEND = "btrfs-send"
 CAST = "cast"
+JOBS = "jobs"
+SBATCH, SERVED, SERVED_CACHED = "sbatch", "served", "served-cached"
 SCP_ALL, TAR_ALL, SBCAST, UFTP, UDPCAST = "scp-all", "tar-all", "sbcast", "uftp", "udpcast"
 MOVERS = ("movers-1", "movers-2", "movers-3")
-FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR, OFTEN, MIRROR, SHIM, CHAIN, POOL, CAST, *MOVERS)
+FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR, OFTEN, MIRROR, SHIM, CHAIN, POOL, CAST, JOBS, *MOVERS)
 RSYNC = "rsync-aHAX"
 RSYNC_FAR = "rsync-ssh"
 TAR_FAR = "tar-ssh"
@@ -79,7 +81,7 @@ class Tool:
             jobs=jobs, bytes="BYTES", queue="URL", job="NAME", credentials="FILE", hosts="'A B C'",
             driftless="driftless", config="CONFIG", hidden=".driftless-snapshots", older="OLDER", newer="NEWER",
             tools="bench/out/bin", tmp="/tmp", nodes="'n[1-8]'", list="NODES", to="DIR", node_dir="STORE", store="STORE",
-            agent="driftless", count=8, kbits="KBITS", file="SRC/big", slurm="SLURM.CONF")
+            agent="driftless", count=8, kbits="KBITS", file="SRC/big", slurm="SLURM.CONF", script="SCRIPT", host="far")
 
 
 TOOLS = {
@@ -129,6 +131,11 @@ TOOLS = {
     CAST: Tool(
         "driftless cast",
         "{driftless} cast --json {src} --nodes {nodes} --to {to} --node-dir {node_dir} --ssh {ssh} --agent-path {agent} --dir {store}"),
+    JOBS: Tool("driftless submit", "{driftless} submit --data {src} -- sbatch {script}"),
+    SBATCH: Tool("sbatch", "sbatch {script}"),
+    SERVED: Tool("sbatch, data on one server", "sshfs -o ro,allow_other {host}:{src} {to}; sbatch {script}"),
+    SERVED_CACHED: Tool(
+        "sbatch, data on one server, cached by each node", "sshfs -o ro,allow_other,kernel_cache {host}:{src} {to}; sbatch {script}"),
     SCP_ALL: Tool("scp to each node", "xargs -P {count} -I NODE -a {list} scp -q -F {config} {file} NODE:{to}/big"),
     SBCAST: Tool("sbcast", "env SLURM_CONF={slurm} sbcast --jobid={job} {file} {to}/big"),
     UFTP: Tool("uftp", "uftp -q -I net0 -R {kbits} {file}"),

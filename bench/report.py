@@ -22,7 +22,7 @@ MIB = 2**20
 # Groups that have a plot beside their table: few, since every page that is written anew stays in the history.
 PLOTTED = ("real", "ssh", "latency", "memory")
 # Groups whose table has figures of many kinds instead of seconds.
-FIGURED = ("mirror", "calls", "announced", "cast")
+FIGURED = ("mirror", "calls", "announced", "cast", "jobs")
 
 
 def number(value):

@@ -45,7 +45,7 @@ class Bench:
         self.work, self.tools, self.driftless = work, tools, driftless
         self.scripts, self.shim = machine.SOURCES, tools / "libdriftless_shim.so"
         self.before = options.against
-        self.disk, self.quick = options.disk, options.quick
+        self.disk, self.quick, self.long = options.disk, options.quick, options.long
         self.seconds_max = 60 * options.minutes
         self.rounds = options.rounds or (1 if options.quick else None)
         sizes = QUICK if options.quick else Sizes(entries=options.entries, mirror_entries=options.entries)
@@ -75,6 +75,7 @@ def arguments():
     parser.add_argument("--quick", action="store_true", help="small trees, one round, no documents")
     parser.add_argument("--cases", default=",".join(CASES), help="names, separated by commas")
     parser.add_argument("--list", action="store_true", help="print the names of the cases and stop")
+    parser.add_argument("--long", action="store_true", help="also what takes half an hour: all tasks of jobs-array through one server")
     parser.add_argument("--rounds", type=int, help="rounds of every case instead of its own number")
     parser.add_argument("--minutes", type=int, default=105, help="about how long all may take")
     parser.add_argument("--entries", type=int, default=Sizes.entries, help="size of the generated tree")

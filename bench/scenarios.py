@@ -12,6 +12,7 @@ import time
 import announcing
 import casting
 import following
+import jobs
 import shims
 from crew import CrewLatency, CrewLinks, Mark
 from peers import DRIFTLESS, FLOOR, LINE, RSYNC, TOOLS
@@ -308,7 +309,7 @@ def run_from_mark(scene, tool, src, wanted_bytes, act):
 
 KINDS = {kind.__name__: kind for kind in (
     first_copy, far_first, no_change, within, mixed, delayed_first, delayed_same, changed, sums, often, memory,
-    movers_killed, *following.KINDS, *shims.KINDS, *announcing.KINDS, *casting.KINDS)}
+    movers_killed, *following.KINDS, *shims.KINDS, *announcing.KINDS, *casting.KINDS, *jobs.KINDS)}
 CREWS = {"crew-links": CrewLinks, "crew-latency": CrewLatency}
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from peers import BARE, DRIFTLESS, FLOOR, MOVERS, RSYNC, RSYNC_FAR, SCP_ALL
+from peers import BARE, DRIFTLESS, FLOOR, MOVERS, RSYNC, RSYNC_FAR, SBATCH, SCP_ALL
 
 INTRO = """# Benchmark
 
@@ -96,6 +96,14 @@ GROUPS = {
         "own with one `slurmd` on each node. `uftp` and `udpcast` use multicast, and are given 95 % of the rate of the link; their "
         "receivers share the processors of this machine, too. `scp`, `tar` and the cast encrypt, the other tools do not. `dbcast` of "
         "mpiFileUtils is missing, because Debian has no package of it.", SCP_ALL),
+    "jobs": Group(
+        "Jobs of a batch system", "jobs",
+        "`driftless submit` and a `driftless gateway`, with a Slurm of its own on eight nodes. The nodes are network namespaces on this "
+        "machine, so they share its processors. Each has one processor in Slurm, a `slurmd`, a daemon of driftless, and a tmpfs in the "
+        "place of its disk. Slurm schedules at once, and its controller has a host of its own. In the rows about the array, the link of "
+        "each node and of the server has 100 Mbit/s in both directions; the other rows have no such limit. Each task of the array reads "
+        "all of the same file: 256 MiB for 100 tasks, or a part of it, 32 MiB for 40 tasks. 100 tasks without a cache take 36 minutes "
+        "through one link, so the row about all of them has a server whose file each node keeps in its page cache.", SBATCH),
     "latency": Group(
         "Half a millisecond per request", "0.5 ms requests",
         "Source and replica on `latencyfs`, a file system that delays every metadata and data request by "
@@ -164,6 +172,15 @@ HOW = """## How it is measured
   so that each has a processor.
 - **Processor time** of a node is that of its `driftless node`, which receives a file and sends it to one other node. The kernel charges a
   process for what it sends, and often for the reception of it at the other end.
+- **Jobs.** The time of an array counts from the start of the command until its last task has read all its bytes, by the tasks' own
+  time stamps. The server is an sshd on the host of the data. Each node mounts its directory with sshfs. By default, each task that
+  opens the file reads it through the link. With `kernel_cache`, a node reads each byte once. `bench/run.py --long` also sends all
+  100 tasks through the link.
+- **The first task of a node** counts from the moment at which the node has the copy under the name of the job. Beside it, in the same
+  round, a plain held array counts from `scontrol release`. The difference is the part of driftless.
+- **`submit` beside `sbatch`** takes turns, ten pairs. Another job keeps the data on the nodes meanwhile.
+- **Held jobs** wait for all eight nodes (`--release all`), and the daemon of one node was killed. The gateway then has a minute of rest.
+  Its processor time in the next minute includes all commands of Slurm that it runs.
 - **The mixed tree** may take as long as its large files at the rate of one large file, plus its small files alone.
 """
 
