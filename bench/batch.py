@@ -20,6 +20,7 @@ USER = 65534  # the tasks run as "nobody", whom each machine has
 TMPFS = "size=95%,nr_inodes=0"
 PORT = 7400
 JOBS_SECONDS_MAX = 600
+TASKS_SECONDS_MAX = 6000
 # A controller that schedules at once: what a job waits for is not a pause between two schedules.
 PROMPT = """\
 MinJobAge=2
@@ -37,7 +38,7 @@ class BatchSite:
         self.nodes = [f"n{number}" for number in range(1, nodes + 1)]
         self.disk, self.out = self.folder / "disk", self.folder / "out"
         self.store, self.gateway_dir, self.socket = self.disk / "store", self.folder / "gateway", self.folder / "gateway.sock"
-        self.daemons, self.of_node, self.gateway = Daemons(), {}, None
+        self.daemons, self.environment, self.of_node = Daemons(), {}, {}
         self.daemons.callback(self._remove)
         # The user of the jobs must reach its scripts and data.
         bench.work.chmod(0o711)
@@ -118,15 +119,11 @@ class BatchSite:
 
     def _output(self, argv):
         done = subprocess.run(
-            list(map(str, argv)), env=os.environ | self.environment_or_none(), cwd=self.out, stdin=subprocess.DEVNULL,
+            list(map(str, argv)), env=os.environ | self.environment, cwd=self.out, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{argv[-1]}: ended with {done.returncode}: {done.stderr.strip()[-300:]}")
         return done.stdout.strip()
-
-    def environment_or_none(self):
-        """Returns the environment for commands of Slurm; nothing before it runs."""
-        return getattr(self, "environment", {})
 
     def script(self, name, text):
         """Writes a script of a job; returns its path."""
@@ -176,9 +173,9 @@ class BatchSite:
 
     def stamps(self, job, count):
         """Waits until so many tasks of a job wrote a line; returns the lines as words."""
-        folder, deadline = self.out, time.monotonic() + 10 * JOBS_SECONDS_MAX
+        deadline = time.monotonic() + TASKS_SECONDS_MAX
         while True:
-            lines = [path.read_text() for path in folder.glob(f"{job}-*")]
+            lines = [path.read_text() for path in self.out.glob(f"{job}-*")]
             if sum(line.endswith("\n") for line in lines) >= count:
                 return [line.split() for line in lines]
             if time.monotonic() > deadline:
