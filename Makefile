@@ -15,6 +15,7 @@
 
 PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \
 	openssh-server openssh-client sshfs iproute2 rabbitmq-server openssl sqlite3 slurmctld slurmd slurm-client munge \
+	gridengine-master gridengine-exec gridengine-client \
 	bash dash ksh tcsh fish git groff-base mandoc rpm cpio perl python3 python3-venv openmpi-bin libopenmpi-dev
 
 # What has test suites that the shim is tested by: GLib's, zlib's, and, of the release that the machine has, CPython's.

@@ -7,6 +7,7 @@ use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::string::FromUtf8Error;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -65,6 +66,28 @@ impl CommandSettings {
     /// [`BatchError::Program`] if it cannot be started; [`BatchError::Unavailable`] if it takes too
     /// long; [`BatchError::Output`] if it prints too much or no UTF-8. Exit codes are the caller's.
     pub(crate) fn run<S: AsRef<OsStr>>(&self, name: &str, args: &[S]) -> Result<CommandOutput> {
+        self.run_with(name, args, String::from_utf8)
+    }
+
+    /// Runs a command whose output has texts of users, such as arguments of jobs. Replaces invalid
+    /// UTF-8 and control characters, so that no user makes the output unreadable.
+    ///
+    /// # Errors
+    /// As [`run`](CommandSettings::run).
+    pub(crate) fn run_lossy<S: AsRef<OsStr>>(
+        &self,
+        name: &str,
+        args: &[S],
+    ) -> Result<CommandOutput> {
+        self.run_with(name, args, |bytes| Ok(printable(&bytes)))
+    }
+
+    fn run_with<S: AsRef<OsStr>>(
+        &self,
+        name: &str,
+        args: &[S],
+        decode: impl FnOnce(Vec<u8>) -> std::result::Result<String, FromUtf8Error>,
+    ) -> Result<CommandOutput> {
         let shown = shown_command(name, args);
         let mut command = Command::new(self.program(name));
         for (variable, _) in std::env::vars_os().filter(|(variable, _)| chooses(variable)) {
@@ -98,7 +121,7 @@ impl CommandSettings {
             return Err(unreadable(&shown, "more than 64 MiB"));
         }
         Ok(CommandOutput {
-            stdout: String::from_utf8(stdout).map_err(|_| unreadable(&shown, "no UTF-8"))?,
+            stdout: decode(stdout).map_err(|_| unreadable(&shown, "no UTF-8"))?,
             stderr: String::from_utf8_lossy(&stderr).into_owned(),
             command: shown,
             status,
@@ -155,6 +178,18 @@ fn read_all(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     receive
 }
 
+fn printable(bytes: &[u8]) -> String {
+    let is_plain = |letter: char| !letter.is_control() || "\t\n".contains(letter);
+    let replaced = |letter: char| match is_plain(letter) {
+        true => letter,
+        false => char::REPLACEMENT_CHARACTER,
+    };
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .map(replaced)
+        .collect()
+}
+
 fn unreadable(shown: &str, line: &str) -> BatchError {
     BatchError::Output {
         command: shown.to_owned(),
@@ -196,6 +231,15 @@ mod tests {
             ("out\n", "err\n")
         );
         assert_eq!(ended.status.code(), Some(3));
+    }
+
+    #[test]
+    fn texts_of_users_are_made_printable() {
+        let settings = CommandSettings::default();
+        let script = r"printf 'a\001b\200c\td\n'";
+        assert!(settings.run("sh", &["-c", script]).is_err());
+        let ended = settings.run_lossy("sh", &["-c", script]).unwrap();
+        assert_eq!(ended.stdout, "a\u{fffd}b\u{fffd}c\td\n");
     }
 
     #[test]

@@ -9,11 +9,15 @@
 
 mod command;
 mod error;
+mod grid_engine;
+mod pbs;
 mod slurm;
 mod words;
 
 pub use command::CommandSettings;
 pub use error::{BatchError, Result};
+pub use grid_engine::GridEngine;
+pub use pbs::Pbs;
 pub use slurm::Slurm;
 pub use words::{
     BatchKind, HeldRequest, JobId, JobMark, LiveJob, LiveTask, MarkedJob, Readiness, Slot,
@@ -25,7 +29,9 @@ use std::collections::HashMap;
 /// Returns the interface to a batch system. Runs no command.
 pub fn system(kind: BatchKind, settings: CommandSettings) -> Box<dyn BatchSystem> {
     match kind {
-        _ => Box::new(Slurm::new(settings)),
+        BatchKind::Slurm => Box::new(Slurm::new(settings)),
+        BatchKind::GridEngine => Box::new(GridEngine::new(settings)),
+        BatchKind::Pbs => Box::new(Pbs::new(settings)),
     }
 }
 

@@ -166,6 +166,11 @@ impl Host {
         words
     }
 
+    /// Returns all processes on this host.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        self.namespace.processes()
+    }
+
     /// Runs `act` in a thread on this host: sockets that it opens, and threads that it starts, stay
     /// there.
     pub fn inside<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
@@ -233,6 +238,13 @@ impl Namespace {
         ip(&self.name, arguments);
     }
 
+    fn processes(&self) -> Vec<u32> {
+        fs::metadata(self.path()).map_or_else(
+            |_| Vec::new(),
+            |meta| processes::in_network((meta.dev(), meta.ino())),
+        )
+    }
+
     /// Takes the calling thread there, for good.
     fn enter(&self) {
         let file = fs::File::open(self.path()).expect("the namespace");
@@ -243,9 +255,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        if let Ok(meta) = fs::metadata(self.path()) {
-            processes::end_all(|| processes::in_network((meta.dev(), meta.ino())));
-        }
+        processes::end_all(|| self.processes());
         remove(&self.name);
     }
 }

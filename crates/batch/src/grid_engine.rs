@@ -1,0 +1,402 @@
+//! Grid Engine, by the commands of Grid Engine 8.1.9.
+//!
+//! A slot is a boolean complex. A host has the complex value `TRUE` once the data set is there. The
+//! commands `qconf -aattr` and `-dattr` add and remove one value of a host, so other values of hosts
+//! stay, and no lost update is possible. Only `qconf -Mc` replaces a list: that of all complexes.
+//!
+//! A job carries its mark in its context (`qsub -ac`).
+
+mod arguments;
+mod xml;
+
+use crate::command::CommandOutput;
+use crate::{
+    BatchError, BatchKind, BatchSystem, CommandSettings, HeldRequest, JobId, JobMark, LiveJob,
+    MarkedJob, Readiness, Result, Slot, Submission,
+};
+use std::collections::{BTreeSet, HashMap};
+use std::io::Write;
+use xml::{HostValues, JobDetails};
+
+/// Variable of the job's context with its mark.
+const MARK: &str = "driftless";
+/// Variable of the job's context that tells that the user asked for a hold.
+const HOLD_OF_USER: &str = "driftless_hold";
+/// Its value.
+const KEPT: &str = "user";
+/// Start time that never comes, in any time zone: the second hold of a job.
+const START_NEVER: &str = "203701010000";
+/// Start time of a job without one, in UTC.
+const START_NONE: &str = "197001010000";
+/// Hosts of one command. 200 names of 64 bytes are far from the limit of a command line.
+const HOSTS_MAX: usize = 200;
+/// Complexes of Grid Engine that change with the load of a host (complex(5)). A host that is busy now is
+/// a candidate.
+const LOADS: &[&str] = &[
+    "cpu",
+    "load_avg",
+    "load_long",
+    "load_medium",
+    "load_short",
+    "mem_free",
+    "mem_used",
+    "np_load_avg",
+    "np_load_long",
+    "np_load_medium",
+    "np_load_short",
+    "slots",
+    "swap_free",
+    "swap_rate",
+    "swap_rsvd",
+    "swap_used",
+    "virtual_free",
+    "virtual_used",
+    "m_topology_inuse",
+];
+const REMEDY: &str =
+    "a manager of Grid Engine must run `qconf -am USER` for the user of the gateway";
+
+/// Grid Engine.
+#[derive(Debug, Clone, Default)]
+pub struct GridEngine {
+    settings: CommandSettings,
+}
+
+impl GridEngine {
+    /// Returns the Grid Engine that the commands of these settings reach.
+    pub fn new(mut settings: CommandSettings) -> Self {
+        // Start times are local times of the command.
+        settings.env.push(("TZ".into(), "UTC0".into()));
+        GridEngine { settings }
+    }
+
+    /// Runs a command that must succeed. Only qstat prints texts of users.
+    fn run(&self, name: &str, args: &[&str]) -> Result<CommandOutput> {
+        let output = match name {
+            "qstat" => self.settings.run_lossy(name, args)?,
+            _ => self.settings.run(name, args)?,
+        };
+        match output.status.success() {
+            true => Ok(output),
+            false => Err(failure(&output)),
+        }
+    }
+
+    /// Returns the jobs that a user or a start time holds. Operators and dependencies hold others.
+    fn held(&self) -> Result<BTreeSet<JobId>> {
+        let held = |why| xml::job_ids(&self.run("qstat", &["-u", "*", "-s", why, "-xml"])?);
+        let mut held_by_user = held("hu")?;
+        held_by_user.append(&mut held("ha")?);
+        Ok(held_by_user)
+    }
+
+    fn details(&self, job: &JobId) -> Result<JobDetails> {
+        let output = self.run("qstat", &["-j", job.as_str(), "-xml"])?;
+        let found = xml::details(&output)?.into_iter();
+        let mut found = found.filter(|details| details.job == job.as_str());
+        found.next().ok_or_else(|| BatchError::NoJob {
+            command: output.command.clone(),
+            text: format!("qstat does not know job {job}"),
+        })
+    }
+
+    fn complexes(&self) -> Result<Vec<Complex>> {
+        let output = self.run("qconf", &["-sc"])?;
+        output
+            .stdout
+            .lines()
+            .filter_map(|line| complex(&output, line))
+            .collect()
+    }
+
+    fn host_values(&self, slot: &Slot) -> Result<HostValues> {
+        let output = self.run("qhost", &["-F", slot.as_str(), "-xml"])?;
+        xml::host_values(&output, slot.as_str())
+    }
+
+    /// Adds or removes the value of a slot on hosts.
+    fn change(&self, how: &str, value: &str, hosts: &[String]) -> Result<()> {
+        for some in hosts.chunks(HOSTS_MAX) {
+            let mut args = vec![how, "exechost", "complex_values", value];
+            args.extend(some.iter().map(String::as_str));
+            self.run("qconf", &args)?;
+        }
+        Ok(())
+    }
+
+    /// Makes exactly these hosts offer the slot. Names that are no execution hosts are skipped.
+    fn set_hosts(&self, slot: &Slot, ready: &BTreeSet<String>) -> Result<()> {
+        let (added, removed) = changes(self.host_values(slot)?, ready);
+        if added.is_empty() && removed.is_empty() {
+            return Ok(());
+        }
+        self.change("-aattr", &format!("{slot}=TRUE"), &added)?;
+        self.change("-dattr", slot.as_str(), &removed)?;
+        // qconf exits with 0 for some values that it does not change.
+        let (added, removed) = changes(self.host_values(slot)?, ready);
+        match added.first().or(removed.first()) {
+            None => Ok(()),
+            Some(host) => Err(BatchError::Refused {
+                command: format!("qconf -aattr exechost complex_values {slot}=TRUE"),
+                text: format!("the value of host {host} did not change"),
+            }),
+        }
+    }
+
+    /// Writes the list of complexes with one more line, and has qconf read it.
+    fn add_complex(&self, slot: &Slot) -> Result<()> {
+        let list = self.run("qconf", &["-sc"])?;
+        let line = format!("{slot} {slot} BOOL == YES NO 0 0\n");
+        let file =
+            own_file(&format!("{}{line}", list.stdout)).map_err(|cause| BatchError::Program {
+                command: "qconf -Mc FILE".to_owned(),
+                cause,
+            })?;
+        let path = file.path().to_string_lossy().into_owned();
+        self.run("qconf", &["-Mc", &path]).map(drop)
+    }
+}
+
+impl BatchSystem for GridEngine {
+    fn kind(&self) -> BatchKind {
+        BatchKind::GridEngine
+    }
+
+    fn submission(&self, request: &HeldRequest<'_>) -> Result<Submission> {
+        arguments::submission(request)
+    }
+
+    fn submitted(&self, output: &str) -> Result<JobId> {
+        // `qsub -terse` prints 12, or 12.1-8:1 for an array. Scripts of a site may print before it.
+        let line = output.lines().map(str::trim).rfind(|line| !line.is_empty());
+        let number = line.and_then(|line| line.split('.').next());
+        let digits = number.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        digits
+            .and_then(JobId::new)
+            .ok_or_else(|| BatchError::Output {
+                command: "qsub -terse".to_owned(),
+                line: line.unwrap_or_default().to_owned(),
+            })
+    }
+
+    fn marked(&self) -> Result<Vec<MarkedJob>> {
+        let held = self.held()?;
+        let output = self.run("qstat", &["-j", "*", "-xml"])?;
+        let marked = |details: JobDetails| {
+            let job = JobId::new(&details.job)?;
+            Some(MarkedJob {
+                mark: JobMark::new(details.context.get(MARK)?)?,
+                is_held: held.contains(&job),
+                owner: details.owner,
+                job,
+            })
+        };
+        Ok(xml::details(&output)?
+            .into_iter()
+            .filter_map(marked)
+            .collect())
+    }
+
+    fn alive(&self) -> Result<HashMap<JobId, LiveJob>> {
+        let held = self.held()?;
+        let output = self.run("qstat", &["-u", "*", "-g", "t", "-xml"])?;
+        xml::live_jobs(&output, &held)
+    }
+
+    fn candidates(&self, job: &JobId) -> Result<Vec<String>> {
+        let details = self.details(job)?;
+        let complexes = self.complexes()?;
+        let fixed = |name: &str| {
+            let changes = |complex: &Complex| complex.is_consumable && complex.has_name(name);
+            !name.starts_with(Slot::PREFIX)
+                && !LOADS.contains(&name)
+                && !complexes.iter().any(changes)
+        };
+        let requests: Vec<String> = details
+            .hard
+            .iter()
+            .filter(|(name, _)| fixed(name))
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let (requests, queues) = (requests.join(","), details.queues.join(","));
+        let mut args = vec!["-f", "-xml", "-U", &details.owner];
+        let environment = details.environment.as_deref().unwrap_or_default();
+        for (option, value) in [
+            ("-l", requests.as_str()),
+            ("-q", &queues),
+            ("-pe", environment),
+        ] {
+            if !value.is_empty() {
+                args.extend([option, value]);
+            }
+        }
+        let output = self.run("qstat", &args)?;
+        Ok(xml::open_hosts(&output)?.into_iter().collect())
+    }
+
+    fn declare(&self, slot: &Slot, _nodes: &[String]) -> Result<()> {
+        let is_known = || -> Result<bool> {
+            Ok(self
+                .complexes()?
+                .iter()
+                .any(|complex| complex.has_name(slot.as_str())))
+        };
+        if is_known()? {
+            return Ok(());
+        }
+        self.add_complex(slot)?;
+        match is_known()? {
+            true => Ok(()),
+            false => Err(BatchError::Refused {
+                command: "qconf -Mc FILE".to_owned(),
+                text: format!("the complex {slot} was not added"),
+            }),
+        }
+    }
+
+    fn require(&self, job: &JobId, readiness: &Readiness<'_>) -> Result<()> {
+        let slot = needed(readiness)?;
+        let details = self.details(job)?;
+        if details.hard.iter().any(|(name, _)| name == slot.as_str()) {
+            return Ok(());
+        }
+        // qalter -l replaces both lists.
+        let list = |requests: &[(String, String)]| -> Vec<String> {
+            requests
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect()
+        };
+        let mut hard = list(&details.hard);
+        hard.push(format!("{slot}=TRUE"));
+        let (hard, soft) = (hard.join(","), list(&details.soft).join(","));
+        let mut args = vec!["-hard", "-l", &hard];
+        if !soft.is_empty() {
+            args.extend(["-soft", "-l", &soft]);
+        }
+        args.push(job.as_str());
+        self.run("qalter", &args).map(drop)
+    }
+
+    fn tell_ready(&self, readiness: &Readiness<'_>, _jobs: &[JobId]) -> Result<()> {
+        self.set_hosts(needed(readiness)?, readiness.ready)
+    }
+
+    fn release(&self, job: &JobId) -> Result<()> {
+        let details = self.details(job)?;
+        let mut args = Vec::new();
+        if details
+            .context
+            .get(HOLD_OF_USER)
+            .is_none_or(|who| who != KEPT)
+        {
+            // U ends the hold of a user, and leaves that of an operator (qalter(1)).
+            args.extend(["-h", "U"]);
+        }
+        if details.has_start_time && details.context.contains_key(MARK) {
+            args.extend(["-a", START_NONE]);
+        }
+        if args.is_empty() {
+            return Ok(());
+        }
+        args.push(job.as_str());
+        self.run("qalter", &args).map(drop)
+    }
+
+    fn undeclare(&self, slot: &Slot) -> Result<()> {
+        self.set_hosts(slot, &BTreeSet::new())
+    }
+}
+
+/// A row of `qconf -sc`.
+#[derive(Debug)]
+struct Complex {
+    name: String,
+    shortcut: String,
+    is_consumable: bool,
+}
+
+impl Complex {
+    fn has_name(&self, name: &str) -> bool {
+        self.name == name || self.shortcut == name
+    }
+}
+
+/// Reads a row: name, shortcut, type, relation, requestable, consumable, default, urgency
+/// (complex(5)).
+fn complex(output: &CommandOutput, line: &str) -> Option<Result<Complex>> {
+    if line.starts_with('#') || line.trim().is_empty() {
+        return None;
+    }
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [name, shortcut, _, _, _, consumable, _, _] = words.as_slice() else {
+        return Some(Err(BatchError::Output {
+            command: output.command.clone(),
+            line: line.to_owned(),
+        }));
+    };
+    Some(Ok(Complex {
+        name: (*name).to_owned(),
+        shortcut: (*shortcut).to_owned(),
+        is_consumable: !consumable.eq_ignore_ascii_case("NO"),
+    }))
+}
+
+fn needed<'a>(readiness: &Readiness<'a>) -> Result<&'a Slot> {
+    readiness.slot.ok_or_else(|| BatchError::Rights {
+        command: "qconf".to_owned(),
+        text: "jobs of Grid Engine can wait for nodes only by a complex".to_owned(),
+        remedy: REMEDY,
+    })
+}
+
+/// Returns the hosts that must get the value, and those that must lose it.
+fn changes(values: HostValues, ready: &BTreeSet<String>) -> (Vec<String>, Vec<String>) {
+    let changed = values
+        .into_iter()
+        .filter(|(host, has)| ready.contains(host) != *has);
+    let (removed, added): (Vec<_>, Vec<_>) = changed.partition(|(_, has)| *has);
+    let names = |hosts: Vec<(String, bool)>| hosts.into_iter().map(|(host, _)| host).collect();
+    (names(added), names(removed))
+}
+
+fn own_file(text: &str) -> std::io::Result<tempfile::NamedTempFile> {
+    let mut file = tempfile::Builder::new().prefix("driftless-").tempfile()?;
+    file.write_all(text.as_bytes())?;
+    Ok(file)
+}
+
+/// Returns the error of a command that failed, by the texts of Grid Engine 8.1.9.
+fn failure(output: &CommandOutput) -> BatchError {
+    let command = output.command.clone();
+    // qconf prints its errors to the standard output, too.
+    let text = match format!("{}{}", output.stderr, output.stdout) {
+        text if text.trim().is_empty() => output.status.to_string(),
+        text => text,
+    };
+    let says = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
+    if says(&[
+        "commlib error",
+        "unable to send message to qmaster",
+        "unable to contact qmaster",
+    ]) {
+        return BatchError::Unavailable { command, text };
+    }
+    if says(&[
+        "must be manager",
+        "must be operator",
+        "is not an admin host",
+        "no admin host",
+    ]) {
+        return BatchError::Rights {
+            command,
+            text,
+            remedy: REMEDY,
+        };
+    }
+    let is_about_job = says(&["job \"", "jobs do not exist"]);
+    if is_about_job && says(&["does not exist", "do not exist"]) {
+        return BatchError::NoJob { command, text };
+    }
+    BatchError::Refused { command, text }
+}

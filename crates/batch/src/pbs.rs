@@ -1,0 +1,258 @@
+//! OpenPBS and PBS Professional, by the commands of version 23.06.
+//!
+//! A slot is a boolean resource of hosts. A node has the value `True` once the data set is there, and
+//! a value that is not set is false. A job demands the slot in each chunk of its `select`.
+//!
+//! A job carries its mark in its list of variables. `qstat` prints a value as a number, a list or an
+//! object if the value is one in JSON. Therefore the mark has a word before it.
+
+mod arguments;
+mod jobs;
+mod nodes;
+
+use crate::command::CommandOutput;
+use crate::{
+    BatchError, BatchKind, BatchSystem, CommandSettings, HeldRequest, JobId, JobMark, LiveJob,
+    MarkedJob, Readiness, Result, Slot, Submission,
+};
+use jobs::PbsJob;
+use serde_json::{Map, Value};
+use std::collections::{BTreeSet, HashMap};
+
+/// Variable of a job with its mark.
+const MARK: &str = "DRIFTLESS_MARK";
+/// Word before the mark.
+const MARK_BEGIN: &str = "driftless:";
+/// Word behind the mark of a job that the user asked to hold.
+const KEPT: &str = ":held";
+/// Nodes of one command. 200 names of 64 bytes are far from the limit of a command line.
+const NODES_MAX: usize = 200;
+const REMEDY: &str = "a manager of PBS must run `qmgr -c \"set server managers += USER@HOST\"` for the user of the gateway";
+
+/// PBS.
+#[derive(Debug, Clone, Default)]
+pub struct Pbs {
+    settings: CommandSettings,
+}
+
+impl Pbs {
+    /// Returns the PBS that the commands of these settings reach.
+    pub fn new(settings: CommandSettings) -> Self {
+        Pbs { settings }
+    }
+
+    /// Runs a command that must succeed.
+    fn run(&self, name: &str, args: &[&str]) -> Result<CommandOutput> {
+        let output = self.settings.run_lossy(name, args)?;
+        match output.status.success() {
+            true => Ok(output),
+            false => Err(failure(&output)),
+        }
+    }
+
+    fn jobs(&self, args: &[&str]) -> Result<Vec<PbsJob>> {
+        let all = [&["-f", "-F", "json"], args].concat();
+        let output = self.run("qstat", &all)?;
+        // Without jobs, the member is missing.
+        jobs::records(&output, &members(&output, "Jobs")?.unwrap_or_default())
+    }
+
+    fn job(&self, job: &JobId) -> Result<PbsJob> {
+        let found = self.jobs(&[job.as_str()])?.into_iter();
+        let mut found = found.filter(|record| record.id == job.as_str());
+        found.next().ok_or_else(|| BatchError::NoJob {
+            command: format!("qstat -f {job}"),
+            text: format!("qstat does not know job {job}"),
+        })
+    }
+
+    /// Returns all virtual nodes.
+    fn nodes(&self) -> Result<Vec<nodes::VirtualNode>> {
+        let output = self.run("pbsnodes", &["-a", "-v", "-F", "json"])?;
+        let nodes = members(&output, "nodes")?;
+        nodes::records(
+            &output,
+            &nodes.ok_or_else(|| unreadable(&output, "no nodes"))?,
+        )
+    }
+
+    fn knows(&self, slot: &Slot) -> Result<bool> {
+        let output = self.run("qmgr", &["-c", "list resource"])?;
+        let name =
+            |line: &str| line.strip_prefix("Resource ").map(str::trim) == Some(slot.as_str());
+        Ok(output.stdout.lines().any(name))
+    }
+
+    /// Makes exactly these hosts offer the slot. Hosts that PBS does not know are skipped.
+    fn set_hosts(&self, slot: &Slot, ready: &BTreeSet<String>) -> Result<()> {
+        let nodes = self.nodes()?;
+        let (added, removed) = nodes::changes(&nodes, slot, ready);
+        self.change("set", &format!("resources_available.{slot}=True"), &added)?;
+        self.change("unset", &format!("resources_available.{slot}"), &removed)
+    }
+
+    fn change(&self, operation: &str, attribute: &str, nodes: &[&str]) -> Result<()> {
+        for some in nodes.chunks(NODES_MAX) {
+            let directive = format!("{operation} node {} {attribute}", some.join(","));
+            self.run("qmgr", &["-c", &directive])?;
+        }
+        Ok(())
+    }
+}
+
+impl BatchSystem for Pbs {
+    fn kind(&self) -> BatchKind {
+        BatchKind::Pbs
+    }
+
+    fn submission(&self, request: &HeldRequest<'_>) -> Result<Submission> {
+        arguments::submission(request)
+    }
+
+    fn submitted(&self, output: &str) -> Result<JobId> {
+        let line = output.lines().map(str::trim).rfind(|line| !line.is_empty());
+        // 12.server, or 12[].server for an array.
+        let job = line.filter(|line| line.contains('.')).and_then(JobId::new);
+        job.ok_or_else(|| BatchError::Output {
+            command: "qsub".to_owned(),
+            line: line.unwrap_or_default().to_owned(),
+        })
+    }
+
+    fn marked(&self) -> Result<Vec<MarkedJob>> {
+        let marked = |record: PbsJob| {
+            Some(MarkedJob {
+                job: JobId::new(&record.id)?,
+                mark: record.mark()?,
+                is_held: record.is_held(),
+                owner: record.owner,
+            })
+        };
+        Ok(self.jobs(&[])?.into_iter().filter_map(marked).collect())
+    }
+
+    fn alive(&self) -> Result<HashMap<JobId, LiveJob>> {
+        jobs::live(&self.jobs(&["-t"])?)
+    }
+
+    fn candidates(&self, job: &JobId) -> Result<Vec<String>> {
+        let job = self.job(job)?;
+        Ok(nodes::candidates(&self.nodes()?, &job.queue, &job.select))
+    }
+
+    fn declare(&self, slot: &Slot, _nodes: &[String]) -> Result<()> {
+        if self.knows(slot)? {
+            return Ok(());
+        }
+        let directive = format!("create resource {slot} type=boolean,flag=h");
+        self.run("qmgr", &["-c", &directive]).map(drop)
+    }
+
+    fn require(&self, job: &JobId, readiness: &Readiness<'_>) -> Result<()> {
+        let slot = needed(readiness)?;
+        let record = self.job(job)?;
+        match jobs::demanding(&record.select, slot) {
+            None => Ok(()),
+            Some(select) => {
+                let select = format!("select={select}");
+                self.run("qalter", &["-l", &select, job.as_str()]).map(drop)
+            }
+        }
+    }
+
+    fn tell_ready(&self, readiness: &Readiness<'_>, _jobs: &[JobId]) -> Result<()> {
+        self.set_hosts(needed(readiness)?, readiness.ready)
+    }
+
+    fn release(&self, job: &JobId) -> Result<()> {
+        let record = self.job(job)?;
+        if !record.is_held() || record.is_kept() {
+            return Ok(());
+        }
+        self.run("qrls", &["-h", "u", job.as_str()]).map(drop)
+    }
+
+    fn undeclare(&self, slot: &Slot) -> Result<()> {
+        self.set_hosts(slot, &BTreeSet::new())
+    }
+}
+
+fn needed<'a>(readiness: &Readiness<'a>) -> Result<&'a Slot> {
+    readiness.slot.ok_or_else(|| BatchError::Rights {
+        command: "qmgr".to_owned(),
+        text: "jobs of PBS can wait for nodes only by a resource".to_owned(),
+        remedy: REMEDY,
+    })
+}
+
+/// Returns an object of the output. All answers of PBS name the server.
+fn members(output: &CommandOutput, name: &str) -> Result<Option<Map<String, Value>>> {
+    let parsed = serde_json::from_str(&output.stdout);
+    let mut answer: Map<String, Value> = parsed.map_err(|cause| {
+        let line = output.stdout.lines().next().unwrap_or_default();
+        unreadable(output, &format!("{line} ({cause})"))
+    })?;
+    if !answer.contains_key("pbs_server") {
+        return Err(unreadable(output, "no member pbs_server"));
+    }
+    match answer.remove(name) {
+        None => Ok(None),
+        Some(Value::Object(members)) => Ok(Some(members)),
+        Some(other) => Err(unreadable(output, &format!("\"{name}\": {other}"))),
+    }
+}
+
+fn unreadable(output: &CommandOutput, line: &str) -> BatchError {
+    BatchError::Output {
+        command: output.command.clone(),
+        line: line.to_owned(),
+    }
+}
+
+/// Returns the error of a command that failed, by the texts of OpenPBS 23.06 (pbs_messages.c).
+fn failure(output: &CommandOutput) -> BatchError {
+    let command = output.command.clone();
+    let text = match output.stderr.trim() {
+        "" => output.status.to_string(),
+        text => text.to_owned(),
+    };
+    let says = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
+    // A server that refuses a user says so in the same line: errno=15007.
+    if says(&[
+        "Unauthorized Request",
+        "No Permission",
+        "errno=15007",
+        "insufficient permission",
+    ]) {
+        return BatchError::Rights {
+            command,
+            text,
+            remedy: REMEDY,
+        };
+    }
+    if says(&["Unknown Job Id", "Job has finished"]) {
+        return BatchError::NoJob { command, text };
+    }
+    let passing = [
+        "cannot connect to server",
+        "Connection refused",
+        "server disconnected",
+        "No free connections",
+        "Server shutting down",
+        "Batch protocol error",
+        "Communication failure",
+    ];
+    if says(&passing) {
+        return BatchError::Unavailable { command, text };
+    }
+    BatchError::Refused { command, text }
+}
+
+/// Returns the mark of a variable, and whether the user asked for a hold.
+fn read_mark(text: &str) -> Option<(JobMark, bool)> {
+    let text = text.strip_prefix(MARK_BEGIN)?;
+    match text.strip_suffix(KEPT) {
+        Some(mark) => Some((JobMark::new(mark)?, true)),
+        None => Some((JobMark::new(text)?, false)),
+    }
+}

@@ -1,0 +1,250 @@
+//! The user's `qsub` command, with a hold, a mark and variables.
+//!
+//! The last option `-v` of the command line replaces all others, also that of the job script. So the
+//! lists of all are joined into one. A script that `qsub` reads from its standard input cannot be
+//! read here.
+
+use super::{KEPT, MARK, MARK_BEGIN};
+use crate::{BatchError, HeldRequest, Result, Submission};
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+/// Options of qsub(1B) without an argument.
+const WITHOUT_ARGUMENT: &[u8] = b"fhIVXzG";
+/// Bytes of a script in which directives are searched.
+const SCRIPT_BYTES_MAX: u64 = 1 << 20;
+
+/// An option and its argument.
+type QsubOption = (u8, Option<OsString>);
+
+/// Returns the command that submits the job held.
+pub(super) fn submission(request: &HeldRequest<'_>) -> Result<Submission> {
+    let [program, args @ ..] = request.command else {
+        return Err(wrong(
+            "a command of PBS is missing; give qsub and its arguments",
+        ));
+    };
+    if Path::new(program).file_name() != Some(OsStr::new("qsub")) {
+        return Err(wrong("only qsub can submit a job that waits for data"));
+    }
+    let (options, operands) = parse(args)?;
+    let in_script = script_options(&options, operands);
+    refuse(options.iter().chain(&in_script))?;
+    let has_hold = options
+        .iter()
+        .chain(&in_script)
+        .any(|(name, _)| *name == b'h');
+    let mark = format!(
+        "{MARK_BEGIN}{}{}",
+        request.mark,
+        if has_hold { KEPT } else { "" }
+    );
+    let mut env: Vec<(OsString, OsString)> = vec![(MARK.into(), mark.into())];
+    env.extend(
+        request
+            .variables
+            .iter()
+            .map(|(name, value)| (name.into(), value.into())),
+    );
+    Ok(Submission {
+        program: program.clone(),
+        args: joined(&env, &options, &in_script, operands),
+        env,
+    })
+}
+
+/// Returns the arguments with one list of variables. `qsub` takes the values of ours from its
+/// environment, and quotes them.
+fn joined(
+    env: &[(OsString, OsString)],
+    options: &[QsubOption],
+    in_script: &[QsubOption],
+    operands: &[OsString],
+) -> Vec<OsString> {
+    let last = |options: &[QsubOption]| {
+        let lists = options.iter().filter(|(name, _)| *name == b'v');
+        lists.filter_map(|(_, list)| list.clone()).next_back()
+    };
+    let ours = env.iter().map(|(name, _)| name.clone());
+    let lists = ours.chain(last(options).or_else(|| last(in_script)));
+    let list = lists.collect::<Vec<_>>().join(OsStr::new(","));
+    let mut args: Vec<OsString> = vec!["-h".into(), "-v".into(), list];
+    for (name, argument) in options.iter().filter(|(name, _)| *name != b'v') {
+        args.push(OsString::from_vec(vec![b'-', *name]));
+        args.extend(argument.clone());
+    }
+    args.extend(operands.iter().cloned());
+    args
+}
+
+/// Splits arguments as getopt(3) does: into options, and the script or `--` and a program.
+fn parse(args: &[OsString]) -> Result<(Vec<QsubOption>, &[OsString])> {
+    let mut options = Vec::new();
+    let mut at = 0;
+    while let Some(word) = args.get(at) {
+        let bytes = word.as_bytes();
+        if bytes == b"--" || !bytes.starts_with(b"-") || bytes.len() == 1 {
+            break;
+        }
+        if bytes.starts_with(b"--") {
+            return Err(wrong(&format!(
+                "qsub {}: it submits no job that can wait",
+                word.display()
+            )));
+        }
+        at += 1;
+        let mut letters = &bytes[1..];
+        while let [name, rest @ ..] = letters {
+            letters = rest;
+            if WITHOUT_ARGUMENT.contains(name) {
+                options.push((*name, None));
+                continue;
+            }
+            let argument = match rest {
+                [] => args.get(at).cloned(),
+                _ => Some(OsString::from_vec(rest.to_vec())),
+            };
+            at += usize::from(rest.is_empty());
+            let argument =
+                argument.ok_or_else(|| wrong("qsub: the last option lacks its argument"))?;
+            options.push((*name, Some(argument)));
+            break;
+        }
+    }
+    Ok((options, args.get(at..).unwrap_or_default()))
+}
+
+/// Returns the options in the job script. Without a script that can be read there are none, and qsub
+/// tells the user.
+fn script_options(options: &[QsubOption], operands: &[OsString]) -> Vec<QsubOption> {
+    let script = operands
+        .first()
+        .filter(|word| *word != "--" && *word != "-");
+    let Some(text) = script.and_then(|path| read_script(Path::new(path))) else {
+        return Vec::new();
+    };
+    let prefix = options.iter().rfind(|(name, _)| *name == b'C');
+    let prefix = prefix
+        .and_then(|(_, prefix)| prefix.as_ref()?.to_str())
+        .unwrap_or("#PBS");
+    let words = directives(&text, prefix);
+    parse(&words)
+        .map(|(options, _)| options)
+        .unwrap_or_default()
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the user's own script, as qsub reads it"
+)]
+fn read_script(path: &Path) -> Option<String> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).ok()?;
+    file.take(SCRIPT_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Returns the words of directives. They end at the first command.
+fn directives(text: &str, prefix: &str) -> Vec<OsString> {
+    let lines = text.lines().map(str::trim_start);
+    let lines = lines.take_while(|line| line.is_empty() || line.starts_with(['#', ':']));
+    let words = lines.filter_map(|line| line.strip_prefix(prefix));
+    let words = words.filter_map(|line| shell_words::split(line).ok());
+    words.flatten().map(OsString::from).collect()
+}
+
+fn refuse<'a>(options: impl Iterator<Item = &'a QsubOption>) -> Result<()> {
+    for (name, argument) in options {
+        let argument = argument.as_deref().unwrap_or_default().to_string_lossy();
+        let reason = match name {
+            b'I' => "-I: an interactive job cannot wait for data",
+            b'z' => "-z: the number of the job is needed",
+            b'W' if argument.starts_with("block=t") => {
+                "-W block: qsub would wait while the job is held"
+            }
+            _ => continue,
+        };
+        return Err(wrong(&format!("qsub {reason}")));
+    }
+    Ok(())
+}
+
+fn wrong(text: &str) -> BatchError {
+    BatchError::Arguments(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::JobMark;
+    use std::io::Write;
+
+    fn submitted(command: &[&str]) -> Result<Submission> {
+        let command: Vec<OsString> = command.iter().map(OsString::from).collect();
+        submission(&HeldRequest {
+            command: &command,
+            mark: &JobMark::of(7),
+            variables: &[("A".to_owned(), "x,y".to_owned())],
+        })
+    }
+
+    fn args(command: &[&str]) -> String {
+        let submission = submitted(command).unwrap();
+        let words = submission.args.iter().map(|word| word.to_str().unwrap());
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn variables_of_all_are_joined() {
+        for (command, expected) in [
+            (&["qsub", "job.sh"][..], "-h -v DRIFTLESS_MARK,A job.sh"),
+            (
+                &[
+                    "qsub", "-vX=1", "-Vl", "select=1", "-v", "Y=2,Z", "--", "/bin/a", "-v",
+                ],
+                "-h -v DRIFTLESS_MARK,A,Y=2,Z -V -l select=1 -- /bin/a -v",
+            ),
+        ] {
+            assert_eq!(args(command), expected);
+        }
+        let env = submitted(&["qsub", "job.sh"]).unwrap().env;
+        assert_eq!(
+            env[0],
+            ("DRIFTLESS_MARK".into(), "driftless:0000000000000007".into())
+        );
+        assert_eq!(env[1], ("A".into(), "x,y".into()));
+    }
+
+    #[test]
+    fn directives_of_scripts_count() {
+        let mut script = tempfile::NamedTempFile::new().unwrap();
+        let text = "#!/bin/sh\n#PBS -N 'a b' -v FROM=script\n\n# PBS\n#PBS -h\ntrue\n#PBS -I\n";
+        script.write_all(text.as_bytes()).unwrap();
+        let path = script.path().to_str().unwrap();
+        let submission = submitted(&["qsub", path]).unwrap();
+        assert_eq!(submission.args[2], "DRIFTLESS_MARK,A,FROM=script");
+        assert_eq!(submission.env[0].1, "driftless:0000000000000007:held");
+        assert!(args(&["qsub", "-v", "B", path]).starts_with("-h -v DRIFTLESS_MARK,A,B /"));
+    }
+
+    #[test]
+    fn unfit_commands_are_refused() {
+        for command in [
+            &[][..],
+            &["sbatch", "job.sh"],
+            &["qsub", "-I"],
+            &["qsub", "-N", "a", "-Wblock=true", "job.sh"],
+            &["qsub", "-z", "job.sh"],
+            &["qsub", "--version"],
+            &["qsub", "-N"],
+        ] {
+            let error = submitted(command).unwrap_err();
+            assert!(
+                matches!(error, BatchError::Arguments(_)),
+                "{command:?}: {error}"
+            );
+        }
+    }
+}
