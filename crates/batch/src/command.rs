@@ -144,7 +144,10 @@ impl CommandSettings {
     fn too_slow(&self, shown: &str) -> BatchError {
         BatchError::Unavailable {
             command: shown.to_owned(),
-            text: format!("no end within {} s", self.time_max.as_secs_f32()),
+            text: format!(
+                "the command did not end within {} s",
+                self.time_max.as_secs_f32()
+            ),
         }
     }
 }

@@ -123,6 +123,12 @@ impl Slot {
         Slot(format!("{}{number}", Slot::PREFIX))
     }
 
+    /// Returns the name of a slot of one group of gateways, whose name has letters and digits alone.
+    /// Groups that share nodes do not take each other's slots.
+    pub fn of_group(group: &str, number: u32) -> Self {
+        Slot(format!("{}{group}_{number}", Slot::PREFIX))
+    }
+
     /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0

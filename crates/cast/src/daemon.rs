@@ -270,6 +270,19 @@ fn keep_up(host: &NodeHost, stop: &AtomicBool) {
     }
 }
 
+/// Writes a file of the daemon, with mode 0600: the daemon has given up its umask.
+#[allow(clippy::disallowed_methods, reason = "a file of the node itself")]
+fn write_own(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(bytes)
+}
+
 /// Hashes each copy again if the host was started anew: content that a crash damaged is not served.
 #[allow(
     clippy::disallowed_methods,
@@ -292,7 +305,7 @@ fn verify_after_reboot(host: &NodeHost, stop: &AtomicBool) {
                     }
                 }
             }
-            let _verified_again_at_the_next_start = fs::write(&file, boot);
+            let _verified_again_at_the_next_start = write_own(&file, &boot);
         }
         Err(error) => tracing::warn!("{error}"),
     }

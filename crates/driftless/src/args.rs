@@ -143,6 +143,7 @@ pub enum Command {
     #[command(after_long_help = exit_codes_of("submit"))]
     Submit(Box<SubmitArgs>),
     /// Show submitted jobs, and which nodes have their data
+    #[command(after_long_help = exit_codes_of("jobs"))]
     Jobs(JobsArgs),
     /// Show the results of jobs that were collected, or wait for them
     #[command(after_long_help = exit_codes_of("results"))]
@@ -151,6 +152,7 @@ pub enum Command {
     ///
     /// The gateway runs until a signal ends it. A gateway of root serves all users; a user's own
     /// gateway serves this user.
+    #[command(after_long_help = exit_codes_of("gateway"))]
     Gateway(Box<GatewayArgs>),
     /// Measure the links, disks and processors of nodes before a cast
     ///

@@ -27,6 +27,22 @@ pub enum Exit {
     Signal(u8),
 }
 
+/// Codes of `gateway`, and their meanings.
+const GATEWAY_CODES: [(Exit, &str); 4] = [
+    (Exit::CouldNotRun, "failed: the gateway could not start"),
+    (Exit::Usage, Exit::Usage.meaning()),
+    (Exit::Locked, "another gateway serves the socket"),
+    (Exit::Signal(0), Exit::Signal(0).meaning()),
+];
+/// Codes of `jobs`, and their meanings.
+const JOBS_CODES: [(Exit, &str); 3] = [
+    (Exit::Equal, "the jobs are listed"),
+    (
+        Exit::CouldNotRun,
+        "failed: no gateway answers, or it refuses",
+    ),
+    (Exit::Usage, Exit::Usage.meaning()),
+];
 /// Codes of `results`, and their meanings.
 const RESULTS_CODES: [(Exit, &str); 5] = [
     (
@@ -189,6 +205,8 @@ impl Exit {
             "doctor" => &DOCTOR_CODES,
             "submit" => &SUBMIT_CODES,
             "results" => &RESULTS_CODES,
+            "jobs" => &JOBS_CODES,
+            "gateway" => &GATEWAY_CODES,
             _ => return Exit::table().collect(),
         };
         let row = |(exit, meaning): &(Exit, &'static str)| match exit {

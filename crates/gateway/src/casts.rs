@@ -116,7 +116,11 @@ impl Casts {
         }
         let user = User::find(order.uid)?;
         let reach = self.reach_as(&user);
-        open_through_agent(&user.name, &order.sources, &reach).map_err(|error| error.to_string())
+        let opened = open_through_agent(&user.name, &order.sources, &reach);
+        opened.map_err(|error| {
+            let name = &user.name;
+            format!("{error}; the user {name} must be able to read it on the host of the gateway")
+        })
     }
 
     /// Returns the way to an agent on this host that runs as a user, with the groups that the name
@@ -261,6 +265,9 @@ impl CastMonitor for LoadMonitor<'_> {
                     node: report.node,
                     cause: report.reason.unwrap_or_else(unknown),
                 });
+            }
+            CastEvent::Unreachable { node, cause, .. } => {
+                (self.report)(LoadEvent::Failed { node, cause });
             }
             CastEvent::SourceFailed { cause } => tracing::warn!("{cause}"),
             _ => {}

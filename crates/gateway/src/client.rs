@@ -54,7 +54,7 @@ pub fn submit(
         GatewayReply::Prepared(prepared) => prepared,
         other => return Err(unexpected(&other)),
     };
-    let foreign = || Error::Refused("it has another version; install the same one".into());
+    let foreign = || Error::Refused("it has another version; install the same version".into());
     let kind = BatchKind::of_word(&prepared.system).ok_or_else(foreign)?;
     let mark = JobMark::new(&prepared.mark).ok_or_else(foreign)?;
     let job = match run(submission, kind, (&mark, &prepared.variables)) {
@@ -174,6 +174,6 @@ fn unexpected(reply: &GatewayReply) -> Error {
         GatewayReply::Refused(_) => "a refusal",
     };
     Error::Refused(format!(
-        "it answered with {kind}; install the same version for gateway and client"
+        "it has another version (it answered with {kind}); install the same version"
     ))
 }

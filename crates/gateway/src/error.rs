@@ -63,7 +63,7 @@ pub enum Error {
     },
     /// The job was submitted, and its number is unknown.
     #[error(
-        "a job was submitted, and its number cannot be read: {cause}; the gateway finds it by its mark {mark}"
+        "a job was submitted, and its number cannot be read: {cause}; the gateway finds it by its mark {mark}: see \"driftless jobs\", and do not submit it again"
     )]
     NoNumber {
         /// Mark.
@@ -73,7 +73,7 @@ pub enum Error {
     },
     /// Another gateway serves the socket.
     #[error(
-        "{}: another gateway serves this socket; stop it, or name another one with --socket",
+        "{}: another gateway serves this socket; stop it, or name another one with --gateway",
         driftless_model::quote(.0)
     )]
     Taken(PathBuf),

@@ -6,7 +6,7 @@ use crate::leader::{Leader, LeaderEnd};
 use crate::lease::{Candidate, Lease};
 use crate::server::{Server, bind};
 use crossbeam_channel::{Receiver, Sender, bounded};
-use driftless_batch::BatchSystem;
+use driftless_batch::{BatchSystem, Slot};
 use driftless_lock::Mutex;
 use driftless_state::jobs::JobTable;
 use std::os::unix::net::UnixListener;
@@ -77,6 +77,11 @@ impl GatewayParts {
     /// Returns the name of a job on the nodes.
     pub fn job_name(&self, mark: &str) -> String {
         format!("{}{mark}", self.prefix())
+    }
+
+    /// Returns the name of a slot in the batch system.
+    pub fn slot(&self, number: u32) -> Slot {
+        Slot::of_group(&self.group, number)
     }
 
     /// Returns the begin of the names of all jobs of these gateways.
@@ -163,7 +168,7 @@ impl Gateway {
     }
 
     fn lead(&self, lease: Lease, stop: &AtomicBool) {
-        tracing::info!("this gateway acts, with the lease {}", lease.epoch);
+        tracing::info!("this gateway acts, lease epoch {}", lease.epoch);
         let mut leader = Leader::new(&self.parts, lease);
         match leader.run(&self.nudges, stop) {
             LeaderEnd::Stopped => {}

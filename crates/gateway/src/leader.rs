@@ -35,6 +35,8 @@ const EVENTS_MAX: usize = 4096;
 const CLOSED_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Age at which rows of jobs that were never submitted are removed.
 const PREPARED_AGE: Duration = Duration::from_secs(24 * 3600);
+/// Fault of a job whose hold somebody ended.
+const RELEASED_EARLY: &str = "the job was released by hand before its data arrived; its tasks can start without data: hold it again, or cancel it";
 /// Interval at which old rows are removed.
 const FORGETTING: Duration = Duration::from_secs(3600);
 
@@ -167,8 +169,14 @@ impl<'a> Leader<'a> {
                 break;
             };
             let sight = self.sight.of(job);
-            match next_act(job, sight, now) {
+            let act = next_act(job, sight, now);
+            if job.is_released_early(sight) {
+                let mark = job.row.mark.clone();
+                self.note_fault(&mark, Some(RELEASED_EARLY))?;
+            }
+            match act {
                 NextAct::Wait => {}
+                NextAct::Refresh => self.refresh(at)?,
                 NextAct::End => self.end(at)?,
                 NextAct::Load => self.load(at)?,
                 NextAct::Release => self.release(at)?,
@@ -189,6 +197,7 @@ impl<'a> Leader<'a> {
                     table.set_data(self.lease.epoch, &mark, (&hash, bytes))?;
                 }
                 WorkEvent::Nodes { mark, rows } => {
+                    self.log_failed(&mark, &rows);
                     let mut table = self.parts.table.lock();
                     table.set_nodes(self.lease.epoch, &mark, &rows)?;
                 }
@@ -220,6 +229,17 @@ impl<'a> Leader<'a> {
         match outcome {
             Ok(()) => self.note_fault(mark, None),
             Err(cause) => self.note_fault(mark, Some(&cause)),
+        }
+    }
+
+    /// Writes new causes of nodes to the log.
+    fn log_failed(&self, mark: &str, rows: &[JobNodeRow]) {
+        let known = self.jobs.iter().find(|job| job.row.mark == mark);
+        for row in rows {
+            let is_known = known.is_some_and(|job| job.nodes.contains(row));
+            if let Some(fault) = row.fault.as_ref().filter(|_| !is_known) {
+                tracing::warn!("job {}: {}: {fault}", self.shown(mark), row.node);
+            }
         }
     }
 

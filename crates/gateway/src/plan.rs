@@ -34,6 +34,8 @@ pub(crate) enum NextAct {
     End,
     /// Nodes lack the data set: the gateway casts it, if it may.
     Load,
+    /// All nodes have the data set: the gateway looks for nodes that came up.
+    Refresh,
     /// Enough nodes are ready: the gateway releases the job.
     Release,
     /// The gateway was about to release the job, and may have done so.
@@ -57,9 +59,10 @@ pub(crate) fn next_act(job: &PlannedJob, sight: Sight<'_>, now: Duration) -> Nex
         }
         JobStage::Loading if job.may_run(now) => NextAct::Release,
         JobStage::Releasing => NextAct::ReleaseAgain,
-        JobStage::Loading | JobStage::Released => match job.lacks_nodes() && needs_more(sight) {
-            true => NextAct::Load,
-            false => NextAct::Wait,
+        JobStage::Loading | JobStage::Released => match (needs_more(sight), job.lacks_nodes()) {
+            (true, true) => NextAct::Load,
+            (true, false) => NextAct::Refresh,
+            (false, _) => NextAct::Wait,
         },
         JobStage::Ended if job.is_purged() => NextAct::Close,
         JobStage::Ended => NextAct::Purge,
@@ -94,10 +97,16 @@ impl PlannedJob {
         self.row.is_required || is_at_work
     }
 
+    /// Returns whether the job was released before it demanded its data.
+    pub fn is_released_early(&self, sight: Sight<'_>) -> bool {
+        let is_loading = self.row.stage == JobStage::Loading && !self.row.is_required;
+        is_loading && is_released_by_user(sight)
+    }
+
     /// Returns whether the policy of the job is met.
     fn may_run(&self, now: Duration) -> bool {
         let ready = self.nodes_in(JobNodeState::Ready).len();
-        let held = now.saturating_sub(self.row.changed);
+        let held = now.saturating_sub(self.row.made);
         self.row.hash.is_some() && self.request.policy.is_met(ready, self.nodes.len(), held)
     }
 
@@ -218,7 +227,7 @@ pub(crate) mod tests {
     #[test]
     fn job_without_an_answer_is_not_ended() {
         let loading = job("a", JobStage::Released, &[("n1", READY)]);
-        assert_eq!(next_act(&loading, Sight::Unknown, NOW), NextAct::Wait);
+        assert_eq!(next_act(&loading, Sight::Unknown, NOW), NextAct::Refresh);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct ReleasePolicy {
 
 /// A text that names no policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"first\", \"all\" or a share of the nodes such as \"quorum=80%\" is expected")]
+#[error("write first, all, or quorum=N% with N from 1 to 100")]
 pub struct PolicyError;
 
 impl FromStr for ReleaseNeed {

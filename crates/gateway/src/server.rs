@@ -106,7 +106,10 @@ fn answer(parts: &GatewayParts, mut stream: UnixStream) -> io::Result<()> {
     let request = read(&mut stream, REQUEST_BYTES_MAX)?;
     let reply = match own == 0 || own == uid {
         true => reply(parts, uid, request),
-        false => Err("this gateway serves the user who started it alone".to_owned()),
+        false => Err(
+            "this gateway serves only the user who started it; use your own or that of root"
+                .to_owned(),
+        ),
     };
     write(&mut stream, &reply.unwrap_or_else(GatewayReply::Refused))
 }
@@ -139,7 +142,7 @@ fn reply(parts: &GatewayParts, uid: u32, request: ClientRequest) -> Result<Gatew
 }
 
 fn unknown() -> String {
-    "no job of this user has this mark, or it was submitted".to_owned()
+    "this user has no such job that waits for its number; submit it again".to_owned()
 }
 
 fn prepare(parts: &GatewayParts, uid: u32, request: &JobRequest) -> Result<GatewayReply, String> {

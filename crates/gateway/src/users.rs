@@ -28,7 +28,9 @@ impl User {
         let line = String::from_utf8_lossy(&output.stdout);
         User::of_line(line.lines().next().unwrap_or_default())
             .filter(|user| user.uid == uid)
-            .ok_or_else(|| format!("no user of this host has the UID {uid}"))
+            .ok_or_else(|| format!(
+                    "no user of this host has the UID {uid}; check the name service (getent passwd {uid})"
+                ))
     }
 
     /// Reads a line of passwd(5).

@@ -5,7 +5,7 @@ use crate::{BatchError, Result};
 
 /// Command by which an administrator gives the rights of an operator.
 const REMEDY: &str = "let root run the gateway, or run \
-     \"sacctmgr modify user NAME set adminlevel=operator\"";
+     \"sacctmgr modify user NAME set adminlevel=admin\"";
 
 /// Texts of errors of a controller that does not answer now (slurm_errno.c).
 const PASSING: [&str; 14] = [

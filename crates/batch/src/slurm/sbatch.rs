@@ -14,10 +14,7 @@ pub(super) const MARK_WORD: &str = "driftless:";
 
 /// Options that cannot be used with a job that waits for its data.
 const REFUSED: [(&str, &str); 6] = [
-    (
-        "wait",
-        "it waits for the end of the job, which waits for its data",
-    ),
+    ("wait", "a held job cannot be waited for"),
     ("test-only", "it submits no job"),
     ("clusters", "the job may start in another cluster"),
     ("help", "it submits no job"),

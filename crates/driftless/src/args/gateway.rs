@@ -24,15 +24,15 @@ pub struct GatewayArgs {
     pub dir: Option<PathBuf>,
     #[command(flatten)]
     pub socket: SocketArgs,
-    /// Name of this gateway in messages; the host name by default
+    /// Name of this gateway in the lease and the log; the host name by default
     #[arg(long, value_name = "NAME", help_heading = "Gateway")]
     pub name: Option<String>,
     /// Run without the right to change nodes of the batch system
     ///
-    /// The gateway then excludes nodes from each job. Only Slurm lets a user do so.
+    /// The gateway then excludes nodes from each job. The option is for Slurm.
     #[arg(long, help_heading = "Gateway")]
     pub without_rights: bool,
-    /// Data sets that jobs can wait for at the same time
+    /// Data sets that the batch system can know at the same time
     #[arg(long, value_name = "N", default_value = "64", value_parser = crate::units::above_zero, help_heading = "Gateway")]
     pub slots: u64,
     /// Casts at the same time
@@ -74,7 +74,7 @@ pub struct SocketArgs {
     /// Socket of the gateway
     ///
     /// The default is gateway.sock in /run/driftless for the gateway of root, and in
-    /// $XDG_RUNTIME_DIR/driftless for a user's own.
+    /// $XDG_RUNTIME_DIR/driftless for a user's own, which comes first.
     #[arg(long, value_name = "PATH", help_heading = "Gateway")]
     pub gateway: Option<PathBuf>,
 }
@@ -85,6 +85,8 @@ pub struct SubmitArgs {
     #[arg(value_name = "FILE", conflicts_with_all = ["data", "command"], required_unless_present = "command")]
     pub file: Option<PathBuf>,
     /// Files and directories that the job needs
+    ///
+    /// They appear in $SPOOL_DIRECTORY under their last names.
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "file")]
     pub data: Vec<PathBuf>,
     /// Collect the results of tasks to PATTERN, such as /home/alice/out/%j/%t
@@ -96,10 +98,10 @@ pub struct SubmitArgs {
     pub results: Option<OsString>,
     /// Nodes that get the data, such as n[001-128]
     ///
-    /// By default, all nodes on which the job may run.
+    /// The job runs only on these. By default, all nodes on which the job may run get the data.
     #[arg(long, value_name = "LIST", help_heading = "Data")]
     pub nodes: Option<String>,
-    /// Nodes that must have the data first: first, quorum=N%, all
+    /// Nodes that must have the data before: first, quorum=N%, all
     ///
     /// Tasks run on the nodes that have the data, while other nodes still receive it.
     #[arg(
@@ -109,7 +111,7 @@ pub struct SubmitArgs {
         help_heading = "Data"
     )]
     pub release: ReleaseNeed,
-    /// Release the job after TIME if one node has the data
+    /// Release the job after TIME, such as 30m, if one node has the data
     #[arg(long, value_name = "TIME", value_parser = crate::units::span, help_heading = "Data")]
     pub deadline: Option<Duration>,
     /// Print the job and its data, and submit nothing
@@ -147,7 +149,7 @@ pub struct ResultsArgs {
 
 #[derive(Debug, Args)]
 pub struct JobsArgs {
-    /// Show jobs that ended as well
+    /// Show also jobs that ended in the last 7 days
     #[arg(long)]
     pub all: bool,
     /// Print one JSON object a line

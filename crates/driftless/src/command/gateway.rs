@@ -45,7 +45,9 @@ fn serve(args: &GatewayArgs, signals: &Signals) -> Result<Exit, Unreached> {
     };
     let kind = BatchKind::from(args.system);
     if args.without_rights && kind != BatchKind::Slurm {
-        let why = format!("--without-rights: {kind} lets no user exclude nodes from a job");
+        let why = format!(
+            "--without-rights: {kind} lets no user exclude nodes from a job; only Slurm does"
+        );
         return Err(usage(&why));
     }
     let dir = gateway_dir(args.dir.as_deref())?;
@@ -137,7 +139,7 @@ fn node_dir(args: &GatewayArgs, is_by_ssh: bool) -> Result<PathBuf, Unreached> {
         Some(dir) => nodes::place("--node-dir", dir),
         None if rustix::process::geteuid().is_root() || !is_by_ssh => Ok(NODE_DIR.into()),
         None => Err(usage(
-            "--node-dir: name a directory of the nodes, the same on all, such as /scratch/USER/driftless",
+            "--node-dir is missing: name a directory that is the same on all nodes, such as /scratch/USER/driftless",
         )),
     }
 }

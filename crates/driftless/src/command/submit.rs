@@ -5,13 +5,15 @@ mod task_file;
 use crate::args::SubmitArgs;
 use crate::command::gateway::socket_of;
 use crate::command::reach::Unreached;
-use crate::command::site::usage;
+use crate::command::site::{read_text, usage};
 use crate::exit::Exit;
 use crate::output::{jobs as show, mirror as say};
 use driftless_batch::{BatchKind, BatchSystem, CommandSettings};
+use driftless_cast::parse_hostlist;
 use driftless_gateway::{JobRequest, ReleasePolicy, UserSubmission};
 use driftless_model::{cause, quote};
 use driftless_taskfile::TaskFile;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -78,6 +80,8 @@ fn submit(args: &SubmitArgs) -> Result<Exit, Unreached> {
         },
     };
     check_readable(&planned.request.source_paths())?;
+    check_names(&planned.request.source_paths())?;
+    check_program(&planned.source)?;
     if args.dry_run {
         let kind = planned.named_kind().unwrap_or(BatchKind::Slurm);
         let command = planned.command_for(kind).map_err(|why| usage(&why))?;
@@ -92,7 +96,9 @@ fn submit(args: &SubmitArgs) -> Result<Exit, Unreached> {
         None => Ok(Exit::Equal),
         Some(warning) => {
             let job = submitted.job;
-            let why = format!("job {job} is held; the gateway finds it when it runs: {warning}");
+            let why = format!(
+                "job {job} was submitted and is held; the gateway takes it when it runs again, do not submit it again: {warning}"
+            );
             Err((Exit::Problems, why))
         }
     }
@@ -105,7 +111,7 @@ fn request(args: &SubmitArgs, sources: Vec<PathBuf>) -> Result<JobRequest, Unrea
     Ok(JobRequest {
         results: pattern(results)?,
         sources: sources.into_iter().map(bytes).collect(),
-        nodes: args.nodes.clone(),
+        nodes: args.nodes.as_deref().map(nodes).transpose()?,
         policy: ReleasePolicy {
             need: args.release,
             seconds_max: args.deadline.map(|time| time.as_secs()),
@@ -128,6 +134,35 @@ fn absolute(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Unreached> {
             .map_err(|error| usage(&format!("{}: {}", quote(path), cause(&error))))
     };
     paths.iter().map(absolute).collect()
+}
+
+/// Returns a list of nodes without names of files, which the gateway could not read.
+fn nodes(list: &str) -> Result<String, Unreached> {
+    let names = parse_hostlist(list, &mut |path| read_text(Path::new(path)));
+    let names = names.map_err(|error| usage(&format!("--nodes: {error}")))?;
+    Ok(names.join(","))
+}
+
+/// Refuses two sources that would have one name.
+fn check_names(paths: &[PathBuf]) -> Result<(), Unreached> {
+    let mut names = BTreeSet::new();
+    let double = paths.iter().find(|path| !names.insert(path.file_name()));
+    double.map_or(Ok(()), |path| {
+        let why = "another one has the same last name; name a directory that holds both";
+        Err(usage(&format!("--data {}: {why}", quote(path))))
+    })
+}
+
+/// Refuses a command that submits no job to a batch system.
+fn check_program(source: &CommandSource) -> Result<(), Unreached> {
+    let CommandSource::Words(words) = source else {
+        return Ok(());
+    };
+    let program = words.first().map(Path::new).and_then(Path::file_name);
+    let is_known = program.is_some_and(|name| name == "sbatch" || name == "qsub");
+    is_known.then_some(()).ok_or_else(|| {
+        usage("the command behind -- is neither sbatch nor qsub: write \"-- sbatch JOB\" or \"-- qsub JOB\"")
+    })
 }
 
 /// Looks at each path, so that a user learns of a mistake before the job is submitted.

@@ -4,8 +4,8 @@ use crate::command::submit::PlannedSubmission;
 use crate::output::json;
 use crate::output::mirror::line;
 use crate::output::table::aligned;
-use crate::units::show_bytes;
-use driftless_gateway::{JobInfo, JobNodeInfo, ResultInfo};
+use crate::units::{show_bytes, show_time};
+use driftless_gateway::{CopyKeeping, JobInfo, JobNodeInfo, ResultInfo};
 use driftless_model::{escape, escape_text};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -54,8 +54,9 @@ fn failed_nodes(job: &JobInfo) {
     }
 }
 
+/// Returns the number of a job, or its mark before it has one.
 fn number(job: &JobInfo) -> String {
-    escape_text(job.number.as_deref().unwrap_or("-"))
+    escape_text(job.number.as_deref().unwrap_or(&job.mark))
 }
 
 fn row(job: &JobInfo) -> Vec<String> {
@@ -220,6 +221,19 @@ pub fn planned(planned: &PlannedSubmission, command: &[OsString]) {
     if let Some(pattern) = &planned.request.results {
         line(&format!("results: {}", escape(pattern)));
     }
+    if let Some(nodes) = &planned.request.nodes {
+        line(&format!("nodes: {}", escape_text(nodes)));
+    }
     line(&format!("release: {}", planned.request.policy.need));
+    if let Some(seconds) = planned.request.policy.seconds_max {
+        line(&format!("deadline: {}", show_time(seconds)));
+    }
+    match planned.request.keeping {
+        CopyKeeping::Purge => {}
+        CopyKeeping::Stay => line("copies: stay after the job"),
+        CopyKeeping::Seconds(seconds) => {
+            line(&format!("copies: stay for {}", show_time(seconds)));
+        }
+    }
     line("dry run: no job was submitted");
 }

@@ -8,7 +8,12 @@ use driftless_batch::{BatchError, JobId, Slot};
 use driftless_cast::parse_hostlist;
 use driftless_state::jobs::{ChangeError, JobNodeRow, JobNodeState, JobStage};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+/// Interval at which nodes that came up are looked for.
+const REFRESH: Duration = Duration::from_secs(60);
+/// Its part for each job: one command of the batch system asks for one job.
+const REFRESH_OF_JOB: Duration = Duration::from_secs(2);
 /// Nodes that a message names.
 const SHOWN_MAX: usize = 3;
 
@@ -60,16 +65,14 @@ impl Leader<'_> {
     /// Returns the order of a cast to the nodes that lack the data set, and notes these nodes.
     fn order(&mut self, at: usize) -> Result<LoadOrder, ActError> {
         let job = self.job(at)?;
-        let number = number_of(job)?;
-        let candidates = self.parts.batch.candidates(&number)?;
-        let nodes = self.reached(job, candidates)?;
+        let nodes = self.candidates(at)?;
         let is_ready = |node: &String| {
             let row = job.nodes.iter().find(|row| row.node == *node);
             row.is_some_and(|row| row.state == JobNodeState::Ready)
         };
         let lacking: Vec<String> = nodes.into_iter().filter(|node| !is_ready(node)).collect();
         if lacking.is_empty() {
-            let why = "no node without the data is up; the gateway tries again".to_owned();
+            let why = "the nodes that lack the data are down; the gateway tries again".to_owned();
             return Err(ActError::Other(why));
         }
         let order = LoadOrder {
@@ -80,16 +83,48 @@ impl Leader<'_> {
             has_results: job.request.results.is_some(),
             keeping: job.request.keeping,
         };
-        let wanted = |node| JobNodeRow {
-            node,
-            state: JobNodeState::Wanted,
-            fault: None,
-        };
-        let (mark, rows) = (job.row.mark.clone(), lacking.into_iter().map(wanted));
-        let rows: Vec<JobNodeRow> = rows.collect();
+        // A node that failed keeps its cause until the next outcome.
+        let is_new = |node: &String| !job.nodes.iter().any(|row| row.node == *node);
+        let rows = wanted(lacking.into_iter().filter(is_new));
+        let mark = job.row.mark.clone();
         let mut table = self.parts.table.lock();
         table.set_nodes(self.lease.epoch, &mark, &rows)?;
         Ok(order)
+    }
+
+    /// Adds nodes that came up since the first cast of a job.
+    pub(super) fn refresh(&mut self, at: usize) -> Result<(), ChangeError> {
+        let Some(job) = self.jobs.get(at) else {
+            return Ok(());
+        };
+        let mark = job.row.mark.clone();
+        if self.works.is_paused(&mark, WorkKind::Refresh) {
+            return Ok(());
+        }
+        let jobs = u32::try_from(self.jobs.len()).unwrap_or(u32::MAX);
+        let pause = REFRESH.max(REFRESH_OF_JOB.saturating_mul(jobs));
+        self.works.pause_for(&mark, WorkKind::Refresh, pause);
+        match self.candidates(at) {
+            Ok(nodes) => {
+                let known = self.jobs.get(at).map(|job| &job.nodes);
+                let is_new = |node: &String| {
+                    known.is_some_and(|known| !known.iter().any(|row| row.node == *node))
+                };
+                let rows = wanted(nodes.into_iter().filter(is_new));
+                let mut table = self.parts.table.lock();
+                table.set_nodes(self.lease.epoch, &mark, &rows)
+            }
+            Err(ActError::Change(error)) => Err(error),
+            // The next refresh asks again.
+            Err(ActError::Batch(_) | ActError::Other(_)) => Ok(()),
+        }
+    }
+
+    /// Returns the nodes that may get the data set of a job now.
+    fn candidates(&self, at: usize) -> Result<Vec<String>, ActError> {
+        let job = self.job(at)?;
+        let candidates = self.parts.batch.candidates(&number_of(job)?)?;
+        self.reached(job, candidates)
     }
 
     /// Returns the nodes on which a job may run, which its user wants, and which the gateway reaches.
@@ -108,9 +143,12 @@ impl Leader<'_> {
             return Ok(reached);
         }
         Err(ActError::Other(match others.is_empty() {
-            true => "no node is up on which the job may run".into(),
+            true => {
+                "no node is up on which the job may run; check its partition or queue, and --nodes"
+                    .into()
+            }
             false => format!(
-                "the gateway has no way to {}; add the nodes to the file of daemons",
+                "the gateway does not know {}; add it to --nodes of the gateway",
                 some_of(&others)
             ),
         }))
@@ -183,7 +221,7 @@ impl Leader<'_> {
     fn finish_release(&mut self, at: usize, number: &JobId, ready: usize) -> Result<(), ActError> {
         self.parts.batch.release(number)?;
         self.put_stage(at, JobStage::Released)?;
-        tracing::info!("job {number}: released; {ready} nodes have its data");
+        tracing::info!("job {number}: released; nodes with its data: {ready}");
         Ok(())
     }
 
@@ -242,7 +280,10 @@ impl Leader<'_> {
             .partition(|node| self.parts.distribution.reaches(node));
         if !unknown.is_empty() {
             let shown = some_of(&unknown);
-            tracing::warn!("{shown}: the gateway has no way there any more; copies may stay");
+            let name = self.parts.job_name(&mark);
+            tracing::warn!(
+                "{shown}: not in --nodes any more; run \"driftless node purge --job {name}\" there"
+            );
             self.note_purged(&mark, unknown)?;
         }
         if !nodes.is_empty() {
@@ -274,7 +315,7 @@ impl Leader<'_> {
             return Ok(());
         }
         if let Some(slot) = slot.filter(|slot| !self.is_used(*slot, &mark)) {
-            if let Err(error) = self.parts.batch.undeclare(&Slot::numbered(slot)) {
+            if let Err(error) = self.parts.batch.undeclare(&self.parts.slot(slot)) {
                 return self.postpone(&mark, WorkKind::Batch, error.into());
             }
             self.told.forget(slot);
@@ -295,6 +336,11 @@ impl Leader<'_> {
     fn postpone(&mut self, mark: &str, kind: WorkKind, error: ActError) -> Result<(), ChangeError> {
         let fault = match error {
             ActError::Change(error) => return Err(error),
+            // A job that its user removed: the next answer of the batch system says so.
+            ActError::Batch(error) if error.is_no_job() => {
+                self.works.pause(mark, kind);
+                return Ok(());
+            }
             ActError::Batch(error) => error.to_string(),
             ActError::Other(why) => why,
         };
@@ -303,7 +349,7 @@ impl Leader<'_> {
     }
 
     fn job(&self, at: usize) -> Result<&PlannedJob, ActError> {
-        let gone = || ActError::Other("the job is not in the table any more".into());
+        let gone = || ActError::Other("internal error: the job is not in the table".into());
         self.jobs.get(at).ok_or_else(gone)
     }
 
@@ -315,11 +361,11 @@ impl Leader<'_> {
         let slots_max = self.parts.settings.slots_max;
         let full = || {
             ActError::Other(format!(
-                "all {slots_max} slots are in use by other data sets; the job waits for one (driftless gateway --slots)"
+                "the gateway offers {slots_max} data sets already; the job waits until one ends; an administrator can raise --slots"
             ))
         };
         let slot = self.chosen_slot(at).ok_or_else(full)?;
-        Ok(Some(Slot::numbered(slot)))
+        Ok(Some(self.parts.slot(slot)))
     }
 
     /// Returns the number of that slot.
@@ -348,6 +394,15 @@ impl Leader<'_> {
         let others = self.jobs.iter().filter(shares);
         slot_nodes(others.chain([own]))
     }
+}
+
+fn wanted(nodes: impl Iterator<Item = String>) -> Vec<JobNodeRow> {
+    let wanted = |node| JobNodeRow {
+        node,
+        state: JobNodeState::Wanted,
+        fault: None,
+    };
+    nodes.map(wanted).collect()
 }
 
 /// Returns the number of a job in the batch system.

@@ -86,7 +86,7 @@ impl Leader<'_> {
                 continue;
             }
             let slot = match key {
-                ReadinessKey::Slot(number) => Some(Slot::numbered(number)),
+                ReadinessKey::Slot(number) => Some(self.parts.slot(number)),
                 ReadinessKey::Job(_) => None,
             };
             let number = |job: &&PlannedJob| job.row.number.as_deref().and_then(JobId::new);

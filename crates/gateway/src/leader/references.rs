@@ -85,7 +85,8 @@ impl Leader<'_> {
             if !is_lost {
                 continue;
             }
-            tracing::warn!("{node}: lost the data of job {}", self.shown(&job.row.mark));
+            let job_number = self.shown(&job.row.mark);
+            tracing::warn!("{node} lost the data of job {job_number}; the gateway sends it again");
             let row = JobNodeRow {
                 node: node.to_owned(),
                 state: JobNodeState::Wanted,

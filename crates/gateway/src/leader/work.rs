@@ -55,6 +55,8 @@ pub(crate) enum WorkKind {
     Load,
     Purge,
     Collect,
+    /// A look at nodes that came up.
+    Refresh,
     /// A change in the batch system.
     Batch,
 }
@@ -148,6 +150,13 @@ impl Works {
         });
         let until = Instant::now() + length;
         self.pauses.insert(key, Pause { until, length });
+    }
+
+    /// Lets the next attempt wait for a time.
+    pub fn pause_for(&mut self, mark: &str, kind: WorkKind, length: Duration) {
+        let until = Instant::now() + length;
+        let pause = Pause { until, length };
+        self.pauses.insert((mark.to_owned(), kind), pause);
     }
 
     /// Ends the waits of a kind.
