@@ -21,7 +21,7 @@ pub enum BatchKind {
 }
 
 impl BatchKind {
-    /// All products.
+    /// Products, in the order of their words.
     pub const ALL: [BatchKind; 3] = [BatchKind::Slurm, BatchKind::GridEngine, BatchKind::Pbs];
 
     /// Returns the word on the command line and in tables.

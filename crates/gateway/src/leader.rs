@@ -5,27 +5,26 @@
 //! states what was begun before the batch system or a node is changed.
 
 mod acts;
+mod ask;
 mod collect;
+mod compare;
+mod outboxes;
 mod readiness;
 mod references;
 mod sight;
+mod state;
+mod told;
 mod work;
 
-use crate::JobRequest;
-use crate::gateway::GatewayParts;
-use crate::lease::Lease;
-use crate::plan::{NextAct, PlannedJob, next_act};
-use collect::Outboxes;
+use crate::parts::now;
+use crate::plan::{NextAct, next_act};
 use crossbeam_channel::{Receiver, select};
 use driftless_state::jobs::{ChangeError, JobNodeRow, JobNodeState, JobStage};
-use readiness::ToldReadiness;
-use references::References;
-use sight::BatchSight;
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant, SystemTime};
-use work::{WorkEvent, Works};
+use std::time::{Duration, Instant};
+use work::WorkEvent;
+
+pub(crate) use state::Leader;
 
 /// Longest pause between two turns.
 const TURN: Duration = Duration::from_secs(1);
@@ -35,7 +34,7 @@ const EVENTS_MAX: usize = 4096;
 const CLOSED_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Age at which rows of jobs that were never submitted are removed.
 const PREPARED_AGE: Duration = Duration::from_secs(24 * 3600);
-/// Fault of a job whose hold somebody ended.
+/// Fault of a job whose hold was ended too early.
 const RELEASED_EARLY: &str = "the job was released by hand before its data arrived; its tasks can start without data: hold it again, or cancel it";
 /// Interval at which old rows are removed.
 const FORGETTING: Duration = Duration::from_secs(3600);
@@ -49,36 +48,7 @@ pub(crate) enum LeaderEnd {
     LeaseLost,
 }
 
-/// The gateway that acts.
-pub(crate) struct Leader<'a> {
-    parts: &'a Arc<GatewayParts>,
-    lease: Lease,
-    jobs: Vec<PlannedJob>,
-    version: Option<(i64, i64)>,
-    sight: BatchSight,
-    works: Works,
-    told: ToldReadiness,
-    outboxes: Outboxes,
-    references: References,
-    forgotten: Option<Instant>,
-}
-
-impl<'a> Leader<'a> {
-    pub fn new(parts: &'a Arc<GatewayParts>, lease: Lease) -> Self {
-        Leader {
-            parts,
-            lease,
-            jobs: Vec::new(),
-            version: None,
-            sight: BatchSight::default(),
-            works: Works::new(parts.settings.retry),
-            told: ToldReadiness::default(),
-            outboxes: Outboxes::default(),
-            references: References::default(),
-            forgotten: None,
-        }
-    }
-
+impl Leader<'_> {
     /// Acts until `stop` is set or the lease is lost.
     pub fn run(&mut self, nudges: &Receiver<()>, stop: &AtomicBool) -> LeaderEnd {
         let end = loop {
@@ -101,11 +71,6 @@ impl<'a> Leader<'a> {
             let _another_gateway_waits_for_longer = table.end_lease(self.lease.epoch);
         }
         end
-    }
-
-    fn renew(&mut self) -> Result<(), ChangeError> {
-        let mut table = self.parts.table.lock();
-        self.lease.keep(&mut table, Instant::now())
     }
 
     /// Waits for an event, a client, or the next turn.
@@ -133,29 +98,6 @@ impl<'a> Leader<'a> {
         self.tell_ready()?;
         self.collect()?;
         self.forget()
-    }
-
-    /// Reads the table if it changed.
-    fn reload(&mut self) -> Result<(), ChangeError> {
-        let table = self.parts.table.lock();
-        let version = table.version()?;
-        if self.version == Some(version) {
-            return Ok(());
-        }
-        let (rows, nodes) = (table.open_jobs()?, table.open_nodes()?);
-        drop(table);
-        let mut of_job: HashMap<String, Vec<JobNodeRow>> = HashMap::new();
-        for (mark, node) in nodes {
-            of_job.entry(mark).or_default().push(node);
-        }
-        let planned = |row: driftless_state::jobs::JobRow| PlannedJob {
-            request: JobRequest::decode(&row.request).unwrap_or_default(),
-            nodes: of_job.remove(&row.mark).unwrap_or_default(),
-            row,
-        };
-        self.jobs = rows.into_iter().map(planned).collect();
-        self.version = Some(version);
-        Ok(())
     }
 
     /// Carries out the next act of each job.
@@ -232,17 +174,6 @@ impl<'a> Leader<'a> {
         }
     }
 
-    /// Writes new causes of nodes to the log.
-    fn log_failed(&self, mark: &str, rows: &[JobNodeRow]) {
-        let known = self.jobs.iter().find(|job| job.row.mark == mark);
-        for row in rows {
-            let is_known = known.is_some_and(|job| job.nodes.contains(row));
-            if let Some(fault) = row.fault.as_ref().filter(|_| !is_known) {
-                tracing::warn!("job {}: {}: {fault}", self.shown(mark), row.node);
-            }
-        }
-    }
-
     /// Returns whether nodes of a job lack the data set, by what the table states.
     fn lacks(&self, mark: &str) -> bool {
         let nodes = self.parts.table.lock().nodes(mark);
@@ -250,27 +181,6 @@ impl<'a> Leader<'a> {
             let lacks = |row: &JobNodeRow| row.state != JobNodeState::Ready;
             nodes.iter().any(lacks)
         })
-    }
-
-    /// Notes the last problem of a job, and writes it to the log if it is new.
-    fn note_fault(&mut self, mark: &str, fault: Option<&str>) -> Result<(), ChangeError> {
-        let known = self.jobs.iter().find(|job| job.row.mark == mark);
-        let is_known = known.is_some_and(|job| job.row.fault.as_deref() == fault);
-        if is_known {
-            return Ok(());
-        }
-        if let Some(fault) = fault {
-            tracing::warn!("job {}: {fault}", self.shown(mark));
-        }
-        let mut table = self.parts.table.lock();
-        table.set_fault(self.lease.epoch, mark, fault)
-    }
-
-    /// Returns the number of a job for messages, or its mark.
-    fn shown(&self, mark: &str) -> String {
-        let known = self.jobs.iter().find(|job| job.row.mark == mark);
-        let number = known.and_then(|job| job.row.number.clone());
-        number.unwrap_or_else(|| mark.to_owned())
     }
 
     /// Removes old rows.
@@ -287,9 +197,4 @@ impl<'a> Leader<'a> {
             false => Ok(()),
         }
     }
-}
-
-/// Returns the time since 1970.
-pub(crate) fn now() -> Duration {
-    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }

@@ -19,6 +19,7 @@ mod gateway;
 mod leader;
 mod lease;
 mod message;
+mod parts;
 mod plan;
 mod policy;
 mod request;
@@ -33,8 +34,9 @@ pub use distribution::{
     OutboxState,
 };
 pub use error::Error;
-pub use gateway::{Gateway, GatewaySettings};
+pub use gateway::Gateway;
 pub use message::{JobInfo, JobNodeInfo, ResultInfo};
+pub use parts::GatewaySettings;
 pub use policy::{PolicyError, ReleaseNeed, ReleasePolicy};
 pub use request::JobRequest;
 pub use users::User;

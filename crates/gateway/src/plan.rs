@@ -74,7 +74,7 @@ fn is_released_by_user(sight: Sight<'_>) -> bool {
     matches!(sight, Sight::Alive(live) if !live.is_held)
 }
 
-/// Returns whether further nodes are of use: tasks wait, or nobody knows.
+/// Returns whether further nodes are of use: tasks wait, or the batch system did not answer.
 fn needs_more(sight: Sight<'_>) -> bool {
     match sight {
         Sight::Alive(live) => live.pending > 0 || live.is_held,

@@ -1,12 +1,11 @@
-//! The socket of a gateway. The kernel states who asks (unix(7), `SO_PEERCRED`), and nobody asks for
-//! another user.
+//! The socket of a gateway. The kernel states who asks (unix(7), `SO_PEERCRED`), and a client asks for
+//! its own user alone.
 
-use crate::gateway::GatewayParts;
-use crate::leader::now;
 use crate::message::{
     ClientRequest, GatewayReply, JobInfo, JobNodeInfo, PreparedJob, REQUEST_BYTES_MAX, ResultInfo,
     read, write,
 };
+use crate::parts::{GatewayParts, now};
 use crate::users::User;
 use crate::{Error, JobRequest};
 use driftless_batch::{JobId, JobMark};

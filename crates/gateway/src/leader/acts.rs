@@ -1,7 +1,7 @@
 //! The acts for one job: cast, release, end, purge, close. Each can be repeated.
 
+use super::state::Leader;
 use super::work::WorkKind;
-use super::{Leader, now};
 use crate::distribution::LoadOrder;
 use crate::plan::{PlannedJob, SlotNodes, slot_for, slot_nodes};
 use driftless_batch::{BatchError, JobId, Slot};
@@ -189,33 +189,6 @@ impl Leader<'_> {
         self.put_slot(at, slot_number, true)?;
         self.put_stage(at, JobStage::Releasing)?;
         self.finish_release(at, &number, nodes.ready.len())
-    }
-
-    /// Notes the stage of a job. Later acts of the same turn see it.
-    fn put_stage(&mut self, at: usize, stage: JobStage) -> Result<(), ChangeError> {
-        let Some(job) = self.jobs.get_mut(at) else {
-            return Ok(());
-        };
-        let (now, mut table) = (now(), self.parts.table.lock());
-        table.set_stage(self.lease.epoch, &job.row.mark, stage, now)?;
-        (job.row.stage, job.row.changed) = (stage, now);
-        Ok(())
-    }
-
-    /// Notes the slot of a job. Later acts of the same turn choose no slot that is taken.
-    fn put_slot(
-        &mut self,
-        at: usize,
-        slot: Option<u32>,
-        is_required: bool,
-    ) -> Result<(), ChangeError> {
-        let Some(job) = self.jobs.get_mut(at) else {
-            return Ok(());
-        };
-        let mut table = self.parts.table.lock();
-        table.set_slot(self.lease.epoch, &job.row.mark, slot, is_required)?;
-        (job.row.slot, job.row.is_required) = (slot, is_required);
-        Ok(())
     }
 
     fn finish_release(&mut self, at: usize, number: &JobId, ready: usize) -> Result<(), ActError> {

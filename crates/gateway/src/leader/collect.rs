@@ -2,57 +2,20 @@
 //! which tasks run, and then the entries of the other tasks are collected. A task that began after
 //! the list cannot look as if it had ended.
 
+use super::outboxes::OutboxList;
+use super::state::Leader;
 use super::work::WorkKind;
-use super::{Leader, now};
 use crate::distribution::{CollectOrder, CollectedResults, NodeAnswer, OutboxState};
+use crate::parts::now;
 use crate::plan::{PlannedJob, Sight};
 use crate::results::{ResultJob, order_of};
 use driftless_state::jobs::{ChangeError, JobNodeState, JobStage, ResultRow};
 use driftless_taskfile::ResultPattern;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// Interval between two lists of the outboxes of a job that runs.
 const INTERVAL: Duration = Duration::from_secs(5);
-
-/// Lists of outboxes, by the marks of their jobs.
-#[derive(Debug, Default)]
-pub(super) struct Outboxes {
-    /// Time of the last list.
-    asked: HashMap<String, Instant>,
-    /// Lists that wait for a younger answer of the batch system.
-    listed: HashMap<String, OutboxList>,
-    /// Jobs that ended, and whose outboxes are empty.
-    empty: HashSet<String>,
-}
-
-/// Outboxes of a job at one time.
-#[derive(Debug)]
-pub(crate) struct OutboxList {
-    /// Time after the last node answered.
-    pub ended: Instant,
-    /// Whether all tasks had ended then.
-    pub is_final: bool,
-    /// Answers of the nodes.
-    pub answers: Vec<NodeAnswer<OutboxState>>,
-}
-
-impl Outboxes {
-    /// Returns whether all results of a job that ended were collected.
-    pub fn is_empty(&self, mark: &str) -> bool {
-        self.empty.contains(mark)
-    }
-
-    /// Looks at the outboxes again before a job is closed.
-    pub fn look_again(&mut self, mark: &str) {
-        self.empty.remove(mark);
-    }
-
-    /// Takes a list that a thread brought.
-    pub fn note(&mut self, mark: String, list: OutboxList) {
-        self.listed.insert(mark, list);
-    }
-}
 
 impl Leader<'_> {
     /// Lists outboxes and collects what is complete, for each job with results.

@@ -1,50 +1,16 @@
 //! Readiness of nodes, told to the batch system: at once if it changed, and again at intervals,
 //! because a restart of some batch systems forgets it.
 
-use super::Leader;
+use super::state::Leader;
+use super::told::ReadinessKey;
 use crate::plan::{PlannedJob, SlotNodes, slot_nodes};
 use driftless_batch::{JobId, Readiness, Slot};
 use driftless_state::jobs::ChangeError;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Interval at which readiness is told again.
-const REPEAT: Duration = Duration::from_secs(60);
 /// Pause after a failure.
 const PAUSE: Duration = Duration::from_secs(5);
-
-/// Jobs that share a slot, or one job without a slot.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum ReadinessKey {
-    Slot(u32),
-    Job(String),
-}
-
-/// The readiness that the batch system knows.
-#[derive(Debug, Default)]
-pub(super) struct ToldReadiness {
-    told: HashMap<ReadinessKey, (SlotNodes, Instant)>,
-    /// Time of the next attempt after a failure.
-    paused: HashMap<ReadinessKey, Instant>,
-}
-
-impl ToldReadiness {
-    /// Forgets a slot that was removed.
-    pub fn forget(&mut self, slot: u32) {
-        self.told.remove(&ReadinessKey::Slot(slot));
-    }
-
-    /// Returns whether the batch system has to be told.
-    fn is_due(&self, key: &ReadinessKey, nodes: &SlotNodes, now: Instant) -> bool {
-        if self.paused.get(key).is_some_and(|until| now < *until) {
-            return false;
-        }
-        let is_of_slot = matches!(key, ReadinessKey::Slot(_));
-        self.told.get(key).is_none_or(|(told, at)| {
-            told != nodes || is_of_slot && now.saturating_duration_since(*at) >= REPEAT
-        })
-    }
-}
 
 impl SlotNodes {
     /// Returns the form for the batch system.

@@ -1,29 +1,23 @@
 //! What the batch system says of the jobs.
 
-use super::{Leader, now};
 use crate::plan::{PlannedJob, Sight};
-use driftless_batch::{BatchError, JobId, LiveJob, MarkedJob};
-use driftless_state::jobs::{ChangeError, JobStage};
+use driftless_batch::{JobId, LiveJob};
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Answers without a job after which the job counts as ended.
 const ABSENT_MIN: u32 = 2;
-/// Longest time from one question to the next.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Part of the time that questions may take.
-const SHARE: u32 = 100;
 
 /// The last answers of the batch system.
 #[derive(Debug, Default)]
 pub(crate) struct BatchSight {
-    alive: Option<HashMap<JobId, LiveJob>>,
+    pub alive: Option<HashMap<JobId, LiveJob>>,
     /// Answers in a row that lacked a job, by its mark.
     absent: HashMap<String, u32>,
-    next: Option<Instant>,
+    pub next: Option<Instant>,
     /// Begin of the last question that was answered.
-    answered: Option<Instant>,
-    last_fault: Option<String>,
+    pub answered: Option<Instant>,
+    pub last_fault: Option<String>,
 }
 
 impl BatchSight {
@@ -55,7 +49,7 @@ impl BatchSight {
         self.next = None;
     }
 
-    fn count_absent(&mut self, jobs: &[PlannedJob]) {
+    pub fn count_absent(&mut self, jobs: &[PlannedJob]) {
         let Some(alive) = &self.alive else {
             return;
         };
@@ -68,80 +62,5 @@ impl BatchSight {
             }
         }
         self.absent = absent;
-    }
-}
-
-impl Leader<'_> {
-    /// Asks the batch system if it is time. Returns whether jobs were adopted.
-    pub(super) fn ask_batch(&mut self) -> Result<bool, ChangeError> {
-        let begin = Instant::now();
-        if self.jobs.is_empty() || self.sight.next.is_some_and(|next| begin < next) {
-            return Ok(false);
-        }
-        let asked = self.ask();
-        let pause = begin.elapsed().saturating_mul(SHARE).min(PAUSE_MAX);
-        let pause = pause.max(self.parts.settings.poll);
-        self.sight.next = Some(Instant::now() + pause);
-        match asked {
-            Ok((marked, alive)) => {
-                self.sight.last_fault = None;
-                self.sight.answered = Some(begin);
-                self.sight.alive = Some(alive);
-                self.sight.count_absent(&self.jobs);
-                self.adopt(marked)
-            }
-            Err(error) => {
-                self.sight.alive = None;
-                let fault = Some(error.to_string());
-                if self.sight.last_fault != fault {
-                    tracing::warn!("{error}; the gateway tries again");
-                    self.sight.last_fault = fault;
-                }
-                Ok(false)
-            }
-        }
-    }
-
-    /// Returns the jobs with a mark, if a job waits for its number, and the jobs that live. A job that
-    /// is adopted lives in the second answer, because that is younger.
-    fn ask(&self) -> Result<(Vec<MarkedJob>, HashMap<JobId, LiveJob>), BatchError> {
-        let is_prepared = |job: &PlannedJob| job.row.stage == JobStage::Prepared;
-        let batch = &self.parts.batch;
-        let marked = match self.jobs.iter().any(is_prepared) {
-            true => batch.marked()?,
-            false => Vec::new(),
-        };
-        Ok((marked, batch.alive()?))
-    }
-
-    /// Notes the numbers of jobs that clients submitted. The batch system states the owner: nobody
-    /// can make a job of another user one of the gateway.
-    fn adopt(&mut self, marked: Vec<MarkedJob>) -> Result<bool, ChangeError> {
-        let mut is_any = false;
-        for found in marked {
-            let of_mark = |job: &&PlannedJob| job.row.mark == found.mark.as_str();
-            let Some(job) = self.jobs.iter().find(of_mark) else {
-                continue;
-            };
-            if job.row.stage != JobStage::Prepared {
-                continue;
-            }
-            if job.row.owner != found.owner {
-                let (number, owner, user) = (&found.job, &found.owner, &job.row.owner);
-                tracing::warn!(
-                    "job {number} of {owner} carries a mark of {user}; it is left alone"
-                );
-                continue;
-            }
-            let number = found.job.as_str();
-            let mut table = self.parts.table.lock();
-            table.note_held(self.lease.epoch, found.mark.as_str(), number, now())?;
-            tracing::info!(
-                "job {number} of {}: held until its data has arrived",
-                found.owner
-            );
-            is_any = true;
-        }
-        Ok(is_any)
     }
 }

@@ -1,6 +1,6 @@
 //! Casts, purges and questions to nodes, each in a thread of its own.
 
-use super::collect::OutboxList;
+use super::outboxes::OutboxList;
 use crate::distribution::{
     CollectOrder, CollectedResults, Distribution, LoadEvent, LoadOrder, NodeAnswer,
 };

@@ -1,0 +1,89 @@
+//! Questions to the batch system.
+
+use super::state::Leader;
+use crate::parts::now;
+use crate::plan::PlannedJob;
+use driftless_batch::{BatchError, JobId, LiveJob, MarkedJob};
+use driftless_state::jobs::{ChangeError, JobStage};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Longest time from one question to the next.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Part of the time that questions may take.
+const SHARE: u32 = 100;
+
+impl Leader<'_> {
+    /// Asks the batch system if it is time. Returns whether jobs were adopted.
+    pub(super) fn ask_batch(&mut self) -> Result<bool, ChangeError> {
+        let begin = Instant::now();
+        if self.jobs.is_empty() || self.sight.next.is_some_and(|next| begin < next) {
+            return Ok(false);
+        }
+        let asked = self.ask();
+        let pause = begin.elapsed().saturating_mul(SHARE).min(PAUSE_MAX);
+        let pause = pause.max(self.parts.settings.poll);
+        self.sight.next = Some(Instant::now() + pause);
+        match asked {
+            Ok((marked, alive)) => {
+                self.sight.last_fault = None;
+                self.sight.answered = Some(begin);
+                self.sight.alive = Some(alive);
+                self.sight.count_absent(&self.jobs);
+                self.adopt(marked)
+            }
+            Err(error) => {
+                self.sight.alive = None;
+                let fault = Some(error.to_string());
+                if self.sight.last_fault != fault {
+                    tracing::warn!("{error}; the gateway tries again");
+                    self.sight.last_fault = fault;
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Returns the jobs with a mark, if a job waits for its number, and the jobs that live. A job that
+    /// is adopted lives in the second answer, because that is younger.
+    fn ask(&self) -> Result<(Vec<MarkedJob>, HashMap<JobId, LiveJob>), BatchError> {
+        let is_prepared = |job: &PlannedJob| job.row.stage == JobStage::Prepared;
+        let batch = &self.parts.batch;
+        let marked = match self.jobs.iter().any(is_prepared) {
+            true => batch.marked()?,
+            false => Vec::new(),
+        };
+        Ok((marked, batch.alive()?))
+    }
+
+    /// Notes the numbers of jobs that clients submitted. The batch system states the owner: no user
+    /// can make a job of another user one of the gateway.
+    fn adopt(&mut self, marked: Vec<MarkedJob>) -> Result<bool, ChangeError> {
+        let mut is_any = false;
+        for found in marked {
+            let of_mark = |job: &&PlannedJob| job.row.mark == found.mark.as_str();
+            let Some(job) = self.jobs.iter().find(of_mark) else {
+                continue;
+            };
+            if job.row.stage != JobStage::Prepared {
+                continue;
+            }
+            if job.row.owner != found.owner {
+                let (number, owner, user) = (&found.job, &found.owner, &job.row.owner);
+                tracing::warn!(
+                    "job {number} of {owner} carries a mark of {user}; it is left alone"
+                );
+                continue;
+            }
+            let number = found.job.as_str();
+            let mut table = self.parts.table.lock();
+            table.note_held(self.lease.epoch, found.mark.as_str(), number, now())?;
+            tracing::info!(
+                "job {number} of {}: held until its data has arrived",
+                found.owner
+            );
+            is_any = true;
+        }
+        Ok(is_any)
+    }
+}

@@ -1,0 +1,104 @@
+//! References of jobs on nodes, compared with the table: a node may have lost its copies, and a crash
+//! may have left a reference that no job needs.
+
+use super::state::Leader;
+use crate::distribution::NodeAnswer;
+use driftless_state::jobs::{ChangeError, JobNodeRow, JobNodeState, JobStage};
+use std::collections::{BTreeSet, HashSet};
+use std::time::{Duration, Instant};
+
+/// Interval of the comparison.
+const INTERVAL: Duration = Duration::from_secs(60);
+
+impl Leader<'_> {
+    /// Asks the nodes for their references if it is time.
+    pub(super) fn check_references(&mut self) -> Result<(), ChangeError> {
+        let is_early = self
+            .references
+            .asked
+            .is_some_and(|at| at.elapsed() < INTERVAL);
+        if is_early || self.references.is_at_work {
+            return Ok(());
+        }
+        self.references.asked = Some(Instant::now());
+        let mut nodes: BTreeSet<String> = self.parts.distribution.nodes().into_iter().collect();
+        self.references.ready.clear();
+        for job in &self.jobs {
+            nodes.extend(job.nodes.iter().map(|row| row.node.clone()));
+            if self.works.is_loading(&job.row.mark) || job.row.stage >= JobStage::Ended {
+                continue;
+            }
+            for node in job.nodes_in(JobNodeState::Ready) {
+                let known = (self.parts.job_name(&job.row.mark), node);
+                self.references.ready.insert(known);
+            }
+        }
+        let marks = self.jobs.iter().map(|job| job.row.mark.as_str());
+        self.references.open = marks.map(|mark| self.parts.job_name(mark)).collect();
+        let reached = |node: &String| self.parts.distribution.reaches(node);
+        let nodes: Vec<String> = nodes.into_iter().filter(reached).collect();
+        if !nodes.is_empty() {
+            let (prefix, distribution) = (self.parts.prefix(), &self.parts.distribution);
+            self.references.is_at_work = self.works.ask_references(nodes, prefix, distribution);
+        }
+        Ok(())
+    }
+
+    /// Compares the answers with the table.
+    pub(super) fn note_references(
+        &mut self,
+        answers: Vec<NodeAnswer<Vec<String>>>,
+    ) -> Result<(), ChangeError> {
+        self.references.is_at_work = false;
+        for answer in answers {
+            // A node that does not answer keeps what it has.
+            let Ok(names) = answer.answer else {
+                continue;
+            };
+            let names: HashSet<String> = names.into_iter().collect();
+            self.note_lost(&answer.node, &names)?;
+            self.drop_forgotten(answer.node, names);
+        }
+        Ok(())
+    }
+
+    /// Notes that a node lost the reference of a job: the next cast brings the data set again.
+    fn note_lost(&mut self, node: &str, names: &HashSet<String>) -> Result<(), ChangeError> {
+        for job in &self.jobs {
+            let name = self.parts.job_name(&job.row.mark);
+            let known = (name, node.to_owned());
+            let is_lost = self.references.ready.contains(&known)
+                && !names.contains(&known.0)
+                && !self.works.is_loading(&job.row.mark)
+                && job.row.stage < JobStage::Ended;
+            if !is_lost {
+                continue;
+            }
+            let job_number = self.shown(&job.row.mark);
+            tracing::warn!("{node} lost the data of job {job_number}; the gateway sends it again");
+            let row = JobNodeRow {
+                node: node.to_owned(),
+                state: JobNodeState::Wanted,
+                fault: Some("the node lost the data set".into()),
+            };
+            let mut table = self.parts.table.lock();
+            table.set_nodes(self.lease.epoch, &job.row.mark, &[row])?;
+        }
+        Ok(())
+    }
+
+    /// Ends references of jobs that were not open when the nodes were asked, and are not now.
+    fn drop_forgotten(&mut self, node: String, names: HashSet<String>) {
+        let open: HashSet<String> = self
+            .jobs
+            .iter()
+            .map(|job| self.parts.job_name(&job.row.mark))
+            .collect();
+        for name in names {
+            if !self.references.open.contains(&name) && !open.contains(&name) {
+                let distribution = &self.parts.distribution;
+                self.works.drop_reference(name, node.clone(), distribution);
+            }
+        }
+    }
+}
