@@ -353,6 +353,10 @@ impl CastBrief {
         if self.reader.is_some() && !is_closed {
             return Err(READER_ALONE.into());
         }
+        // No user has this number (chown(2)).
+        if self.reader == Some(u32::MAX) {
+            return Err("user of the copy: no user has the number 4294967295".into());
+        }
         Ok(ContentLimits {
             job: self.job.clone(),
             reader: self.reader,
@@ -408,6 +412,28 @@ mod tests {
         // A set whose ranges are not in order.
         let wrong = encode(&(4_u8, 1_u8, vec![(5_u64, 2_u64)]));
         assert!(decode::<NodeMessage>(&wrong).is_err());
+    }
+
+    #[test]
+    fn readers_need_a_job_and_the_cache() {
+        let brief = |job: Option<&str>, place: WirePlace, reader| CastBrief {
+            cast: CastId([0; 16]),
+            set: SetHash([0; 32]),
+            place,
+            job: job.map(str::to_owned),
+            reader,
+            is_pinned: false,
+            seconds_max: None,
+            bytes_per_second_max: None,
+            connections: 1,
+        };
+        let directory = WirePlace::Directory(b"/a".to_vec());
+        let content = |job, place, reader| brief(job, place, reader).content();
+        assert!(content(Some("a"), WirePlace::Cache, Some(7)).is_ok());
+        assert!(content(None, WirePlace::Cache, None).is_ok());
+        assert!(content(None, WirePlace::Cache, Some(7)).is_err());
+        assert!(content(Some("a"), directory, Some(7)).is_err());
+        assert!(content(Some("a"), WirePlace::Cache, Some(u32::MAX)).is_err());
     }
 
     #[test]

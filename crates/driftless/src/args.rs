@@ -39,8 +39,8 @@ pub use mirror::{
     RestoreArgs, TrashCommand,
 };
 pub use mover::{MoverArgs, MoversArgs, QueueArgs};
-pub use node::{NodeArgs, NodeCommand, PurgeArgs};
-pub use nodes::{NodesArgs, SiteArgs};
+pub use node::{NodeArgs, NodeCommand, PurgeArgs, RemotePurgeArgs};
+pub use nodes::{NodesArgs, SiteArgs, WaysArgs};
 pub use output::{LogArgs, LogFormat, OutputArgs};
 pub use post::PostArgs;
 pub use reach::{ReachArgs, SshArgs};

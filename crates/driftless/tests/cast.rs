@@ -529,8 +529,10 @@ fn commands_of_the_page_run() {
     let is_run = |line: &String| {
         begins.iter().any(|words| line.starts_with(words)) && !line.contains("--daemons")
     };
-    let commands: Vec<String> = page_commands().into_iter().filter(is_run).collect();
-    assert_eq!(commands.len(), 6, "{commands:?}");
+    let mut commands: Vec<String> = page_commands().into_iter().filter(is_run).collect();
+    assert_eq!(commands.len(), 7, "{commands:?}");
+    // The end of the job comes after the questions about its copies.
+    commands.sort_by_key(|line| line.contains("purge") && line.contains("--nodes"));
     let page = read("docs/cast.md");
     let racks = page.lines().filter(|line| line.starts_with("SwitchName="));
     let racks = racks.collect::<Vec<_>>().join("\n");
@@ -557,7 +559,10 @@ driftless() {{
     case $command in
     cast) "$program" cast "${{reach[@]}}" --dir {folder}/source-store "$@" ;;
     doctor) "$program" doctor "${{reach[@]}}" --link-time 1 --disk-size 1M "$@" ;;
-    node) unshare --mount sh -c 'mount --bind {folder}/n1 {folder}/all && exec "$@"' \
+    node) if [[ "$*" == *--nodes* ]]; then
+        "$program" node "$@" "${{reach[@]}}" --cast-dir {folder}/source-store; return
+    fi
+    unshare --mount sh -c 'mount --bind {folder}/n1 {folder}/all && exec "$@"' \
         sh "$program" node "$@" --dir {} ;;
     esac
 }}
@@ -575,7 +580,9 @@ driftless() {{
     }
     let printed = outcome.stdout_text();
     assert!(printed.contains("job blast-7"), "{printed}");
-    assert!(printed.contains("1 copy removed"), "{printed}");
+    assert!(printed.contains("\n1 copy removed"), "{printed}");
+    let ended = "job ended on 2 of 2 nodes; 1 copy removed";
+    assert!(printed.contains(ended), "{printed}");
     let log = fs::read_to_string(cluster.path("desk").join("cast.log")).expect("the log");
     let last: Value = serde_json::from_str(log.lines().last().expect("a line")).expect("JSON");
     assert_eq!(last["nodes_complete"], 2, "{last}");
@@ -833,6 +840,24 @@ fn purge_of_an_unknown_copy_exits_with_3() {
     let verify = driftless().args(["node", "verify", "999", "--dir"]);
     let text = verify.arg(&store).run().expect(3).stderr_text();
     assert!(text.contains("no copy of this node has the number 999"));
+}
+
+#[test]
+fn purge_at_nodes_ends_a_job_only() {
+    let purge = |words: &[&str]| {
+        let purge = driftless().args(["node", "purge", "--nodes", "n1"]);
+        purge.args(["--ssh", "/bin/false"]).args(words).run()
+    };
+    for words in [&["--all"][..], &["3"], &["--job", "a", "--dir", "/x"]] {
+        let refused = purge(words).expect(2).stderr_text();
+        assert!(
+            refused.contains("cannot be used with"),
+            "{words:?}: {refused}"
+        );
+    }
+    let failed = purge(&["--job", "a"]).expect(3);
+    let text = failed.stderr_text();
+    assert!(text.contains("n1: cannot start driftless there"), "{text}");
 }
 
 #[test]

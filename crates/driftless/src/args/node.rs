@@ -1,7 +1,7 @@
 //! Arguments of `driftless node`.
 
 use super::nodes::{certificate_name, ports};
-use super::{LogArgs, SiteArgs};
+use super::{LogArgs, SiteArgs, WaysArgs};
 use clap::{Args, Subcommand};
 use driftless_cast::{PeerKey, PortRange};
 use std::net::{IpAddr, Ipv6Addr};
@@ -80,13 +80,16 @@ pub enum NodeCommand {
     ///
     /// Entries that driftless did not place stay, and copies that are in use. The command exits with 3
     /// if something stays, or if the node has no such copy. It exits with 11 if it removed nothing
-    /// because all copies are in use.
+    /// because all copies are in use. With --nodes, it ends a job at many nodes. A node without copies
+    /// of the job is no error then, and a pinned copy stays.
     Purge {
         #[command(flatten)]
         what: PurgeArgs,
-        /// Print one JSON object
+        /// Print one JSON object, or one for each node of --nodes
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        remote: Box<RemotePurgeArgs>,
     },
     /// Hash the copies of this node again
     ///
@@ -134,6 +137,29 @@ pub struct PurgeArgs {
     /// Remove all copies
     #[arg(long)]
     pub all: bool,
+}
+
+/// Nodes on which a job ends.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Nodes")]
+pub struct RemotePurgeArgs {
+    /// End the job on these nodes, such as rack1n[01-20],b7; @FILE has one node a line
+    ///
+    /// Each node removes the copies of the job that no other job, no pin and no --ttl keeps. Without
+    /// --daemons, ssh connects to these names.
+    #[arg(
+        long,
+        value_name = "LIST",
+        requires = "job",
+        conflicts_with_all = ["copy", "set", "all", "dir"],
+        allow_hyphen_values = true
+    )]
+    pub nodes: Option<String>,
+    /// Directory of the key of this host, as in "driftless cast --dir"
+    #[arg(long, value_name = "DIR", requires = "nodes")]
+    pub cast_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub ways: WaysArgs,
 }
 
 /// Returns the key of a peer.

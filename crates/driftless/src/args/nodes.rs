@@ -15,12 +15,20 @@ pub struct NodesArgs {
     /// A name that occurs twice counts once. Without --daemons, ssh connects to these names.
     #[arg(long, value_name = "LIST", required = true, allow_hyphen_values = true)]
     pub nodes: String,
+    #[command(flatten)]
+    pub ways: WaysArgs,
+}
+
+/// Ways to the nodes of a cluster.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Nodes")]
+pub struct WaysArgs {
     /// Use the daemons of the nodes that FILE lists
     ///
     /// A line has the form NAME HOST:PORT [KEY]. "driftless node status" prints the key. Without a
     /// key, the daemon must have a certificate for NAME, and --ca is needed. ssh starts the nodes
     /// that the file does not list.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "nodes")]
     pub daemons: Option<PathBuf>,
     #[command(flatten)]
     pub site: SiteArgs,
@@ -32,7 +40,7 @@ pub struct NodesArgs {
     /// Directory of the store on the nodes
     ///
     /// The option is for nodes that ssh starts. The default is that of "driftless node --dir".
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", requires = "nodes")]
     pub node_dir: Option<PathBuf>,
     #[command(flatten)]
     pub ssh: SshArgs,

@@ -1,6 +1,6 @@
 //! The command `node`: the daemon of a node, the node of one cast, and questions about its copies.
 
-use crate::args::{NodeArgs, NodeCommand, PurgeArgs};
+use crate::args::{NodeArgs, NodeCommand, PurgeArgs, RemotePurgeArgs};
 use crate::command::nodes;
 use crate::command::reach::Unreached;
 use crate::command::site;
@@ -9,7 +9,8 @@ use crate::output::{diagnostics, mirror as say, node as show};
 use crate::signals;
 use crate::{own, service};
 use driftless_cast::{
-    DaemonSettings, DaemonTrust, NodeDaemon, NodeSettings, PurgeSelection, TransferSettings,
+    DaemonSettings, DaemonTrust, EndedJob, NodeDaemon, NodeSettings, OrderSettings, PurgeSelection,
+    TransferSettings,
 };
 use driftless_model::{cause, escape_text, quote};
 use std::fs::File;
@@ -177,6 +178,14 @@ fn answer(args: &NodeArgs, command: &NodeCommand) -> Result<Exit, Unreached> {
         say::line(&nodes::identity(&dir)?.key().to_string());
         return Ok(Exit::Equal);
     }
+    if let NodeCommand::Purge { what, remote, json } = command
+        && let Some(list) = &remote.nodes
+    {
+        // Never the copies of this host instead.
+        let job = what.job.as_ref();
+        let job = job.ok_or_else(|| site::usage("--nodes: name the job that ends with --job"))?;
+        return end_job(list, job, remote, *json);
+    }
     let dir = existing(nodes::node_dir(args.dir.as_deref())?, command)?;
     let failed =
         |error: driftless_cast::AdminError| (Exit::of_admin_error(&error), error.to_string());
@@ -186,7 +195,9 @@ fn answer(args: &NodeArgs, command: &NodeCommand) -> Result<Exit, Unreached> {
             show::status(&info, *json);
             Ok(Exit::Equal)
         }
-        NodeCommand::Purge { what: args, json } => {
+        NodeCommand::Purge {
+            what: args, json, ..
+        } => {
             let summary = driftless_cast::purge_node(&dir, &selection(args)).map_err(failed)?;
             show::purged(&summary, *json);
             let is_found = summary.selected > 0 || args.all;
@@ -212,6 +223,41 @@ fn answer(args: &NodeArgs, command: &NodeCommand) -> Result<Exit, Unreached> {
         }
         NodeCommand::Key { .. } => Ok(Exit::Equal),
     }
+}
+
+/// Ends a job at many nodes.
+fn end_job(
+    list: &str,
+    job: &str,
+    args: &RemotePurgeArgs,
+    is_json: bool,
+) -> Result<Exit, Unreached> {
+    let signals = signals::watch();
+    let dir = nodes::cast_dir(args.cast_dir.as_deref())?;
+    let reached = nodes::listed(list, &args.ways, &dir, &signals)?;
+    reached
+        .warnings
+        .iter()
+        .for_each(|warning| say::complaint(warning));
+    let settings = OrderSettings {
+        ssh: reached.ssh,
+        identity: reached.identity,
+        authority_pem: reached.authority_pem,
+        transfer: TransferSettings::default(),
+        parallel_max: OrderSettings::PARALLEL,
+    };
+    let ended = driftless_cast::end_job(&settings, &reached.nodes, job, &signals.stop);
+    let ended = ended.map_err(|error| {
+        let code = Exit::of_cast_error(&error, signals.number());
+        (code, error.to_string())
+    })?;
+    show::ended(&ended, is_json);
+    let lacking: Vec<&EndedJob> = ended.iter().filter(|node| !node.is_ended()).collect();
+    Ok(match lacking.as_slice() {
+        [] => Exit::Equal,
+        all if all.iter().all(|node| node.is_busy()) => Exit::Locked,
+        _ => Exit::Problems,
+    })
 }
 
 /// Returns the directory of a node. A question about a node makes none.

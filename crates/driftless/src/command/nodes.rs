@@ -1,7 +1,7 @@
 //! Nodes of a cluster, from the arguments of `cast`, `node` and `doctor`: the list, the ways to the
 //! nodes, and the keys and certificates of this host.
 
-use crate::args::NodesArgs;
+use crate::args::{NodesArgs, WaysArgs};
 use crate::command::daemons::{daemons, warn_of_unused};
 use crate::command::reach::{self, Unreached};
 use crate::command::site::{read_file, read_text, site, unreadable, usage};
@@ -37,7 +37,17 @@ pub struct ReachedNodes {
 
 /// Returns the nodes of the arguments. `dir` is the directory of this host's store.
 pub fn nodes(args: &NodesArgs, dir: &Path, signals: &Signals) -> Result<ReachedNodes, Unreached> {
-    let names = parse_hostlist(&args.nodes, &mut |path| read_text(Path::new(path)));
+    listed(&args.nodes, &args.ways, dir, signals)
+}
+
+/// Returns the nodes of a list.
+pub fn listed(
+    list: &str,
+    args: &WaysArgs,
+    dir: &Path,
+    signals: &Signals,
+) -> Result<ReachedNodes, Unreached> {
+    let names = parse_hostlist(list, &mut |path| read_text(Path::new(path)));
     let names = names.map_err(|error| usage(&unlisted(&error)))?;
     let has_authority = args.site.ca.is_some();
     let mut warnings = Vec::new();
@@ -113,7 +123,7 @@ fn unlisted(error: &HostlistError) -> String {
 }
 
 /// Returns the start of nodes through ssh.
-fn start(args: &NodesArgs, signals: &Signals) -> Result<SshStart, Unreached> {
+fn start(args: &WaysArgs, signals: &Signals) -> Result<SshStart, Unreached> {
     let mut arguments: Vec<String> = vec!["node".into(), "--for-one-cast".into()];
     arguments.extend(["--ports".into(), args.ports.to_string()]);
     if let Some(dir) = &args.node_dir {

@@ -4,7 +4,7 @@ use crate::output::json;
 use crate::output::mirror::{complaint, line};
 use crate::output::table::aligned;
 use crate::units::{show_bytes, show_counted};
-use driftless_cast::{CheckSummary, HeldCopyInfo, NodeInfo, PurgeSummary};
+use driftless_cast::{CheckSummary, EndedJob, HeldCopyInfo, NodeInfo, PurgeSummary};
 use driftless_model::{escape, escape_text, moment};
 
 /// Digits of a hash that a table shows.
@@ -125,6 +125,40 @@ pub fn purged(summary: &PurgeSummary, is_json: bool) {
     for copy in &summary.staying {
         complaint(&format!("copy {}: {}", copy.copy, copy.reason));
     }
+}
+
+/// Prints the end of a job at nodes.
+pub fn ended(nodes: &[EndedJob], is_json: bool) {
+    if is_json {
+        return nodes.iter().for_each(|node| line(&json::line(node)));
+    }
+    for node in nodes {
+        let name = escape_text(&node.node);
+        if let Some(fault) = &node.fault {
+            complaint(&format!("{name}: {fault}"));
+        }
+        for copy in &node.staying {
+            complaint(&format!("{name}: copy {}: {}", copy.copy, copy.reason));
+        }
+        if node.entries_kept > 0 {
+            let entries = show_counted(node.entries_kept, "entry stays", "entries stay");
+            complaint(&format!("{name}: {entries} that driftless did not place"));
+        }
+        for copy in &node.kept {
+            line(&format!(
+                "{name}: copy {} stays: {}",
+                copy.copy, copy.reason
+            ));
+        }
+    }
+    let done = nodes.iter().filter(|node| node.is_ended()).count();
+    let sum = |of: fn(&EndedJob) -> u64| nodes.iter().map(of).fold(0, u64::saturating_add);
+    let copies = show_counted(sum(|node| node.copies), "copy", "copies");
+    let bytes = show_bytes(sum(|node| node.bytes));
+    let all = show_counted(nodes.len() as u64, "node", "nodes");
+    line(&format!(
+        "job ended on {done} of {all}; {copies} removed: {bytes}"
+    ));
 }
 
 /// Prints what to do about damaged copies.
