@@ -262,7 +262,7 @@ fn second_hold_in_script_starts_nothing() {
     let script = bench.cluster.shared().join("job.sh");
     fs::write(
         &script,
-        JOB.replace("\necho", "\n#$ -h\n#$ -l h_rt=60\necho"),
+        JOB.replace("\necho", "\n#$ -h\n#$ -a 203005050505\n#$ -l h_rt=60\necho"),
     )
     .unwrap();
     let job = bench.submit(MARK, &[]);

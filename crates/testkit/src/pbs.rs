@@ -95,7 +95,7 @@ impl Pbs {
             .arg(folder.join("pbs.py"))
             .arg(&folder)
             .arg("server")
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(log.try_clone().expect("a log"))
             .stderr(log);
         self.server = Some(command.spawn().expect("python3 is installed"));

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Stands in for OpenPBS 23.06: a server with a scheduler, and the commands of users and administrators.
 
-    pbs.py FOLDER server        serves until it is killed; FOLDER/nodes.json has the words that enter each node
+    pbs.py FOLDER server        serves until the end of its standard input; FOLDER/nodes.json has the words that enter each node
     pbs.py FOLDER COMMAND ...   qsub, qalter, qhold, qrls, qdel, qstat, qmgr or pbsnodes
 
 A command sends its arguments through a Unix socket, and the kernel tells the server the user. The server runs jobs as processes on
@@ -501,6 +501,7 @@ class Server:
         os.chmod(path, 0o666)
         listener.listen(100)
         threading.Thread(target=self.schedule, daemon=True).start()
+        threading.Thread(target=end_with_test, daemon=True).start()
         while True:
             connection, _ = listener.accept()
             threading.Thread(target=self.serve_one, args=(connection,), daemon=True).start()
@@ -515,6 +516,12 @@ class Server:
         uid = struct.unpack("3i", credentials)[1]
         with connection, connection.makefile("rw", encoding="utf-8", errors="surrogateescape") as stream:
             stream.write(json.dumps(self.answer(json.loads(stream.readline()), uid)) + "\n")
+
+
+def end_with_test():
+    """Ends the server if its test ends, even by a signal: then the pipe to it is closed."""
+    sys.stdin.buffer.read()
+    os._exit(0)
 
 
 def script_of(argv):
