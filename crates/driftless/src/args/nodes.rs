@@ -39,7 +39,8 @@ pub struct WaysArgs {
     pub ports: PortRange,
     /// Directory of the store on the nodes
     ///
-    /// The option is for nodes that ssh starts. The default is that of "driftless node --dir".
+    /// The option is for nodes that ssh starts. The default is that of "driftless node --dir". A
+    /// gateway needs the directory of the daemons, too: $SPOOL_DIRECTORY is below it.
     #[arg(long, value_name = "DIR", requires = "nodes")]
     pub node_dir: Option<PathBuf>,
     #[command(flatten)]

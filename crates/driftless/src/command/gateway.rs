@@ -135,7 +135,7 @@ fn escape_name(name: &str) -> String {
 
 /// Returns the directory of the stores on the nodes, by which tasks find the data.
 fn node_dir(args: &GatewayArgs, is_by_ssh: bool) -> Result<PathBuf, Unreached> {
-    match &args.nodes.node_dir {
+    match &args.nodes.ways.node_dir {
         Some(dir) => nodes::place("--node-dir", dir),
         None if rustix::process::geteuid().is_root() || !is_by_ssh => Ok(NODE_DIR.into()),
         None => Err(usage(
