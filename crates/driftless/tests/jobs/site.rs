@@ -1,7 +1,8 @@
 //! A cluster with a batch system, node daemons and a gateway.
 
+use crate::cluster::{Cluster, must};
 use driftless_testkit::accounts::ORDINARY_ID;
-use driftless_testkit::{Slurm, wait_slowly_until, wait_until};
+use driftless_testkit::{wait_slowly_until, wait_until};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs::{self, Permissions};
@@ -17,31 +18,31 @@ const PORT: u16 = 7400;
 const CLOSED_MAX: Duration = Duration::from_secs(120);
 
 /// A Slurm with node daemons and a gateway.
-pub struct Site {
+pub struct Site<C: Cluster> {
     gateway: Option<Child>,
     daemons: Vec<Child>,
     /// User who runs daemons and gateway, if not root.
     user: Option<u32>,
-    pub slurm: Slurm,
+    pub cluster: C,
 }
 
-impl Site {
+impl<C: Cluster> Site<C> {
     /// Starts the daemons and the gateway of root.
-    pub fn start(nodes: usize) -> Site {
-        Site::with(nodes, None)
+    pub fn start(nodes: usize) -> Self {
+        Self::with(nodes, None)
     }
 
     /// Starts a gateway of the ordinary user, who has no rights in Slurm.
-    pub fn start_for_user(nodes: usize) -> Site {
-        Site::with(nodes, Some(USER))
+    pub fn start_for_user(nodes: usize) -> Self {
+        Self::with(nodes, Some(USER))
     }
 
-    fn with(nodes: usize, user: Option<u32>) -> Site {
+    fn with(nodes: usize, user: Option<u32>) -> Self {
         let mut site = Site {
             gateway: None,
             daemons: Vec::new(),
             user,
-            slurm: Slurm::start(nodes),
+            cluster: C::start(nodes),
         };
         fs::create_dir(site.shared().join("gateway")).expect("a folder");
         site.give(&site.shared().join("gateway"));
@@ -49,14 +50,14 @@ impl Site {
         key.args(["node", "key", "--cast-dir"]);
         let key = text_of(key.arg(site.shared().join("gateway/cast")));
         let mut lines = String::new();
-        for name in site.slurm.node_names() {
-            site.give(&site.slurm.disk_of(&name));
+        for name in site.cluster.node_names() {
+            site.give(&site.cluster.disk_of(&name));
             let mut daemon = site.in_node(&name);
             daemon.args(["node", "--ports", &PORT.to_string(), "--trust", key.trim()]);
             daemon.arg("--dir").arg(site.store());
             site.daemons.push(spawn(&mut daemon, &site.log_of(&name)));
             let own = site.key_of(&name);
-            let address = site.slurm.address(&name);
+            let address = site.cluster.address(&name);
             writeln!(lines, "{name} {address}:{PORT} {own}").expect("a line");
         }
         fs::write(site.shared().join("nodes.txt"), lines).expect("a file");
@@ -82,10 +83,10 @@ impl Site {
 
     pub fn start_gateway(&mut self) {
         let mut gateway = self.program();
-        gateway.args(["gateway", "--system", "slurm"]);
+        gateway.args(["gateway", "--system", C::SYSTEM]);
         gateway
             .arg("--nodes")
-            .arg(self.slurm.node_names().join(","));
+            .arg(self.cluster.node_names().join(","));
         gateway
             .arg("--daemons")
             .arg(self.shared().join("nodes.txt"));
@@ -107,11 +108,11 @@ impl Site {
     }
 
     pub fn shared(&self) -> PathBuf {
-        self.slurm.shared_dir()
+        self.cluster.shared_dir()
     }
 
     fn store(&self) -> PathBuf {
-        self.slurm.node_dir().join("store")
+        self.cluster.node_dir().join("store")
     }
 
     fn socket(&self) -> PathBuf {
@@ -132,8 +133,8 @@ impl Site {
     /// Driftless on the head node, as the user of the gateway.
     fn program(&self) -> Command {
         match self.user {
-            Some(user) => self.slurm.command_as(user, user, bin()),
-            None => self.slurm.command(bin()),
+            Some(user) => self.cluster.command_as(user, bin()),
+            None => self.cluster.command(bin()),
         }
     }
 
@@ -141,12 +142,12 @@ impl Site {
     fn in_node(&self, name: &str) -> Command {
         match self.user {
             Some(user) => self.command_in_node_as(name, user, bin()),
-            None => self.slurm.command_in_node(name, bin()),
+            None => self.cluster.command_in_node(name, bin()),
         }
     }
 
     pub fn command_in_node_as(&self, name: &str, uid: u32, program: &str) -> Command {
-        let mut command = self.slurm.command_in_node(name, "setpriv");
+        let mut command = self.cluster.command_in_node(name, "setpriv");
         command.args([format!("--reuid={uid}"), format!("--regid={uid}")]);
         command.args(["--clear-groups", "--"]).arg(program);
         command
@@ -192,9 +193,9 @@ impl Site {
         uid: u32,
         data: &[&str],
         options: &[&str],
-        sbatch: impl FnOnce(&mut Command),
+        job: impl FnOnce(&mut Command),
     ) -> String {
-        let output = self.try_submit(uid, data, options, sbatch);
+        let output = self.try_submit(uid, data, options, job);
         assert!(output.status.success(), "{output:?}");
         number_of(&String::from_utf8_lossy(&output.stdout))
     }
@@ -204,27 +205,45 @@ impl Site {
         uid: u32,
         data: &[&str],
         options: &[&str],
-        sbatch: impl FnOnce(&mut Command),
+        job: impl FnOnce(&mut Command),
     ) -> Output {
-        let mut submit = self.slurm.command_as(uid, uid, bin());
+        let mut submit = self.cluster.command_as(uid, bin());
         submit.arg("submit").args(options);
         for name in data {
             submit.arg("--data").arg(self.shared().join(name));
         }
         submit.arg("--gateway").arg(self.socket());
-        submit.args(["--", "sbatch", "--output=/dev/null"]);
-        sbatch(&mut submit);
+        submit.arg("--").args(C::SUBMIT);
+        job(&mut submit);
         submit.current_dir(self.shared());
         submit.stdin(Stdio::null()).output().expect("a submission")
     }
 
     /// Submits the job of a task file as a user, and returns its number.
     pub fn submit_file(&self, uid: u32, file: &Path) -> String {
-        let mut submit = self.slurm.command_as(uid, uid, bin());
+        // The user of tests has no home, which Grid Engine would enter (sge_request(5)).
+        let defaults = self.shared().join(".sge_request");
+        fs::write(defaults, "-cwd\n-j y\n-o /dev/null\n").expect("a file");
+        let mut submit = self.cluster.command_as(uid, bin());
         submit.arg("submit").arg(file);
         submit.arg("--gateway").arg(self.socket());
         submit.current_dir(self.shared()).stdin(Stdio::null());
         number_of(&text_of(&mut submit))
+    }
+
+    /// Runs a job array whose tasks copy a file of the data set to `out`, and checks it.
+    pub fn run_array(&self, script: &Path, out: &Path, array: &[&str], tasks: usize) -> String {
+        let job = self.submit(USER, &["nr"], &[], |job| {
+            job.args(array).arg(script);
+        });
+        let written = || fs::read_dir(out).expect("a folder").count() == tasks;
+        wait_slowly_until("all tasks have run", written);
+        for entry in fs::read_dir(out).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let same = || fs::read_to_string(&path).is_ok_and(|text| text == "nr\n");
+            wait_slowly_until("the task copied the file", same);
+        }
+        job
     }
 
     fn list(&self, options: &[&str]) -> Output {
@@ -254,20 +273,13 @@ impl Site {
     /// Returns the path by which tasks of a job find their data.
     pub fn spool_of(&self, job: &str) -> PathBuf {
         let mark = self.job(job)["mark"].as_str().expect("a mark").to_owned();
-        let links = self.slurm.disk_of("n1").join("store/jobs");
+        let first = self.cluster.node_names().remove(0);
+        let links = self.cluster.disk_of(&first).join("store/jobs");
         let names = fs::read_dir(links).expect("links of jobs");
         let mut names = names.map(|name| name.expect("a name").file_name());
         let is_of_job = |name: &std::ffi::OsString| name.to_string_lossy().ends_with(&mark);
         let name = names.find(is_of_job).expect("a link");
         self.store().join("jobs").join(name)
-    }
-
-    /// Returns the state of a job in Slurm, empty if it ended.
-    pub fn state_of(&self, job: &str) -> String {
-        let mut queue = self.slurm.command("squeue");
-        let output = queue.args(["-h", "-j", job, "-o", "%T"]).output();
-        let output = output.expect("squeue");
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
     pub fn wait_until_closed(&self, job: &str) {
@@ -285,10 +297,11 @@ impl Site {
 
     /// Checks that no node has a copy, a link of a job or a feature of a slot.
     pub fn check_nothing_is_left(&self) {
-        let features = self.slurm.run("sinfo", &["-h", "-o", "%f"]);
-        assert!(!features.contains("driftless"), "{features}");
-        for name in self.slurm.node_names() {
-            let store = self.slurm.disk_of(&name).join("store");
+        let offers = must(&mut self.cluster.offers()).stdout;
+        let offers = String::from_utf8_lossy(&offers).into_owned();
+        assert!(!offers.contains("driftless_"), "{offers}");
+        for name in self.cluster.node_names() {
+            let store = self.cluster.disk_of(&name).join("store");
             for folder in ["sets", "jobs"] {
                 let empty = || names_in(&store.join(folder)).is_empty();
                 wait_slowly_until("the copies are removed", empty);
@@ -297,7 +310,7 @@ impl Site {
     }
 }
 
-impl Drop for Site {
+impl<C: Cluster> Drop for Site<C> {
     fn drop(&mut self) {
         self.kill_gateway();
         for daemon in &mut self.daemons {
@@ -329,9 +342,7 @@ fn bin() -> &'static str {
 }
 
 fn text_of(command: &mut Command) -> String {
-    let output = command.output().expect("an output");
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).expect("text")
+    String::from_utf8(must(command).stdout).expect("text")
 }
 
 fn spawn(command: &mut Command, log: &Path) -> Child {

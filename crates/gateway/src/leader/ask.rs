@@ -8,10 +8,10 @@ use driftless_state::jobs::{ChangeError, JobStage};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Longest time from one question to the next.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Part of the time that questions may take.
-const SHARE: u32 = 100;
+/// Longest pause, and how much longer than a question it is, while jobs run.
+const RUNNING: (Duration, u32) = (Duration::from_secs(10), 20);
+/// The same while jobs only wait for data: nothing but their removal is to be seen.
+const WAITING: (Duration, u32) = (Duration::from_secs(30), 100);
 
 impl Leader<'_> {
     /// Asks the batch system if it is time. Returns whether jobs were adopted.
@@ -21,7 +21,12 @@ impl Leader<'_> {
             return Ok(false);
         }
         let asked = self.ask();
-        let pause = begin.elapsed().saturating_mul(SHARE).min(PAUSE_MAX);
+        let waits = |job: &PlannedJob| job.row.stage == JobStage::Loading;
+        let (pause_max, times) = match self.jobs.iter().all(waits) {
+            true => WAITING,
+            false => RUNNING,
+        };
+        let pause = begin.elapsed().saturating_mul(times).min(pause_max);
         let pause = pause.max(self.parts.settings.poll);
         self.sight.next = Some(Instant::now() + pause);
         match asked {

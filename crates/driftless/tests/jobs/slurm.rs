@@ -1,15 +1,11 @@
 //! Jobs of a real Slurm that start where their data has arrived: gateway, node daemons and tasks of
 //! an ordinary user.
-#![allow(clippy::disallowed_methods)]
 
-#[path = "jobs/site.rs"]
-mod site;
-
-use driftless_testkit::wait_slowly_until;
-use site::{Site, USER};
+use crate::seed::run_seed;
+use crate::site::USER;
+use driftless_testkit::{Slurm, wait_slowly_until};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 
 /// Writes what a task finds: its node, and the content of the data set.
 const TASK: &str = r#"#!/bin/sh
@@ -17,6 +13,16 @@ cat "$SPOOL_DIRECTORY/nr/part" >/dev/null || exit 1
 echo "$SLURMD_NODENAME $(cat "$SPOOL_DIRECTORY"/nr/name)" >"$1/$SLURM_ARRAY_TASK_ID"
 sleep 0.5
 "#;
+
+type Site = crate::site::Site<Slurm>;
+
+/// Returns the state of a job in Slurm, empty if it ended.
+fn state_of(site: &Site, job: &str) -> String {
+    let mut queue = site.cluster.command("squeue");
+    let output = queue.args(["-h", "-j", job, "-o", "%T"]).output();
+    let output = output.expect("squeue");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
 
 /// Returns the lines that tasks wrote.
 fn written(site: &Site, folder: &str) -> Vec<String> {
@@ -79,54 +85,9 @@ fn many_jobs_load_at_the_same_time() {
     site.check_nothing_is_left();
 }
 
-/// Folders that the task file of the seed names.
-const SEED_DATA: &str = "/var/tmp/blastSTAGE";
-const SEED_SCRIPT: &str = "/wrg/home/csci/cjm/blast/blast_rep.sh";
-
-/// Removes what the task file of the seed names.
-struct SeedFolders;
-
-impl Drop for SeedFolders {
-    fn drop(&mut self) {
-        for folder in [SEED_DATA, "/wrg"] {
-            let _it_may_be_missing = fs::remove_dir_all(folder);
-        }
-    }
-}
-
 #[test]
 fn task_file_of_the_seed_runs_unchanged() {
-    let site = Site::start(8);
-    let seed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../taskfile/tests/files/example.tdf");
-    let text = fs::read_to_string(&seed).expect("the task file");
-    let out = site.make_out("out");
-    let _folders = SeedFolders;
-    fs::create_dir_all(SEED_DATA).expect("a folder");
-    let files: Vec<&str> = text
-        .split_whitespace()
-        .filter(|word| word.starts_with(SEED_DATA))
-        .map(|word| word.trim_end_matches(';'))
-        .collect();
-    assert_eq!(files.len(), 19);
-    for file in &files {
-        fs::write(file, format!("{file}\n").repeat(10_000)).expect("a file");
-    }
-    fs::create_dir_all(Path::new(SEED_SCRIPT).parent().expect("a folder")).expect("made");
-    let search = format!(
-        "#!/bin/sh\ncat \"$SPOOL_DIRECTORY\"/nr.* | wc -l >{0}/new.$SLURM_ARRAY_TASK_ID && \
-         mv {0}/new.$SLURM_ARRAY_TASK_ID {0}/$SLURM_ARRAY_TASK_ID\n",
-        out.display()
-    );
-    fs::write(SEED_SCRIPT, search).expect("a script");
-    let job = site.submit_file(USER, &seed);
-    let done = || (1..=20).all(|task| out.join(task.to_string()).exists());
-    wait_slowly_until("all tasks have run", done);
-    for task in 1..=20 {
-        let lines = fs::read_to_string(out.join(task.to_string())).expect("a result");
-        assert_eq!(lines.trim(), "190000", "task {task}");
-    }
-    site.wait_until_closed(&job);
-    site.check_nothing_is_left();
+    run_seed::<Slurm>("SLURM_ARRAY_TASK_ID");
 }
 
 #[test]
@@ -137,7 +98,7 @@ fn cancelled_job_leaves_nothing() {
     let job = site.submit(USER, &["nr"], &["--release", "all"], |sbatch| {
         sbatch.arg("--array=1-4").arg(&script).arg("/nowhere");
     });
-    site.slurm.run("scancel", &[&job]);
+    site.cluster.run("scancel", &[&job]);
     site.wait_until_closed(&job);
     site.check_nothing_is_left();
 }
@@ -154,7 +115,7 @@ fn copies_are_closed_to_other_users() {
     let job = site.submit(USER, &["nr"], &[], |sbatch| {
         sbatch.arg(&wait).arg(&go);
     });
-    wait_slowly_until("the job runs", || site.state_of(&job) == "RUNNING");
+    wait_slowly_until("the job runs", || state_of(&site, &job) == "RUNNING");
     let spool = site.spool_of(&job);
     let list = |uid: u32| {
         let mut list = site.command_in_node_as("n1", uid, "cat");
@@ -182,8 +143,8 @@ fn unreadable_data_is_not_cast() {
     wait_slowly_until("the job has a fault", || site.fault_of(&job).is_some());
     let fault = site.fault_of(&job).expect("a fault");
     assert!(fault.contains("ermission denied"), "{fault}");
-    assert_eq!(site.state_of(&job), "PENDING");
-    site.slurm.run("scancel", &[&job]);
+    assert_eq!(state_of(&site, &job), "PENDING");
+    site.cluster.run("scancel", &[&job]);
     site.wait_until_closed(&job);
 }
 
