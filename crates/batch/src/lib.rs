@@ -11,6 +11,7 @@ mod command;
 mod error;
 mod grid_engine;
 mod pbs;
+mod script;
 mod slurm;
 mod words;
 

@@ -38,7 +38,8 @@ impl Bench {
 
     /// Submits held as the ordinary user.
     fn submit(&self, mark: u64, options: &[&str]) -> JobId {
-        let words = [&["qsub", "-cwd"], options, &["job.sh"]].concat();
+        let script = self.cluster.shared().join("job.sh");
+        let words = [&["qsub", "-cwd"], options, &[script.to_str().unwrap()]].concat();
         let command: Vec<OsString> = words.iter().map(OsString::from).collect();
         let submission = self
             .system
@@ -240,8 +241,11 @@ fn holds_of_others_stay() {
     let system = &bench.system;
     let [ours, of_operator, of_user] =
         [&[][..], &[], &["-h"]].map(|options| bench.submit(MARK, options));
+    let script = bench.cluster.shared().join("job.sh");
+    fs::write(script, JOB.replace("\necho", "\n#$ -h\necho")).unwrap();
+    let of_script = bench.submit(MARK, &[]);
     bench.run("qhold", &["-h", "o", of_operator.as_str()]);
-    for job in [&ours, &of_operator, &of_user] {
+    for job in [&ours, &of_operator, &of_user, &of_script] {
         system.release(job).unwrap();
     }
     bench.wait_for_end(&ours);
@@ -250,21 +254,19 @@ fn holds_of_others_stay() {
         (live.is_held, live.pending, live.reason.as_deref()),
         (false, 1, Some("hqw"))
     );
-    assert!(bench.live(&of_user).unwrap().is_held);
+    for job in [&of_user, &of_script] {
+        let live = bench.live(job).unwrap();
+        assert_eq!((live.is_held, live.reason.as_deref()), (true, Some("hqw")));
+    }
     let gone = JobId::new("999").unwrap();
     assert!(system.release(&gone).unwrap_err().is_no_job());
     assert!(system.candidates(&gone).unwrap_err().is_no_job());
 }
 
 #[test]
-fn second_hold_in_script_starts_nothing() {
+fn second_hold_of_defaults_starts_nothing() {
     let bench = Bench::new(1);
-    let script = bench.cluster.shared().join("job.sh");
-    fs::write(
-        &script,
-        JOB.replace("\necho", "\n#$ -h\n#$ -a 203005050505\n#$ -l h_rt=60\necho"),
-    )
-    .unwrap();
+    fs::write(bench.cluster.shared().join(".sge_request"), "-h\n").unwrap();
     let job = bench.submit(MARK, &[]);
     let live = bench.live(&job).unwrap();
     assert_eq!((live.is_held, live.reason.as_deref()), (true, Some("qw")));

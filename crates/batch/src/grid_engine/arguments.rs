@@ -4,10 +4,11 @@
 //! script: `qsub` joins them. So ours stand first, and the user's command follows unchanged.
 //!
 //! Two options `-h` are no hold: `qsub` 8.1.9 warns of the second one and submits the job without a
-//! hold. The other one may stand in the job script or in a file `.sge_request`. Therefore the job also
-//! gets a start time that never comes. That option counts once, and the command line has precedence.
+//! hold. Options of the script are read here. Those of files `.sge_request` are not: therefore the job
+//! also gets a start time that never comes. The command line has precedence there.
 
 use super::{HOLD_OF_USER, KEPT, MARK, START_NEVER};
+use crate::script::read_script;
 use crate::{BatchError, HeldRequest, Result, Submission};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -31,9 +32,12 @@ pub(super) fn submission(request: &HeldRequest<'_>) -> Result<Submission> {
     if Path::new(program).file_name() != Some(OsStr::new("qsub")) {
         return Err(wrong("only qsub can submit a job that waits for data"));
     }
-    let options = options(args);
-    refuse(&options)?;
-    let has_hold = options.iter().any(|option| *option == "-h");
+    let line = QsubLine::parse(args);
+    let in_script = line.script_words();
+    let in_script = QsubLine::parse(&in_script);
+    refuse(line.names().chain(in_script.names()))?;
+    let has_hold = |line: &QsubLine<'_>| line.names().any(|name| name == "-h");
+    let has_hold = has_hold(&line) || has_hold(&in_script);
     let (hold, context) = match has_hold {
         true => (None, format!(",{HOLD_OF_USER}={KEPT}")),
         false => (Some("-h"), String::new()),
@@ -61,29 +65,64 @@ pub(super) fn submission(request: &HeldRequest<'_>) -> Result<Submission> {
     })
 }
 
-/// Returns the options before the job script or program.
-fn options(args: &[OsString]) -> Vec<&OsStr> {
-    let mut found = Vec::new();
-    let mut rest = args.iter().map(OsString::as_os_str);
-    while let Some(option) = rest.next() {
-        if !option.as_bytes().starts_with(b"-") || option.len() == 1 {
-            break;
-        }
-        found.push(option);
-        let names = |options: &[&str]| options.iter().any(|name| option == *name);
-        let arguments: usize = match (names(WITHOUT_ARGUMENT), names(WITH_TWO_ARGUMENTS)) {
-            (true, _) => 0,
-            (_, true) => 2,
-            _ => 1,
-        };
-        if let Some(skipped) = arguments.checked_sub(1) {
-            let _its_arguments = rest.nth(skipped);
-        }
-    }
-    found
+/// Arguments of qsub: options, and then the job script or a program with its arguments.
+struct QsubLine<'a> {
+    /// Options, each with its first argument.
+    options: Vec<(&'a OsStr, Option<&'a OsStr>)>,
+    operand: Option<&'a OsStr>,
 }
 
-fn refuse(options: &[&OsStr]) -> Result<()> {
+impl<'a> QsubLine<'a> {
+    fn parse(args: &'a [OsString]) -> QsubLine<'a> {
+        let mut options = Vec::new();
+        let mut rest = args.iter().map(OsString::as_os_str);
+        while let Some(option) = rest.next() {
+            if !option.as_bytes().starts_with(b"-") || option.len() == 1 {
+                let operand = Some(option);
+                return QsubLine { options, operand };
+            }
+            let names = |options: &[&str]| options.iter().any(|name| option == *name);
+            let argument = match names(WITHOUT_ARGUMENT) {
+                true => None,
+                false => rest.next(),
+            };
+            if names(WITH_TWO_ARGUMENTS) {
+                let _second = rest.next();
+            }
+            options.push((option, argument));
+        }
+        QsubLine {
+            options,
+            operand: None,
+        }
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'a OsStr> {
+        self.options.iter().map(|(name, _)| *name)
+    }
+
+    fn argument(&self, name: &str) -> Option<&'a OsStr> {
+        let last = self.options.iter().rfind(|(option, _)| *option == name);
+        last.and_then(|(_, argument)| *argument)
+    }
+
+    /// Returns the words of options in the job script. A script on the standard input has none here.
+    fn script_words(&self) -> Vec<OsString> {
+        let is_program = self
+            .argument("-b")
+            .is_some_and(|word| word.as_bytes().starts_with(b"y"));
+        let script = self.operand.filter(|word| !is_program && *word != "-");
+        let Some(text) = script.and_then(|path| read_script(Path::new(path))) else {
+            return Vec::new();
+        };
+        let prefix = self.argument("-C").and_then(OsStr::to_str).unwrap_or("#$");
+        let lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
+        let words = lines.filter_map(|line| shell_words::split(line).ok());
+        words.flatten().map(OsString::from).collect()
+    }
+}
+
+fn refuse<'a>(names: impl Iterator<Item = &'a OsStr>) -> Result<()> {
     let reasons = [
         ("-a", "the job starts when its data has arrived"),
         ("-clear", "it would clear the hold, too"),
@@ -91,13 +130,13 @@ fn refuse(options: &[&OsStr]) -> Result<()> {
         ("-help", "it submits no job"),
         ("-sync", "qsub would wait while the job is held"),
     ];
-    match reasons
-        .iter()
-        .find(|(name, _)| options.iter().any(|option| option == name))
-    {
-        Some((name, reason)) => Err(wrong(&format!("qsub {name}: cannot be used: {reason}"))),
-        None => Ok(()),
+    for name in names {
+        if let Some((_, reason)) = reasons.iter().find(|(refused, _)| name == *refused) {
+            let name = name.display();
+            return Err(wrong(&format!("qsub {name}: cannot be used: {reason}")));
+        }
     }
+    Ok(())
 }
 
 fn wrong(text: &str) -> BatchError {
@@ -108,6 +147,7 @@ fn wrong(text: &str) -> BatchError {
 mod tests {
     use super::*;
     use crate::JobMark;
+    use std::io::Write;
 
     fn submitted(command: &[&str], variables: &[(String, String)]) -> Result<Submission> {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
@@ -155,6 +195,21 @@ mod tests {
                 "{context}"
             );
         }
+    }
+
+    #[test]
+    fn options_of_scripts_count() {
+        let mut script = tempfile::NamedTempFile::new().unwrap();
+        script
+            .write_all(b"#!/bin/sh\ntrue\n#$ -N a -h\n#x -sync y\n")
+            .unwrap();
+        let path = script.path().to_str().unwrap();
+        let first = |command: &[&str]| submitted(command, &[]).unwrap().args[0].clone();
+        assert_eq!(first(&["qsub", path]), "-a");
+        assert_eq!(first(&["qsub", "-b", "y", path]), "-h");
+        assert_eq!(first(&["qsub", "/dev/null"]), "-h");
+        let error = submitted(&["qsub", "-C", "#x", path], &[]).unwrap_err();
+        assert!(error.to_string().contains("-sync"), "{error}");
     }
 
     #[test]

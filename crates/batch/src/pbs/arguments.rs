@@ -5,16 +5,14 @@
 //! read here.
 
 use super::{KEPT, MARK, MARK_BEGIN};
+use crate::script::read_script;
 use crate::{BatchError, HeldRequest, Result, Submission};
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 /// Options of qsub(1B) without an argument.
 const WITHOUT_ARGUMENT: &[u8] = b"fhIVXzG";
-/// Bytes of a script in which directives are searched.
-const SCRIPT_BYTES_MAX: u64 = 1 << 20;
 
 /// An option and its argument.
 type QsubOption = (u8, Option<OsString>);
@@ -133,17 +131,6 @@ fn script_options(options: &[QsubOption], operands: &[OsString]) -> Vec<QsubOpti
     parse(&words)
         .map(|(options, _)| options)
         .unwrap_or_default()
-}
-
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the user's own script, as qsub reads it"
-)]
-fn read_script(path: &Path) -> Option<String> {
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).ok()?;
-    file.take(SCRIPT_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Returns the words of directives. They end at the first command.
