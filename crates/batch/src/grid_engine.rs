@@ -199,7 +199,9 @@ impl BatchSystem for GridEngine {
 
     fn alive(&self) -> Result<HashMap<JobId, LiveJob>> {
         let held = self.held()?;
-        let output = self.run("qstat", &["-u", "*", "-g", "t", "-xml"])?;
+        // Options of the command line replace those of a file sge_qstat(5), but for -l, -q, -pe and -U.
+        let args = ["-u", "*", "-s", "prs", "-g", "t", "-xml"];
+        let output = self.run("qstat", &args)?;
         xml::live_jobs(&output, &held)
     }
 
