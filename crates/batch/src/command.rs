@@ -1,6 +1,6 @@
 //! Commands of a batch system: started, limited in time and output.
 
-use crate::{BatchError, Result};
+use crate::{BatchError, BatchResult};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -65,7 +65,11 @@ impl CommandSettings {
     /// # Errors
     /// [`BatchError::Program`] if it cannot be started; [`BatchError::Unavailable`] if it takes too
     /// long; [`BatchError::Output`] if it prints too much or no UTF-8. Exit codes are the caller's.
-    pub(crate) fn run<S: AsRef<OsStr>>(&self, name: &str, args: &[S]) -> Result<CommandOutput> {
+    pub(crate) fn run<S: AsRef<OsStr>>(
+        &self,
+        name: &str,
+        args: &[S],
+    ) -> BatchResult<CommandOutput> {
         self.run_with(name, args, String::from_utf8)
     }
 
@@ -78,7 +82,7 @@ impl CommandSettings {
         &self,
         name: &str,
         args: &[S],
-    ) -> Result<CommandOutput> {
+    ) -> BatchResult<CommandOutput> {
         self.run_with(name, args, |bytes| Ok(printable(&bytes)))
     }
 
@@ -87,7 +91,7 @@ impl CommandSettings {
         name: &str,
         args: &[S],
         decode: impl FnOnce(Vec<u8>) -> std::result::Result<String, FromUtf8Error>,
-    ) -> Result<CommandOutput> {
+    ) -> BatchResult<CommandOutput> {
         let shown = shown_command(name, args);
         let mut command = Command::new(self.program(name));
         for (variable, _) in std::env::vars_os().filter(|(variable, _)| chooses(variable)) {
@@ -128,7 +132,7 @@ impl CommandSettings {
         })
     }
 
-    fn wait(&self, child: &mut Child, until: Instant, shown: &str) -> Result<ExitStatus> {
+    fn wait(&self, child: &mut Child, until: Instant, shown: &str) -> BatchResult<ExitStatus> {
         loop {
             match child.try_wait() {
                 Ok(Some(status)) => return Ok(status),
@@ -218,7 +222,7 @@ fn shown_command<S: AsRef<OsStr>>(name: &str, args: &[S]) -> String {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, time_max: Duration) -> Result<CommandOutput> {
+    fn shell(script: &str, time_max: Duration) -> BatchResult<CommandOutput> {
         let settings = CommandSettings {
             time_max,
             ..CommandSettings::default()

@@ -7,7 +7,7 @@ use std::io;
 const SHOWN_CHARS_MAX: usize = 500;
 
 /// Result of a call.
-pub type Result<T> = std::result::Result<T, BatchError>;
+pub type BatchResult<T> = std::result::Result<T, BatchError>;
 
 /// Error of a batch system.
 #[derive(Debug, thiserror::Error)]

@@ -11,8 +11,8 @@ mod xml;
 
 use crate::command::CommandOutput;
 use crate::{
-    BatchError, BatchKind, BatchSystem, CommandSettings, HeldRequest, JobId, JobMark, LiveJob,
-    MarkedJob, Readiness, Result, Slot, Submission,
+    BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, HeldRequest, JobId,
+    JobMark, LiveJob, MarkedJob, Readiness, Submission,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::io::Write;
@@ -71,7 +71,7 @@ impl GridEngine {
     }
 
     /// Runs a command that must succeed. Only qstat prints texts of users.
-    fn run(&self, name: &str, args: &[&str]) -> Result<CommandOutput> {
+    fn run(&self, name: &str, args: &[&str]) -> BatchResult<CommandOutput> {
         let output = match name {
             "qstat" => self.settings.run_lossy(name, args)?,
             _ => self.settings.run(name, args)?,
@@ -83,14 +83,14 @@ impl GridEngine {
     }
 
     /// Returns the jobs that a user or a start time holds. Operators and dependencies hold others.
-    fn held(&self) -> Result<BTreeSet<JobId>> {
+    fn held(&self) -> BatchResult<BTreeSet<JobId>> {
         let held = |why| xml::job_ids(&self.run("qstat", &["-u", "*", "-s", why, "-xml"])?);
         let mut held_by_user = held("hu")?;
         held_by_user.append(&mut held("ha")?);
         Ok(held_by_user)
     }
 
-    fn details(&self, job: &JobId) -> Result<JobDetails> {
+    fn details(&self, job: &JobId) -> BatchResult<JobDetails> {
         let output = self.run("qstat", &["-j", job.as_str(), "-xml"])?;
         let found = xml::details(&output)?.into_iter();
         let mut found = found.filter(|details| details.job == job.as_str());
@@ -100,7 +100,7 @@ impl GridEngine {
         })
     }
 
-    fn complexes(&self) -> Result<Vec<Complex>> {
+    fn complexes(&self) -> BatchResult<Vec<Complex>> {
         let output = self.run("qconf", &["-sc"])?;
         output
             .stdout
@@ -109,13 +109,13 @@ impl GridEngine {
             .collect()
     }
 
-    fn host_values(&self, slot: &Slot) -> Result<HostValues> {
+    fn host_values(&self, slot: &DataSlot) -> BatchResult<HostValues> {
         let output = self.run("qhost", &["-F", slot.as_str(), "-xml"])?;
         xml::host_values(&output, slot.as_str())
     }
 
     /// Adds or removes the value of a slot on hosts.
-    fn change(&self, how: &str, value: &str, hosts: &[String]) -> Result<()> {
+    fn change(&self, how: &str, value: &str, hosts: &[String]) -> BatchResult<()> {
         for some in hosts.chunks(HOSTS_MAX) {
             let mut args = vec![how, "exechost", "complex_values", value];
             args.extend(some.iter().map(String::as_str));
@@ -125,7 +125,7 @@ impl GridEngine {
     }
 
     /// Makes exactly these hosts offer the slot. Names that are no execution hosts are skipped.
-    fn set_hosts(&self, slot: &Slot, ready: &BTreeSet<String>) -> Result<()> {
+    fn set_hosts(&self, slot: &DataSlot, ready: &BTreeSet<String>) -> BatchResult<()> {
         let (added, removed) = changes(self.host_values(slot)?, ready);
         if added.is_empty() && removed.is_empty() {
             return Ok(());
@@ -144,7 +144,7 @@ impl GridEngine {
     }
 
     /// Writes the list of complexes with one more line, and has qconf read it.
-    fn add_complex(&self, slot: &Slot) -> Result<()> {
+    fn add_complex(&self, slot: &DataSlot) -> BatchResult<()> {
         let list = self.run("qconf", &["-sc"])?;
         let line = format!("{slot} {slot} BOOL == YES NO 0 0\n");
         let file =
@@ -162,11 +162,11 @@ impl BatchSystem for GridEngine {
         BatchKind::GridEngine
     }
 
-    fn submission(&self, request: &HeldRequest<'_>) -> Result<Submission> {
+    fn submission(&self, request: &HeldRequest<'_>) -> BatchResult<Submission> {
         arguments::submission(request)
     }
 
-    fn submitted(&self, output: &str) -> Result<JobId> {
+    fn submitted(&self, output: &str) -> BatchResult<JobId> {
         // `qsub -terse` prints 12, or 12.1-8:1 for an array. Scripts of a site may print before it.
         let line = output.lines().map(str::trim).rfind(|line| !line.is_empty());
         let number = line.and_then(|line| line.split('.').next());
@@ -179,7 +179,7 @@ impl BatchSystem for GridEngine {
             })
     }
 
-    fn marked(&self) -> Result<Vec<MarkedJob>> {
+    fn marked(&self) -> BatchResult<Vec<MarkedJob>> {
         let held = self.held()?;
         let output = self.run("qstat", &["-j", "*", "-xml"])?;
         let marked = |details: JobDetails| {
@@ -197,7 +197,7 @@ impl BatchSystem for GridEngine {
             .collect())
     }
 
-    fn alive(&self) -> Result<HashMap<JobId, LiveJob>> {
+    fn alive(&self) -> BatchResult<HashMap<JobId, LiveJob>> {
         let held = self.held()?;
         // Options of the command line replace those of a file sge_qstat(5), but for -l, -q, -pe and -U.
         let args = ["-u", "*", "-s", "prs", "-g", "t", "-xml"];
@@ -205,12 +205,12 @@ impl BatchSystem for GridEngine {
         xml::live_jobs(&output, &held)
     }
 
-    fn candidates(&self, job: &JobId) -> Result<Vec<String>> {
+    fn candidates(&self, job: &JobId) -> BatchResult<Vec<String>> {
         let details = self.details(job)?;
         let complexes = self.complexes()?;
         let fixed = |name: &str| {
             let changes = |complex: &Complex| complex.is_consumable && complex.has_name(name);
-            !name.starts_with(Slot::PREFIX)
+            !name.starts_with(DataSlot::PREFIX)
                 && !LOADS.contains(&name)
                 && !complexes.iter().any(changes)
         };
@@ -236,8 +236,8 @@ impl BatchSystem for GridEngine {
         Ok(xml::open_hosts(&output)?.into_iter().collect())
     }
 
-    fn declare(&self, slot: &Slot, _nodes: &[String]) -> Result<()> {
-        let is_known = || -> Result<bool> {
+    fn declare(&self, slot: &DataSlot, _nodes: &[String]) -> BatchResult<()> {
+        let is_known = || -> BatchResult<bool> {
             Ok(self
                 .complexes()?
                 .iter()
@@ -256,7 +256,7 @@ impl BatchSystem for GridEngine {
         }
     }
 
-    fn require(&self, job: &JobId, readiness: &Readiness<'_>) -> Result<()> {
+    fn require(&self, job: &JobId, readiness: &Readiness<'_>) -> BatchResult<()> {
         let slot = needed(readiness)?;
         let details = self.details(job)?;
         if details.hard.iter().any(|(name, _)| name == slot.as_str()) {
@@ -280,11 +280,11 @@ impl BatchSystem for GridEngine {
         self.run("qalter", &args).map(drop)
     }
 
-    fn tell_ready(&self, readiness: &Readiness<'_>, _jobs: &[JobId]) -> Result<()> {
+    fn tell_ready(&self, readiness: &Readiness<'_>, _jobs: &[JobId]) -> BatchResult<()> {
         self.set_hosts(needed(readiness)?, readiness.ready)
     }
 
-    fn release(&self, job: &JobId) -> Result<()> {
+    fn release(&self, job: &JobId) -> BatchResult<()> {
         let details = self.details(job)?;
         let mut args = Vec::new();
         if details
@@ -305,7 +305,7 @@ impl BatchSystem for GridEngine {
         self.run("qalter", &args).map(drop)
     }
 
-    fn undeclare(&self, slot: &Slot) -> Result<()> {
+    fn undeclare(&self, slot: &DataSlot) -> BatchResult<()> {
         self.set_hosts(slot, &BTreeSet::new())
     }
 }
@@ -326,7 +326,7 @@ impl Complex {
 
 /// Reads a row: name, shortcut, type, relation, requestable, consumable, default, urgency
 /// (complex(5)).
-fn complex(output: &CommandOutput, line: &str) -> Option<Result<Complex>> {
+fn complex(output: &CommandOutput, line: &str) -> Option<BatchResult<Complex>> {
     if line.starts_with('#') || line.trim().is_empty() {
         return None;
     }
@@ -344,7 +344,7 @@ fn complex(output: &CommandOutput, line: &str) -> Option<Result<Complex>> {
     }))
 }
 
-fn needed<'a>(readiness: &Readiness<'a>) -> Result<&'a Slot> {
+fn needed<'a>(readiness: &Readiness<'a>) -> BatchResult<&'a DataSlot> {
     readiness.slot.ok_or_else(|| BatchError::Rights {
         command: "qconf".to_owned(),
         text: "jobs of Grid Engine can wait for nodes only by a complex".to_owned(),

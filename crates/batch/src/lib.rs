@@ -16,12 +16,12 @@ mod slurm;
 mod words;
 
 pub use command::CommandSettings;
-pub use error::{BatchError, Result};
+pub use error::{BatchError, BatchResult};
 pub use grid_engine::GridEngine;
 pub use pbs::Pbs;
 pub use slurm::Slurm;
 pub use words::{
-    BatchKind, HeldRequest, JobId, JobMark, LiveJob, LiveTask, MarkedJob, Readiness, Slot,
+    BatchKind, DataSlot, HeldRequest, JobId, JobMark, LiveJob, LiveTask, MarkedJob, Readiness,
     Submission,
 };
 
@@ -49,38 +49,38 @@ pub trait BatchSystem: Send + Sync {
     ///
     /// # Errors
     /// [`BatchError::Arguments`] if the user's command is none of this batch system.
-    fn submission(&self, request: &HeldRequest<'_>) -> Result<Submission>;
+    fn submission(&self, request: &HeldRequest<'_>) -> BatchResult<Submission>;
 
     /// Returns the number of the job from the standard output of the submission.
     ///
     /// # Errors
     /// [`BatchError::Output`] if the output has another form.
-    fn submitted(&self, output: &str) -> Result<JobId>;
+    fn submitted(&self, output: &str) -> BatchResult<JobId>;
 
     /// Returns all jobs that carry a [`JobMark`], of all users.
     ///
     /// # Errors
     /// The batch system gives no answer that can be read.
-    fn marked(&self) -> Result<Vec<MarkedJob>>;
+    fn marked(&self) -> BatchResult<Vec<MarkedJob>>;
 
     /// Returns the jobs that have tasks which wait or run. A job whose tasks all ended is absent.
     ///
     /// # Errors
     /// The batch system gives no answer that can be read.
-    fn alive(&self) -> Result<HashMap<JobId, LiveJob>>;
+    fn alive(&self) -> BatchResult<HashMap<JobId, LiveJob>>;
 
     /// Returns the nodes on which a job may run: those of its partition or queues that its own wishes
     /// allow. Nodes that are down or drained are left out.
     ///
     /// # Errors
     /// The job is unknown; the batch system gives no answer that can be read.
-    fn candidates(&self, job: &JobId) -> Result<Vec<String>>;
+    fn candidates(&self, job: &JobId) -> BatchResult<Vec<String>>;
 
     /// Makes a slot known, so that jobs may demand it. No node offers it yet.
     ///
     /// # Errors
     /// [`BatchError::Rights`] if this user may not change nodes.
-    fn declare(&self, slot: &Slot, nodes: &[String]) -> Result<()>;
+    fn declare(&self, slot: &DataSlot, nodes: &[String]) -> BatchResult<()>;
 
     /// Makes a held job run on ready nodes only: it demands the slot beside its own wishes, or, without
     /// a slot, excludes nodes that are not ready. The data set is known by now: the submission knew no
@@ -88,24 +88,24 @@ pub trait BatchSystem: Send + Sync {
     ///
     /// # Errors
     /// The job is unknown or has begun; this user may not change it.
-    fn require(&self, job: &JobId, readiness: &Readiness<'_>) -> Result<()>;
+    fn require(&self, job: &JobId, readiness: &Readiness<'_>) -> BatchResult<()>;
 
     /// Tells the scheduler all nodes that are ready for these jobs.
     ///
     /// # Errors
     /// This user may not change the nodes or jobs; the batch system does not answer.
-    fn tell_ready(&self, readiness: &Readiness<'_>, jobs: &[JobId]) -> Result<()>;
+    fn tell_ready(&self, readiness: &Readiness<'_>, jobs: &[JobId]) -> BatchResult<()>;
 
     /// Ends the hold of a job. A job that an administrator holds stays held. A job that is not held
     /// stays as it is.
     ///
     /// # Errors
     /// The job is unknown; this user may not release it; the batch system does not answer.
-    fn release(&self, job: &JobId) -> Result<()>;
+    fn release(&self, job: &JobId) -> BatchResult<()>;
 
     /// Removes a slot from all nodes. No task that demands the slot may wait then.
     ///
     /// # Errors
     /// This user may not change nodes; the batch system does not answer.
-    fn undeclare(&self, slot: &Slot) -> Result<()>;
+    fn undeclare(&self, slot: &DataSlot) -> BatchResult<()>;
 }

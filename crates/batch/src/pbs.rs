@@ -12,8 +12,8 @@ mod nodes;
 
 use crate::command::CommandOutput;
 use crate::{
-    BatchError, BatchKind, BatchSystem, CommandSettings, HeldRequest, JobId, JobMark, LiveJob,
-    MarkedJob, Readiness, Result, Slot, Submission,
+    BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, HeldRequest, JobId,
+    JobMark, LiveJob, MarkedJob, Readiness, Submission,
 };
 use jobs::PbsJob;
 use serde_json::{Map, Value};
@@ -42,7 +42,7 @@ impl Pbs {
     }
 
     /// Runs a command that must succeed.
-    fn run(&self, name: &str, args: &[&str]) -> Result<CommandOutput> {
+    fn run(&self, name: &str, args: &[&str]) -> BatchResult<CommandOutput> {
         let output = self.settings.run_lossy(name, args)?;
         match output.status.success() {
             true => Ok(output),
@@ -50,14 +50,14 @@ impl Pbs {
         }
     }
 
-    fn jobs(&self, args: &[&str]) -> Result<Vec<PbsJob>> {
+    fn jobs(&self, args: &[&str]) -> BatchResult<Vec<PbsJob>> {
         let all = [&["-f", "-F", "json"], args].concat();
         let output = self.run("qstat", &all)?;
         // Without jobs, the member is missing.
         jobs::records(&output, &members(&output, "Jobs")?.unwrap_or_default())
     }
 
-    fn job(&self, job: &JobId) -> Result<PbsJob> {
+    fn job(&self, job: &JobId) -> BatchResult<PbsJob> {
         let found = self.jobs(&[job.as_str()])?.into_iter();
         let mut found = found.filter(|record| record.id == job.as_str());
         found.next().ok_or_else(|| BatchError::NoJob {
@@ -67,7 +67,7 @@ impl Pbs {
     }
 
     /// Returns all virtual nodes.
-    fn nodes(&self) -> Result<Vec<nodes::VirtualNode>> {
+    fn nodes(&self) -> BatchResult<Vec<nodes::VirtualNode>> {
         let output = self.run("pbsnodes", &["-a", "-v", "-F", "json"])?;
         let nodes = members(&output, "nodes")?;
         nodes::records(
@@ -76,7 +76,7 @@ impl Pbs {
         )
     }
 
-    fn knows(&self, slot: &Slot) -> Result<bool> {
+    fn knows(&self, slot: &DataSlot) -> BatchResult<bool> {
         let output = self.run("qmgr", &["-c", "list resource"])?;
         let name =
             |line: &str| line.strip_prefix("Resource ").map(str::trim) == Some(slot.as_str());
@@ -84,14 +84,14 @@ impl Pbs {
     }
 
     /// Makes exactly these hosts offer the slot. Hosts that PBS does not know are skipped.
-    fn set_hosts(&self, slot: &Slot, ready: &BTreeSet<String>) -> Result<()> {
+    fn set_hosts(&self, slot: &DataSlot, ready: &BTreeSet<String>) -> BatchResult<()> {
         let nodes = self.nodes()?;
         let (added, removed) = nodes::changes(&nodes, slot, ready);
         self.change("set", &format!("resources_available.{slot}=True"), &added)?;
         self.change("unset", &format!("resources_available.{slot}"), &removed)
     }
 
-    fn change(&self, operation: &str, attribute: &str, nodes: &[&str]) -> Result<()> {
+    fn change(&self, operation: &str, attribute: &str, nodes: &[&str]) -> BatchResult<()> {
         for some in nodes.chunks(NODES_MAX) {
             let directive = format!("{operation} node {} {attribute}", some.join(","));
             self.run("qmgr", &["-c", &directive])?;
@@ -105,11 +105,11 @@ impl BatchSystem for Pbs {
         BatchKind::Pbs
     }
 
-    fn submission(&self, request: &HeldRequest<'_>) -> Result<Submission> {
+    fn submission(&self, request: &HeldRequest<'_>) -> BatchResult<Submission> {
         arguments::submission(request)
     }
 
-    fn submitted(&self, output: &str) -> Result<JobId> {
+    fn submitted(&self, output: &str) -> BatchResult<JobId> {
         let line = output.lines().map(str::trim).rfind(|line| !line.is_empty());
         // 12.server, or 12[].server for an array.
         let job = line.filter(|line| line.contains('.')).and_then(JobId::new);
@@ -119,7 +119,7 @@ impl BatchSystem for Pbs {
         })
     }
 
-    fn marked(&self) -> Result<Vec<MarkedJob>> {
+    fn marked(&self) -> BatchResult<Vec<MarkedJob>> {
         let marked = |record: PbsJob| {
             Some(MarkedJob {
                 job: JobId::new(&record.id)?,
@@ -131,16 +131,16 @@ impl BatchSystem for Pbs {
         Ok(self.jobs(&[])?.into_iter().filter_map(marked).collect())
     }
 
-    fn alive(&self) -> Result<HashMap<JobId, LiveJob>> {
+    fn alive(&self) -> BatchResult<HashMap<JobId, LiveJob>> {
         jobs::live(&self.jobs(&["-t"])?)
     }
 
-    fn candidates(&self, job: &JobId) -> Result<Vec<String>> {
+    fn candidates(&self, job: &JobId) -> BatchResult<Vec<String>> {
         let job = self.job(job)?;
         Ok(nodes::candidates(&self.nodes()?, &job.queue, &job.select))
     }
 
-    fn declare(&self, slot: &Slot, _nodes: &[String]) -> Result<()> {
+    fn declare(&self, slot: &DataSlot, _nodes: &[String]) -> BatchResult<()> {
         if self.knows(slot)? {
             return Ok(());
         }
@@ -148,7 +148,7 @@ impl BatchSystem for Pbs {
         self.run("qmgr", &["-c", &directive]).map(drop)
     }
 
-    fn require(&self, job: &JobId, readiness: &Readiness<'_>) -> Result<()> {
+    fn require(&self, job: &JobId, readiness: &Readiness<'_>) -> BatchResult<()> {
         let slot = needed(readiness)?;
         let record = self.job(job)?;
         match jobs::demanding(&record.select, slot) {
@@ -160,11 +160,11 @@ impl BatchSystem for Pbs {
         }
     }
 
-    fn tell_ready(&self, readiness: &Readiness<'_>, _jobs: &[JobId]) -> Result<()> {
+    fn tell_ready(&self, readiness: &Readiness<'_>, _jobs: &[JobId]) -> BatchResult<()> {
         self.set_hosts(needed(readiness)?, readiness.ready)
     }
 
-    fn release(&self, job: &JobId) -> Result<()> {
+    fn release(&self, job: &JobId) -> BatchResult<()> {
         let record = self.job(job)?;
         if !record.is_held() || record.is_kept() {
             return Ok(());
@@ -172,12 +172,12 @@ impl BatchSystem for Pbs {
         self.run("qrls", &["-h", "u", job.as_str()]).map(drop)
     }
 
-    fn undeclare(&self, slot: &Slot) -> Result<()> {
+    fn undeclare(&self, slot: &DataSlot) -> BatchResult<()> {
         self.set_hosts(slot, &BTreeSet::new())
     }
 }
 
-fn needed<'a>(readiness: &Readiness<'a>) -> Result<&'a Slot> {
+fn needed<'a>(readiness: &Readiness<'a>) -> BatchResult<&'a DataSlot> {
     readiness.slot.ok_or_else(|| BatchError::Rights {
         command: "qmgr".to_owned(),
         text: "jobs of PBS can wait for nodes only by a resource".to_owned(),
@@ -186,7 +186,7 @@ fn needed<'a>(readiness: &Readiness<'a>) -> Result<&'a Slot> {
 }
 
 /// Returns an object of the output. All answers of PBS name the server.
-fn members(output: &CommandOutput, name: &str) -> Result<Option<Map<String, Value>>> {
+fn members(output: &CommandOutput, name: &str) -> BatchResult<Option<Map<String, Value>>> {
     let parsed = serde_json::from_str(&output.stdout);
     let mut answer: Map<String, Value> = parsed.map_err(|cause| {
         let line = output.stdout.lines().next().unwrap_or_default();

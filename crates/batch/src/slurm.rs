@@ -14,8 +14,8 @@ mod sbatch;
 mod script;
 
 use crate::{
-    BatchError, BatchKind, BatchSystem, CommandSettings, HeldRequest, JobId, LiveJob, MarkedJob,
-    Readiness, Result, Slot, Submission,
+    BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, HeldRequest, JobId,
+    LiveJob, MarkedJob, Readiness, Submission,
 };
 use features::Constraint;
 use nodes::{SinfoNode, SlotState};
@@ -43,7 +43,7 @@ impl Slurm {
     }
 
     /// Returns the records of a job that has tasks which wait or run.
-    fn living(&self, job: &JobId) -> Result<Vec<SqueueJob>> {
+    fn living(&self, job: &JobId) -> BatchResult<Vec<SqueueJob>> {
         let mut records = self.records(Some(job))?;
         records.retain(|record| record.job == *job && record.phase != JobPhase::Ended);
         if records.is_empty() {
@@ -56,7 +56,7 @@ impl Slurm {
     }
 
     /// Changes the tasks of a job that wait. Returns `false` if none waits any more.
-    fn update(&self, job: &JobId, changes: &[String]) -> Result<bool> {
+    fn update(&self, job: &JobId, changes: &[String]) -> BatchResult<bool> {
         let mut args = vec!["update".to_owned(), format!("JobId={job}")];
         args.extend_from_slice(changes);
         answer::changed(self.settings.run("scontrol", &args)?)
@@ -69,7 +69,7 @@ impl Slurm {
         record: &SqueueJob,
         readiness: &Readiness<'_>,
         nodes: &[SinfoNode],
-    ) -> Result<bool> {
+    ) -> BatchResult<bool> {
         let kept = record.word(EXCLUDED_WORD);
         let own: BTreeSet<String> = own_exclusions(record)?.into_iter().collect();
         let is_place = |node: &SinfoNode| node.is_in(&record.partitions);
@@ -106,7 +106,7 @@ impl Slurm {
         record: &SqueueJob,
         readiness: &Readiness<'_>,
         nodes: &[SinfoNode],
-    ) -> Result<()> {
+    ) -> BatchResult<()> {
         let excludes = record.word(EXCLUDED_WORD).is_some();
         if excludes {
             self.exclude(record, readiness, nodes)?;
@@ -126,7 +126,7 @@ impl Slurm {
 }
 
 /// Returns the nodes that the user of a job excludes.
-fn own_exclusions(record: &SqueueJob) -> Result<Vec<String>> {
+fn own_exclusions(record: &SqueueJob) -> BatchResult<Vec<String>> {
     let own = match record.word(EXCLUDED_WORD) {
         Some("-") => Some(Vec::new()),
         Some(list) => hostlist::names(list),
@@ -140,7 +140,7 @@ impl BatchSystem for Slurm {
         BatchKind::Slurm
     }
 
-    fn submission(&self, request: &HeldRequest<'_>) -> Result<Submission> {
+    fn submission(&self, request: &HeldRequest<'_>) -> BatchResult<Submission> {
         let program = submit_program(request, &self.settings)?;
         check_variables(request.variables)?;
         let variable = |name: &str| {
@@ -160,7 +160,7 @@ impl BatchSystem for Slurm {
         })
     }
 
-    fn submitted(&self, output: &str) -> Result<JobId> {
+    fn submitted(&self, output: &str) -> BatchResult<JobId> {
         let mut lines = output.lines().filter(|line| !line.trim().is_empty());
         let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
         let job = lines.next().filter(digits).and_then(JobId::new);
@@ -170,7 +170,7 @@ impl BatchSystem for Slurm {
         }
     }
 
-    fn marked(&self) -> Result<Vec<MarkedJob>> {
+    fn marked(&self) -> BatchResult<Vec<MarkedJob>> {
         let mut found: Vec<MarkedJob> = Vec::new();
         for record in self.records(None)? {
             let Some(mark) = record.mark().filter(|_| record.phase != JobPhase::Ended) else {
@@ -190,7 +190,7 @@ impl BatchSystem for Slurm {
         Ok(found)
     }
 
-    fn alive(&self) -> Result<HashMap<JobId, LiveJob>> {
+    fn alive(&self) -> BatchResult<HashMap<JobId, LiveJob>> {
         let mut found: HashMap<JobId, LiveJob> = HashMap::new();
         let mut records = self.records(None)?;
         records.retain(|record| record.phase != JobPhase::Ended);
@@ -206,7 +206,7 @@ impl BatchSystem for Slurm {
         Ok(found)
     }
 
-    fn candidates(&self, job: &JobId) -> Result<Vec<String>> {
+    fn candidates(&self, job: &JobId) -> BatchResult<Vec<String>> {
         let records = self.living(job)?;
         let pending = records.iter().find(|one| one.phase == JobPhase::Pending);
         let Some(record) = pending.or(records.first()) else {
@@ -228,14 +228,14 @@ impl BatchSystem for Slurm {
         Ok(nodes.into_iter().map(|node| node.name).collect())
     }
 
-    fn declare(&self, slot: &Slot, nodes: &[String]) -> Result<()> {
+    fn declare(&self, slot: &DataSlot, nodes: &[String]) -> BatchResult<()> {
         let names: BTreeSet<&String> = nodes.iter().collect();
         self.set_slot(slot, &|node| {
             names.contains(&node.name).then_some(SlotState::Known)
         })
     }
 
-    fn require(&self, job: &JobId, readiness: &Readiness<'_>) -> Result<()> {
+    fn require(&self, job: &JobId, readiness: &Readiness<'_>) -> BatchResult<()> {
         let records = self.living(job)?;
         let has_begun = || BatchError::Refused {
             command: format!("scontrol update JobId={job}"),
@@ -263,7 +263,7 @@ impl BatchSystem for Slurm {
         if waits { Ok(()) } else { Err(has_begun()) }
     }
 
-    fn tell_ready(&self, readiness: &Readiness<'_>, jobs: &[JobId]) -> Result<()> {
+    fn tell_ready(&self, readiness: &Readiness<'_>, jobs: &[JobId]) -> BatchResult<()> {
         if let Some(slot) = readiness.slot {
             // Slurm forgets features when its controller starts or reads its configuration again,
             // so all nodes are compared each time.
@@ -298,17 +298,17 @@ impl BatchSystem for Slurm {
         first_error
     }
 
-    fn release(&self, job: &JobId) -> Result<()> {
+    fn release(&self, job: &JobId) -> BatchResult<()> {
         self.release_held(job, &self.living(job)?, JobHold::User)
     }
 
-    fn undeclare(&self, slot: &Slot) -> Result<()> {
+    fn undeclare(&self, slot: &DataSlot) -> BatchResult<()> {
         self.set_slot(slot, &|_| Some(SlotState::Gone))
     }
 }
 
 /// Returns the program of a submission.
-fn submit_program(request: &HeldRequest<'_>, settings: &CommandSettings) -> Result<OsString> {
+fn submit_program(request: &HeldRequest<'_>, settings: &CommandSettings) -> BatchResult<OsString> {
     let first = request.command.first();
     let name = first.and_then(|word| Path::new(word).file_name());
     if name != Some(OsStr::new("sbatch")) {
@@ -324,7 +324,7 @@ fn submit_program(request: &HeldRequest<'_>, settings: &CommandSettings) -> Resu
 }
 
 /// Refuses variables whose names `--export` cannot carry.
-fn check_variables(variables: &[(String, String)]) -> Result<()> {
+fn check_variables(variables: &[(String, String)]) -> BatchResult<()> {
     let is_name = |name: &str| {
         let is_letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
         let mut bytes = name.bytes();

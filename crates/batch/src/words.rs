@@ -112,21 +112,21 @@ impl fmt::Display for JobMark {
 /// Name of one data set in the batch system: a feature of Slurm, a complex value of Grid Engine, a
 /// boolean resource of PBS.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slot(String);
+pub struct DataSlot(String);
 
-impl Slot {
+impl DataSlot {
     /// Begin of the names.
     pub const PREFIX: &'static str = "driftless_";
 
     /// Returns the name of a slot of the pool.
     pub fn numbered(number: u32) -> Self {
-        Slot(format!("{}{number}", Slot::PREFIX))
+        DataSlot(format!("{}{number}", DataSlot::PREFIX))
     }
 
     /// Returns the name of a slot of one group of gateways, whose name has letters and digits alone.
     /// Groups that share nodes do not take each other's slots.
     pub fn of_group(group: &str, number: u32) -> Self {
-        Slot(format!("{}{group}_{number}", Slot::PREFIX))
+        DataSlot(format!("{}{group}_{number}", DataSlot::PREFIX))
     }
 
     /// Returns the text.
@@ -135,7 +135,7 @@ impl Slot {
     }
 }
 
-impl fmt::Display for Slot {
+impl fmt::Display for DataSlot {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)
     }
@@ -201,8 +201,8 @@ pub struct LiveTask {
 /// Nodes of a data set.
 #[derive(Debug, Clone, Copy)]
 pub struct Readiness<'a> {
-    /// Slot of the data set. `None` without rights to change nodes.
-    pub slot: Option<&'a Slot>,
+    /// DataSlot of the data set. `None` without rights to change nodes.
+    pub slot: Option<&'a DataSlot>,
     /// Nodes that have the data set.
     pub ready: &'a BTreeSet<String>,
     /// Nodes that get the data set, those that are ready included.

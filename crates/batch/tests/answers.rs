@@ -3,7 +3,8 @@
 #![allow(clippy::disallowed_methods)]
 
 use driftless_batch::{
-    BatchError, BatchKind, BatchSystem, CommandSettings, JobId, Readiness, Result, Slot, system,
+    BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, JobId, Readiness,
+    system,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -47,14 +48,14 @@ impl Stub {
     /// Returns the errors of all calls that run a command.
     fn errors(&self) -> Vec<BatchError> {
         let all = BTreeSet::from(["n1".to_owned()]);
-        let slot = Slot::numbered(1);
+        let slot = DataSlot::numbered(1);
         let readiness = Readiness {
             slot: Some(&slot),
             ready: &all,
             all: &all,
         };
         let job = JobId::new("1.server").unwrap();
-        let results: [Result<()>; 8] = [
+        let results: [BatchResult<()>; 8] = [
             self.system.alive().map(drop),
             self.system.marked().map(drop),
             self.system.candidates(&job).map(drop),

@@ -2,8 +2,8 @@
 #![allow(clippy::disallowed_methods)]
 
 use driftless_batch::{
-    BatchError, BatchSystem, CommandSettings, GridEngine, HeldRequest, JobId, JobMark, LiveJob,
-    Readiness, Slot,
+    BatchError, BatchSystem, CommandSettings, DataSlot, GridEngine, HeldRequest, JobId, JobMark,
+    LiveJob, Readiness,
 };
 use driftless_testkit::{GridEngine as Cluster, wait_slowly_until};
 use std::collections::BTreeSet;
@@ -107,7 +107,7 @@ fn names(names: &[&str]) -> BTreeSet<String> {
 
 /// The nodes of a data set that has arrived on the first of them.
 struct Nodes {
-    slot: Slot,
+    slot: DataSlot,
     ready: BTreeSet<String>,
     all: BTreeSet<String>,
 }
@@ -115,7 +115,7 @@ struct Nodes {
 impl Nodes {
     fn new(slot: u32, ready: &[&str]) -> Nodes {
         Nodes {
-            slot: Slot::numbered(slot),
+            slot: DataSlot::numbered(slot),
             ready: names(ready),
             all: names(&["ge1", "ge2", "ge3"]),
         }
@@ -286,7 +286,7 @@ fn candidates_follow_wishes_and_states() {
         (&["-l", "mem_free=900T"], &["ge1", "ge2", "ge3"]),
         (&["-l", "driftless_1=TRUE"], &["ge1", "ge2", "ge3"]),
     ];
-    bench.system.declare(&Slot::numbered(1), &[]).unwrap();
+    bench.system.declare(&DataSlot::numbered(1), &[]).unwrap();
     let jobs = wishes.map(|(options, hosts)| (bench.submit(MARK, options), hosts));
     for (job, hosts) in &jobs {
         assert_eq!(bench.system.candidates(job).unwrap(), *hosts);

@@ -2,8 +2,8 @@
 #![allow(clippy::disallowed_methods)]
 
 use driftless_batch::{
-    BatchError, BatchSystem, CommandSettings, HeldRequest, JobId, JobMark, LiveJob, Pbs, Readiness,
-    Slot,
+    BatchError, BatchSystem, CommandSettings, DataSlot, HeldRequest, JobId, JobMark, LiveJob, Pbs,
+    Readiness,
 };
 use driftless_testkit::{Pbs as Cluster, wait_slowly_until};
 use std::collections::BTreeSet;
@@ -107,7 +107,7 @@ fn output(command: &mut Command) -> String {
 
 /// The nodes of a data set.
 struct Nodes {
-    slot: Slot,
+    slot: DataSlot,
     ready: BTreeSet<String>,
     all: BTreeSet<String>,
 }
@@ -116,7 +116,7 @@ impl Nodes {
     fn new(slot: u32, ready: &[&str]) -> Nodes {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         Nodes {
-            slot: Slot::numbered(slot),
+            slot: DataSlot::numbered(slot),
             ready: names(ready),
             all: names(&["pbs1", "pbs2", "pbs3"]),
         }

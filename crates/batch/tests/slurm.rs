@@ -2,8 +2,8 @@
 #![allow(clippy::disallowed_methods)]
 
 use driftless_batch::{
-    BatchError, BatchSystem, CommandSettings, HeldRequest, JobId, JobMark, LiveJob, Readiness,
-    Slot, Slurm,
+    BatchError, BatchSystem, CommandSettings, DataSlot, HeldRequest, JobId, JobMark, LiveJob,
+    Readiness, Slurm,
 };
 use driftless_testkit::accounts::ORDINARY_ID;
 use driftless_testkit::{Slurm as Cluster, wait_slowly_until};
@@ -145,7 +145,7 @@ fn all_nodes() -> BTreeSet<String> {
 
 /// Calls with the readiness of these nodes out of all.
 fn with_ready<T>(
-    slot: Option<&Slot>,
+    slot: Option<&DataSlot>,
     ready: &[usize],
     call: impl FnOnce(&Readiness<'_>) -> T,
 ) -> T {
@@ -208,7 +208,7 @@ fn every_form_of_submission_reaches_its_tasks() {
 #[test]
 fn tasks_run_on_ready_nodes_alone() {
     let rig = Rig::start();
-    let slot = Slot::numbered(1);
+    let slot = DataSlot::numbered(1);
     let update = |nodes: &str, available: &str, active: &str| {
         let (node, available) = (
             format!("NodeName={nodes}"),
@@ -282,7 +282,7 @@ fn tasks_run_on_ready_nodes_alone() {
 #[test]
 fn constraint_waits_for_a_ready_node() {
     let rig = Rig::start();
-    let slot = Slot::numbered(2);
+    let slot = DataSlot::numbered(2);
     rig.scontrol(&[
         "update",
         "NodeName=n4",
@@ -311,7 +311,7 @@ fn constraint_waits_for_a_ready_node() {
 #[test]
 fn user_without_rights_excludes_nodes() {
     let rig = Rig::start();
-    let slot = Slot::numbered(1);
+    let slot = DataSlot::numbered(1);
     let denied = rig.user.declare(&slot, &["n1".to_owned()]).unwrap_err();
     assert!(matches!(denied, BatchError::Rights { .. }), "{denied}");
     let few = rig.submit_tasks(6, &["--exclude=n[1,7]"]);
@@ -407,7 +407,7 @@ fn task_held_by_an_administrator_stays_held() {
 #[test]
 fn restarted_controller_is_told_again() {
     let mut rig = Rig::start();
-    let slot = Slot::numbered(3);
+    let slot = DataSlot::numbered(3);
     let names: Vec<String> = all_nodes().into_iter().collect();
     rig.root.declare(&slot, &names).expect("declared");
     let job = rig.submit_tasks(4, &[]);

@@ -2,7 +2,7 @@
 
 use crate::distribution::Distribution;
 use crossbeam_channel::Sender;
-use driftless_batch::{BatchSystem, Slot};
+use driftless_batch::{BatchSystem, DataSlot};
 use driftless_lock::Mutex;
 use driftless_state::jobs::JobTable;
 use std::path::PathBuf;
@@ -69,8 +69,8 @@ impl GatewayParts {
     }
 
     /// Returns the name of a slot in the batch system.
-    pub fn slot(&self, number: u32) -> Slot {
-        Slot::of_group(&self.group, number)
+    pub fn slot(&self, number: u32) -> DataSlot {
+        DataSlot::of_group(&self.group, number)
     }
 
     /// Returns the begin of the names of all jobs of these gateways.

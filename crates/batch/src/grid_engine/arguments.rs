@@ -9,7 +9,7 @@
 
 use super::{HOLD_OF_USER, KEPT, MARK, START_NEVER};
 use crate::script::read_script;
-use crate::{BatchError, HeldRequest, Result, Submission};
+use crate::{BatchError, BatchResult, HeldRequest, Submission};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -23,7 +23,7 @@ const WITHOUT_ARGUMENT: &[&str] = &[
 const WITH_TWO_ARGUMENTS: &[&str] = &["-pe"];
 
 /// Returns the command that submits the job held.
-pub(super) fn submission(request: &HeldRequest<'_>) -> Result<Submission> {
+pub(super) fn submission(request: &HeldRequest<'_>) -> BatchResult<Submission> {
     let [program, args @ ..] = request.command else {
         return Err(wrong(
             "a command of Grid Engine is missing; give qsub and its arguments",
@@ -122,7 +122,7 @@ impl<'a> QsubLine<'a> {
     }
 }
 
-fn refuse<'a>(names: impl Iterator<Item = &'a OsStr>) -> Result<()> {
+fn refuse<'a>(names: impl Iterator<Item = &'a OsStr>) -> BatchResult<()> {
     let reasons = [
         ("-a", "the job starts when its data has arrived"),
         ("-clear", "it would clear the hold, too"),
@@ -149,7 +149,7 @@ mod tests {
     use crate::JobMark;
     use std::io::Write;
 
-    fn submitted(command: &[&str], variables: &[(String, String)]) -> Result<Submission> {
+    fn submitted(command: &[&str], variables: &[(String, String)]) -> BatchResult<Submission> {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
         submission(&HeldRequest {
             command: &command,

@@ -3,7 +3,7 @@
 //! Names of elements are those of the schemas in `util/resources/schemas` of Grid Engine 8.1.9.
 
 use crate::command::CommandOutput;
-use crate::{BatchError, JobId, LiveJob, LiveTask, Result};
+use crate::{BatchError, BatchResult, JobId, LiveJob, LiveTask};
 use roxmltree::{Document, Node};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -28,7 +28,7 @@ pub(super) struct JobDetails {
 pub(super) fn live_jobs(
     output: &CommandOutput,
     held: &BTreeSet<JobId>,
-) -> Result<HashMap<JobId, LiveJob>> {
+) -> BatchResult<HashMap<JobId, LiveJob>> {
     let document = document(output, "job_info")?;
     let mut jobs: HashMap<JobId, LiveJob> = HashMap::new();
     let lists = document
@@ -45,7 +45,7 @@ pub(super) fn live_jobs(
 }
 
 /// Returns the jobs of a `qstat -xml`.
-pub(super) fn job_ids(output: &CommandOutput) -> Result<BTreeSet<JobId>> {
+pub(super) fn job_ids(output: &CommandOutput) -> BatchResult<BTreeSet<JobId>> {
     let document = document(output, "job_info")?;
     let lists = document
         .descendants()
@@ -53,13 +53,13 @@ pub(super) fn job_ids(output: &CommandOutput) -> Result<BTreeSet<JobId>> {
     lists.map(|list| job_id(output, list)).collect()
 }
 
-fn job_id(output: &CommandOutput, list: Node<'_, '_>) -> Result<JobId> {
+fn job_id(output: &CommandOutput, list: Node<'_, '_>) -> BatchResult<JobId> {
     let number = required(output, list, "JB_job_number")?;
     JobId::new(number).ok_or_else(|| unreadable(output, number))
 }
 
 /// Adds one row: a range of tasks that wait, or one process of a task that runs.
-fn add_tasks(output: &CommandOutput, list: Node<'_, '_>, job: &mut LiveJob) -> Result<()> {
+fn add_tasks(output: &CommandOutput, list: Node<'_, '_>, job: &mut LiveJob) -> BatchResult<()> {
     let state = required(output, list, "state")?;
     let tasks = child_text(list, "tasks").unwrap_or_default();
     let instance = child_text(list, "queue_name").unwrap_or_default();
@@ -105,7 +105,7 @@ fn count_tasks(text: &str) -> Option<u64> {
 }
 
 /// Reads `qstat -j ... -xml`. Unknown jobs are absent.
-pub(super) fn details(output: &CommandOutput) -> Result<Vec<JobDetails>> {
+pub(super) fn details(output: &CommandOutput) -> BatchResult<Vec<JobDetails>> {
     let document = parse(output)?;
     let root = document.root_element();
     if root.has_tag_name("unknown_jobs") {
@@ -120,7 +120,7 @@ pub(super) fn details(output: &CommandOutput) -> Result<Vec<JobDetails>> {
         .collect()
 }
 
-fn job_details(output: &CommandOutput, job: Node<'_, '_>) -> Result<JobDetails> {
+fn job_details(output: &CommandOutput, job: Node<'_, '_>) -> BatchResult<JobDetails> {
     let pairs = |list: &str, name: &str, value: &str| -> Vec<(String, String)> {
         let entries = job.children().filter(|node| node.has_tag_name(list));
         let entries = entries.flat_map(|list| list.children().filter(Node::is_element));
@@ -146,7 +146,7 @@ fn job_details(output: &CommandOutput, job: Node<'_, '_>) -> Result<JobDetails> 
 }
 
 /// Reads `qstat -f -xml`: the hosts of queues that are open.
-pub(super) fn open_hosts(output: &CommandOutput) -> Result<BTreeSet<String>> {
+pub(super) fn open_hosts(output: &CommandOutput) -> BatchResult<BTreeSet<String>> {
     let document = document(output, "job_info")?;
     let queues = document
         .descendants()
@@ -171,7 +171,7 @@ pub(super) fn open_hosts(output: &CommandOutput) -> Result<BTreeSet<String>> {
 pub(super) type HostValues = BTreeMap<String, bool>;
 
 /// Reads `qhost -F NAME -xml`.
-pub(super) fn host_values(output: &CommandOutput, complex: &str) -> Result<HostValues> {
+pub(super) fn host_values(output: &CommandOutput, complex: &str) -> BatchResult<HostValues> {
     let document = document(output, "qhost")?;
     let hosts = document
         .descendants()
@@ -190,12 +190,12 @@ pub(super) fn host_values(output: &CommandOutput, complex: &str) -> Result<HostV
             .ok_or_else(|| unreadable(output, "host without a name"))?;
         Ok((name.to_owned(), host.children().any(|value| is_own(&value))))
     };
-    let mut hosts: HostValues = hosts.map(named).collect::<Result<_>>()?;
+    let mut hosts: HostValues = hosts.map(named).collect::<BatchResult<_>>()?;
     hosts.remove("global");
     Ok(hosts)
 }
 
-fn document<'a>(output: &'a CommandOutput, root: &str) -> Result<Document<'a>> {
+fn document<'a>(output: &'a CommandOutput, root: &str) -> BatchResult<Document<'a>> {
     let document = parse(output)?;
     match document.root_element().has_tag_name(root) {
         true => Ok(document),
@@ -206,7 +206,7 @@ fn document<'a>(output: &'a CommandOutput, root: &str) -> Result<Document<'a>> {
     }
 }
 
-fn parse(output: &CommandOutput) -> Result<Document<'_>> {
+fn parse(output: &CommandOutput) -> BatchResult<Document<'_>> {
     let document = Document::parse(&output.stdout).map_err(|cause| {
         let line = output.stdout.lines().next().unwrap_or_default();
         unreadable(output, &format!("{line} ({cause})"))
@@ -222,7 +222,7 @@ fn parse(output: &CommandOutput) -> Result<Document<'_>> {
     Ok(document)
 }
 
-fn required<'a>(output: &CommandOutput, node: Node<'a, '_>, name: &str) -> Result<&'a str> {
+fn required<'a>(output: &CommandOutput, node: Node<'a, '_>, name: &str) -> BatchResult<&'a str> {
     let text = child_text(node, name).filter(|text| !text.is_empty());
     text.ok_or_else(|| {
         unreadable(

@@ -6,7 +6,7 @@
 
 use super::{KEPT, MARK, MARK_BEGIN};
 use crate::script::read_script;
-use crate::{BatchError, HeldRequest, Result, Submission};
+use crate::{BatchError, BatchResult, HeldRequest, Submission};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
@@ -18,7 +18,7 @@ const WITHOUT_ARGUMENT: &[u8] = b"fhIVXzG";
 type QsubOption = (u8, Option<OsString>);
 
 /// Returns the command that submits the job held.
-pub(super) fn submission(request: &HeldRequest<'_>) -> Result<Submission> {
+pub(super) fn submission(request: &HeldRequest<'_>) -> BatchResult<Submission> {
     let [program, args @ ..] = request.command else {
         return Err(wrong(
             "a command of PBS is missing; give qsub and its arguments",
@@ -78,7 +78,7 @@ fn joined(
 }
 
 /// Splits arguments as getopt(3) does: into options, and the script or `--` and a program.
-fn parse(args: &[OsString]) -> Result<(Vec<QsubOption>, &[OsString])> {
+fn parse(args: &[OsString]) -> BatchResult<(Vec<QsubOption>, &[OsString])> {
     let mut options = Vec::new();
     let mut at = 0;
     while let Some(word) = args.get(at) {
@@ -142,7 +142,7 @@ fn directives(text: &str, prefix: &str) -> Vec<OsString> {
     words.flatten().map(OsString::from).collect()
 }
 
-fn refuse<'a>(options: impl Iterator<Item = &'a QsubOption>) -> Result<()> {
+fn refuse<'a>(options: impl Iterator<Item = &'a QsubOption>) -> BatchResult<()> {
     for (name, argument) in options {
         let argument = argument.as_deref().unwrap_or_default().to_string_lossy();
         let reason = match name {
@@ -168,7 +168,7 @@ mod tests {
     use crate::JobMark;
     use std::io::Write;
 
-    fn submitted(command: &[&str]) -> Result<Submission> {
+    fn submitted(command: &[&str]) -> BatchResult<Submission> {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
         submission(&HeldRequest {
             command: &command,

@@ -2,7 +2,7 @@
 
 use super::{MARK, read_mark, unreadable};
 use crate::command::CommandOutput;
-use crate::{JobId, JobMark, LiveJob, LiveTask, Result, Slot};
+use crate::{BatchResult, DataSlot, JobId, JobMark, LiveJob, LiveTask};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
@@ -56,12 +56,15 @@ impl PbsJob {
 }
 
 /// Reads the member `Jobs`.
-pub(super) fn records(output: &CommandOutput, jobs: &Map<String, Value>) -> Result<Vec<PbsJob>> {
+pub(super) fn records(
+    output: &CommandOutput,
+    jobs: &Map<String, Value>,
+) -> BatchResult<Vec<PbsJob>> {
     let read = |(id, job): (&String, &Value)| {
         let record = record(id, job);
         record.ok_or_else(|| unreadable(output, &format!("\"{id}\": {job}")))
     };
-    let records: Vec<PbsJob> = jobs.iter().map(read).collect::<Result<_>>()?;
+    let records: Vec<PbsJob> = jobs.iter().map(read).collect::<BatchResult<_>>()?;
     let known = |record: &PbsJob| {
         record.is_running() || record.is_pending() || record.has_ended() || record.state == "B"
     };
@@ -132,7 +135,7 @@ fn hosts(text: &str) -> Vec<String> {
 }
 
 /// Joins arrays with their tasks. Jobs that ended are absent.
-pub(super) fn live(records: &[PbsJob]) -> Result<HashMap<JobId, LiveJob>> {
+pub(super) fn live(records: &[PbsJob]) -> BatchResult<HashMap<JobId, LiveJob>> {
     let mut jobs: HashMap<JobId, LiveJob> = HashMap::new();
     for record in records.iter().filter(|record| !record.has_ended()) {
         let (id, index) = match &record.task {
@@ -157,7 +160,7 @@ pub(super) fn live(records: &[PbsJob]) -> Result<HashMap<JobId, LiveJob>> {
 }
 
 /// Returns a select in which each chunk demands the slot. Returns `None` if each does already.
-pub(super) fn demanding(select: &str, slot: &Slot) -> Option<String> {
+pub(super) fn demanding(select: &str, slot: &DataSlot) -> Option<String> {
     let demand = format!("{slot}=True");
     let chunks = split(select);
     let has = |chunk: &str| {
@@ -196,7 +199,7 @@ mod tests {
 
     #[test]
     fn each_chunk_demands_the_slot() {
-        let slot = Slot::numbered(1);
+        let slot = DataSlot::numbered(1);
         for (select, expected) in [
             ("1:ncpus=1", Some("1:ncpus=1:driftless_1=True")),
             ("2", Some("2:driftless_1=True")),

@@ -5,7 +5,7 @@
 use super::jobs::split;
 use super::unreadable;
 use crate::command::CommandOutput;
-use crate::{Result, Slot};
+use crate::{BatchResult, DataSlot};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub(super) struct VirtualNode {
 }
 
 impl VirtualNode {
-    fn has(&self, slot: &Slot) -> bool {
+    fn has(&self, slot: &DataSlot) -> bool {
         self.resources
             .get(slot.as_str())
             .is_some_and(|value| is_true(value))
@@ -42,7 +42,7 @@ impl VirtualNode {
     fn fits(&self, chunk: &str) -> bool {
         let mut wishes = chunk.split(':').filter_map(|part| part.split_once('='));
         let has = |(name, value): (&str, &str)| match self.resources.get(name) {
-            _ if name.starts_with(Slot::PREFIX) => true,
+            _ if name.starts_with(DataSlot::PREFIX) => true,
             Some(own) if is_boolean(own) => is_true(own) == is_true(value),
             Some(own) if is_amount(own) => true,
             Some(own) => own.split(',').any(|word| word.eq_ignore_ascii_case(value)),
@@ -70,7 +70,7 @@ fn is_amount(value: &str) -> bool {
 pub(super) fn records(
     output: &CommandOutput,
     nodes: &Map<String, Value>,
-) -> Result<Vec<VirtualNode>> {
+) -> BatchResult<Vec<VirtualNode>> {
     let read = |(name, node): (&String, &Value)| {
         record(name, node).ok_or_else(|| unreadable(output, &format!("\"{name}\": {node}")))
     };
@@ -121,7 +121,7 @@ pub(super) fn candidates(nodes: &[VirtualNode], queue: &str, select: &str) -> Ve
 /// Returns the virtual nodes that must get the slot, and those that must lose it.
 pub(super) fn changes<'a>(
     nodes: &'a [VirtualNode],
-    slot: &Slot,
+    slot: &DataSlot,
     ready: &BTreeSet<String>,
 ) -> (Vec<&'a str>, Vec<&'a str>) {
     let changed = nodes
@@ -178,7 +178,7 @@ mod tests {
     fn all_virtual_nodes_of_hosts_change() {
         let nodes = nodes();
         let ready = ["b", "gone"].map(str::to_owned).into();
-        let slot = Slot::numbered(1);
+        let slot = DataSlot::numbered(1);
         assert_eq!(changes(&nodes, &slot, &ready), (vec!["b[1]"], vec![]));
         assert_eq!(
             changes(&nodes, &slot, &BTreeSet::new()),

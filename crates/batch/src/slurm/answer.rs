@@ -1,7 +1,7 @@
 //! Answers of the commands of Slurm, and what their errors mean.
 
 use crate::command::CommandOutput;
-use crate::{BatchError, Result};
+use crate::{BatchError, BatchResult};
 
 /// Command by which an administrator gives the rights of an operator.
 const REMEDY: &str = "let root run the gateway, or run \
@@ -36,7 +36,7 @@ const PAST: [&str; 5] = [
 ];
 
 /// Returns the standard output of a command that succeeded.
-pub(super) fn stdout(output: CommandOutput) -> Result<String> {
+pub(super) fn stdout(output: CommandOutput) -> BatchResult<String> {
     if output.status.success() {
         return Ok(output.stdout);
     }
@@ -67,7 +67,7 @@ fn error(command: String, stderr: String, stdout: String) -> BatchError {
 
 /// Returns whether a command changed a job that waits. Tasks that run or ended are no error:
 /// `scontrol` names them one by one and fails, although it changed the others.
-pub(super) fn changed(output: CommandOutput) -> Result<bool> {
+pub(super) fn changed(output: CommandOutput) -> BatchResult<bool> {
     if output.status.success() {
         return Ok(true);
     }

@@ -1,6 +1,6 @@
 //! Features of nodes, and constraints of jobs over them (`--constraint` in sbatch(1)).
 
-use crate::Slot;
+use crate::DataSlot;
 
 /// Returns the names in a list of features.
 pub(super) fn list(text: &str) -> Vec<String> {
@@ -21,7 +21,7 @@ impl<'a> Constraint<'a> {
     }
 
     /// Returns whether the constraint demands a slot.
-    pub fn demands(self, slot: &Slot) -> bool {
+    pub fn demands(self, slot: &DataSlot) -> bool {
         self.names().any(|name| name == slot.as_str())
     }
 
@@ -30,7 +30,7 @@ impl<'a> Constraint<'a> {
     ///
     /// Slurm reads `&` and `|` from left to right, so the slot at the end holds for the whole.
     /// Parentheses cannot be nested.
-    pub fn with(self, slot: &Slot) -> Option<String> {
+    pub fn with(self, slot: &DataSlot) -> Option<String> {
         let text = self.0;
         if text.contains('*') {
             None
@@ -51,7 +51,7 @@ impl<'a> Constraint<'a> {
             return true;
         }
         let found = alternatives(&mut left, &|name| {
-            name.starts_with(Slot::PREFIX) || features.iter().any(|one| one == name)
+            name.starts_with(DataSlot::PREFIX) || features.iter().any(|one| one == name)
         });
         found.unwrap_or(true) || !left.is_empty()
     }
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn slots_join_constraints() {
-        let slot = Slot::numbered(1);
+        let slot = DataSlot::numbered(1);
         for (old, new) in [
             ("(null)", Some("driftless_1")),
             ("A", Some("A&driftless_1")),

@@ -5,7 +5,7 @@
 
 use super::answer::{stdout, unknown};
 use super::{Slurm, features, hostlist};
-use crate::{Result, Slot};
+use crate::{BatchResult, DataSlot};
 use std::collections::{BTreeMap, BTreeSet};
 
 const SEPARATOR: char = '\u{1f}';
@@ -90,7 +90,7 @@ impl SinfoNode {
     }
 
     /// Returns the lists of available and active features for a wish, or `None` if they are right.
-    fn change(&self, slot: &Slot, wish: SlotState) -> Option<(String, String)> {
+    fn change(&self, slot: &DataSlot, wish: SlotState) -> Option<(String, String)> {
         let with = |list: &[String], wanted: Option<bool>| {
             let has = list.iter().any(|name| name == slot.as_str());
             let mut list = list.to_vec();
@@ -116,7 +116,7 @@ impl SinfoNode {
 
 impl Slurm {
     /// Returns all nodes.
-    pub(super) fn nodes(&self) -> Result<Vec<SinfoNode>> {
+    pub(super) fn nodes(&self) -> BatchResult<Vec<SinfoNode>> {
         let format = FIELDS.join(&SEPARATOR.to_string());
         let args = [
             "--noheader",
@@ -132,9 +132,9 @@ impl Slurm {
     /// Gives each node its wish for a slot. Nodes without a wish stay as they are.
     pub(super) fn set_slot(
         &self,
-        slot: &Slot,
+        slot: &DataSlot,
         wish: &dyn Fn(&SinfoNode) -> Option<SlotState>,
-    ) -> Result<()> {
+    ) -> BatchResult<()> {
         let nodes = self.nodes()?;
         let mut groups: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
         for node in &nodes {
@@ -160,7 +160,7 @@ impl Slurm {
 }
 
 /// Parses the output of `sinfo`, which names a node once for each of its partitions.
-fn parse(output: &str) -> Result<Vec<SinfoNode>> {
+fn parse(output: &str) -> BatchResult<Vec<SinfoNode>> {
     let mut found: BTreeMap<String, SinfoNode> = BTreeMap::new();
     for line in output.lines() {
         let fields: Vec<&str> = line.split(SEPARATOR).collect();
@@ -203,7 +203,7 @@ fn read(fields: &[&str; FIELDS.len()]) -> Option<SinfoNode> {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<Vec<SinfoNode>> {
+    fn parsed(text: &str) -> BatchResult<Vec<SinfoNode>> {
         parse(&text.replace('|', &SEPARATOR.to_string()))
     }
 
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn other_features_stay() {
-        let slot = Slot::numbered(1);
+        let slot = DataSlot::numbered(1);
         let node = |available: &str, active: &str| {
             parsed(&format!("n1|all|idle|{available}|{active}\n"))
                 .unwrap()

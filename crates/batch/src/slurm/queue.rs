@@ -7,7 +7,7 @@
 use super::answer::{self, unknown};
 use super::sbatch::MARK_WORD;
 use super::{Slurm, hostlist};
-use crate::{JobId, JobMark, LiveTask, Result};
+use crate::{BatchResult, JobId, JobMark, LiveTask};
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
 
@@ -115,12 +115,12 @@ impl SqueueJob {
 
 impl Slurm {
     /// Returns the records of one job, or of all jobs.
-    pub(super) fn records(&self, job: Option<&JobId>) -> Result<Vec<SqueueJob>> {
+    pub(super) fn records(&self, job: Option<&JobId>) -> BatchResult<Vec<SqueueJob>> {
         let args = job.iter().flat_map(|job| ["--jobs", job.as_str()]);
         self.squeue(&args.collect::<Vec<_>>())
     }
 
-    fn squeue(&self, words: &[&str]) -> Result<Vec<SqueueJob>> {
+    fn squeue(&self, words: &[&str]) -> BatchResult<Vec<SqueueJob>> {
         let hasher = std::hash::RandomState::new().build_hasher();
         let begin = format!("{:016x}", hasher.finish());
         let separator = SEPARATOR.to_string();
@@ -138,7 +138,7 @@ impl Slurm {
         job: &JobId,
         records: &[SqueueJob],
         hold: JobHold,
-    ) -> Result<()> {
+    ) -> BatchResult<()> {
         let ours = || records.iter().filter(|record| record.job == *job);
         if !ours().any(|record| record.is_held(hold)) {
             return Ok(());
@@ -156,13 +156,13 @@ impl Slurm {
         Ok(())
     }
 
-    fn release_tasks(&self, tasks: &str) -> Result<()> {
+    fn release_tasks(&self, tasks: &str) -> BatchResult<()> {
         answer::changed(self.settings.run("scontrol", &["release", tasks])?).map(drop)
     }
 }
 
 /// Parses the output of `squeue`.
-fn parse(output: &str, begin: &str) -> Result<Vec<SqueueJob>> {
+fn parse(output: &str, begin: &str) -> BatchResult<Vec<SqueueJob>> {
     let wrong = |text: &str| unknown("squeue", text.lines().next().unwrap_or_default());
     let begin = format!("{begin}{SEPARATOR}");
     let mut parts = output.split(begin.as_str());

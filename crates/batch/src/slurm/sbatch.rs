@@ -6,7 +6,7 @@
 
 use super::options::SbatchLine;
 use super::script::{Script, directives};
-use crate::{BatchError, HeldRequest, Result};
+use crate::{BatchError, BatchResult, HeldRequest};
 use std::ffi::{OsStr, OsString};
 
 /// Begin of the word in a comment that carries the mark of a job.
@@ -43,7 +43,7 @@ pub(super) struct UserSettings<'a> {
 pub(super) fn held_arguments(
     request: &HeldRequest<'_>,
     user: &UserSettings<'_>,
-) -> Result<Vec<OsString>> {
+) -> BatchResult<Vec<OsString>> {
     let words = request.command.get(1..).unwrap_or_default();
     let is_script = |word: &OsStr| (user.script)(Script::File(word)).is_some();
     let line = SbatchLine::parse(words, &is_script);
@@ -87,7 +87,7 @@ pub(super) fn held_arguments(
     Ok(args)
 }
 
-fn check(line: &SbatchLine, in_script: &SbatchLine, user: &UserSettings<'_>) -> Result<()> {
+fn check(line: &SbatchLine, in_script: &SbatchLine, user: &UserSettings<'_>) -> BatchResult<()> {
     let refuse = |shown: &str, name: &str| {
         let reason = REFUSED.iter().find(|(refused, _)| *refused == name);
         let text = |(_, reason): &(&str, &str)| {

@@ -1,7 +1,7 @@
 //! Job scripts: the options of their `#SBATCH` lines.
 
 use super::options::SbatchLine;
-use crate::{BatchError, Result};
+use crate::{BatchError, BatchResult};
 use rustix::fs::FileType;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -24,7 +24,7 @@ pub(super) enum Script<'a> {
 ///
 /// # Errors
 /// [`BatchError::Arguments`] if a quote is not closed, which `sbatch` refuses as well.
-pub(super) fn directives(script: &[u8]) -> Result<SbatchLine> {
+pub(super) fn directives(script: &[u8]) -> BatchResult<SbatchLine> {
     let text = String::from_utf8_lossy(script);
     let comments = text.lines().take_while(|line| {
         let line = line.trim_start();

@@ -4,7 +4,7 @@ use super::state::Leader;
 use super::work::WorkKind;
 use crate::distribution::LoadOrder;
 use crate::plan::{PlannedJob, SlotNodes, slot_for, slot_nodes};
-use driftless_batch::{BatchError, JobId, Slot};
+use driftless_batch::{BatchError, DataSlot, JobId};
 use driftless_cast::parse_hostlist;
 use driftless_state::jobs::{ChangeError, JobNodeRow, JobNodeState, JobStage};
 use std::collections::BTreeSet;
@@ -327,7 +327,7 @@ impl Leader<'_> {
     }
 
     /// Returns the slot for a job; `None` without the right to change nodes.
-    fn slot_of(&self, at: usize) -> Result<Option<Slot>, ActError> {
+    fn slot_of(&self, at: usize) -> Result<Option<DataSlot>, ActError> {
         if !self.parts.settings.has_slots {
             return Ok(None);
         }

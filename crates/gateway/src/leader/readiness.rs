@@ -4,7 +4,7 @@
 use super::state::Leader;
 use super::told::ReadinessKey;
 use crate::plan::{PlannedJob, SlotNodes, slot_nodes};
-use driftless_batch::{JobId, Readiness, Slot};
+use driftless_batch::{DataSlot, JobId, Readiness};
 use driftless_state::jobs::ChangeError;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 impl SlotNodes {
     /// Returns the form for the batch system.
-    pub(super) fn readiness<'a>(&'a self, slot: Option<&'a Slot>) -> Readiness<'a> {
+    pub(super) fn readiness<'a>(&'a self, slot: Option<&'a DataSlot>) -> Readiness<'a> {
         Readiness {
             slot,
             ready: &self.ready,
@@ -36,7 +36,7 @@ impl Leader<'_> {
         let mut by_key: BTreeMap<ReadinessKey, Vec<&PlannedJob>> = BTreeMap::new();
         for job in self.jobs.iter().filter(|job| job.may_use_slot()) {
             let key = match job.row.slot {
-                Some(slot) => ReadinessKey::Slot(slot),
+                Some(slot) => ReadinessKey::DataSlot(slot),
                 None => ReadinessKey::Job(job.row.mark.clone()),
             };
             by_key.entry(key).or_default().push(job);
@@ -52,7 +52,7 @@ impl Leader<'_> {
                 continue;
             }
             let slot = match key {
-                ReadinessKey::Slot(number) => Some(self.parts.slot(number)),
+                ReadinessKey::DataSlot(number) => Some(self.parts.slot(number)),
                 ReadinessKey::Job(_) => None,
             };
             let number = |job: &&PlannedJob| job.row.number.as_deref().and_then(JobId::new);

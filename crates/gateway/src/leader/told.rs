@@ -10,7 +10,7 @@ const REPEAT: Duration = Duration::from_secs(60);
 /// Jobs that share a slot, or one job without a slot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum ReadinessKey {
-    Slot(u32),
+    DataSlot(u32),
     Job(String),
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct ToldReadiness {
 impl ToldReadiness {
     /// Forgets a slot that was removed.
     pub fn forget(&mut self, slot: u32) {
-        self.told.remove(&ReadinessKey::Slot(slot));
+        self.told.remove(&ReadinessKey::DataSlot(slot));
     }
 
     /// Returns whether the batch system has to be told.
@@ -33,7 +33,7 @@ impl ToldReadiness {
         if self.paused.get(key).is_some_and(|until| now < *until) {
             return false;
         }
-        let is_of_slot = matches!(key, ReadinessKey::Slot(_));
+        let is_of_slot = matches!(key, ReadinessKey::DataSlot(_));
         self.told.get(key).is_none_or(|(told, at)| {
             told != nodes || is_of_slot && now.saturating_duration_since(*at) >= REPEAT
         })

@@ -1,8 +1,8 @@
 //! A batch system and nodes in memory, with a real gateway and a real table.
 
 use driftless_batch::{
-    BatchError, BatchKind, BatchSystem, HeldRequest, JobId, JobMark, LiveJob, LiveTask, MarkedJob,
-    Readiness, Result as BatchResult, Slot, Submission,
+    BatchError, BatchKind, BatchSystem, DataSlot, HeldRequest, JobId, JobMark, LiveJob, LiveTask,
+    MarkedJob, Readiness, Submission,
 };
 use driftless_gateway::{
     CollectOrder, CollectedResults, Distribution, Gateway, GatewaySettings, JobInfo, JobRequest,
@@ -510,7 +510,7 @@ impl BatchSystem for SimBatch {
         self.0.call(|| self.0.nodes.clone())
     }
 
-    fn declare(&self, slot: &Slot, _: &[String]) -> BatchResult<()> {
+    fn declare(&self, slot: &DataSlot, _: &[String]) -> BatchResult<()> {
         self.0.call(|| {
             let mut state = self.0.state();
             state.slots.entry(slot.to_string()).or_default();
@@ -520,7 +520,7 @@ impl BatchSystem for SimBatch {
     fn require(&self, job: &JobId, readiness: &Readiness<'_>) -> BatchResult<()> {
         self.0.call(|| {
             if let Some(sim) = self.0.state().jobs.get_mut(job) {
-                sim.slot = readiness.slot.map(Slot::to_string);
+                sim.slot = readiness.slot.map(DataSlot::to_string);
                 if readiness.slot.is_none() {
                     let unready = self
                         .0
@@ -569,7 +569,7 @@ impl BatchSystem for SimBatch {
         })
     }
 
-    fn undeclare(&self, slot: &Slot) -> BatchResult<()> {
+    fn undeclare(&self, slot: &DataSlot) -> BatchResult<()> {
         self.0.call(|| {
             let mut state = self.0.state();
             let demands =
