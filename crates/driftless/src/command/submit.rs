@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 /// A job that is about to be submitted.
 pub struct PlannedSubmission {
-    /// What the gateway is asked for.
+    /// Request to the gateway.
     pub request: JobRequest,
     /// Command of the batch system, or the task file that makes one.
     pub source: CommandSource,

@@ -1,8 +1,8 @@
 //! A batch system and nodes in memory, with a real gateway and a real table.
 
 use driftless_batch::{
-    BatchError, BatchKind, BatchSystem, DataSlot, HeldRequest, JobId, JobMark, LiveJob, LiveTask,
-    MarkedJob, Readiness, Submission,
+    BatchError, BatchKind, BatchResult, BatchSystem, DataSlot, HeldRequest, JobId, JobMark,
+    LiveJob, LiveTask, MarkedJob, Readiness, Submission,
 };
 use driftless_gateway::{
     CollectOrder, CollectedResults, Distribution, Gateway, GatewaySettings, JobInfo, JobRequest,
