@@ -278,6 +278,24 @@ pub enum Error {
         /// UID of the process.
         own: u32,
     },
+    /// The name of a job cannot be that of its outbox.
+    #[error(
+        "job \"{}\": no directory for its results can have this name; choose a name without \"/\" and of at most 255 bytes",
+        driftless_model::escape_text(job)
+    )]
+    OutboxName {
+        /// The job.
+        job: String,
+    },
+    /// The job has no outbox here, or no sealed results.
+    #[error(
+        "job \"{}\": this node has no results of it; look for them on the other nodes of the job",
+        driftless_model::escape_text(job)
+    )]
+    NoOutbox {
+        /// The job.
+        job: String,
+    },
     /// The store has no such copy.
     #[error("copy {copy}: the node does not hold it")]
     UnknownCopy {

@@ -16,6 +16,8 @@ mod in_use;
 mod job_links;
 mod layout;
 mod node;
+mod outbox;
+mod outbox_dirs;
 mod part_writer;
 mod parts;
 mod place;
@@ -48,6 +50,10 @@ pub use format::{
 };
 pub use in_use::CopyUse;
 pub use node::NodeClock;
+pub use outbox::{
+    OUTBOX_PAGE_NAMES, SEALED_PATH_BYTES_MAX, SealMove, SealOutcome, SealedPath, SealedPlace,
+    is_outbox_name,
+};
 pub use parts::CatalogueReceiver;
 pub use present::PresentUnits;
 pub use purge::PurgeWhat;

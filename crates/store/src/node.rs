@@ -3,6 +3,7 @@
 use crate::catalogue::Catalogue;
 use crate::error::{Error, Result, own_file};
 use crate::format::SetHash;
+use crate::outbox_dirs::OutboxDirs;
 use crate::parts::file_name;
 use crate::place::{IdFile, id_of, ids_name, look_at};
 use crate::placed::PlacedWalk;
@@ -44,10 +45,11 @@ pub(crate) struct NodeFiles {
     pub(crate) ids: DirMutRef,
     pub(crate) sets: DirMutRef,
     pub(crate) jobs: DirMutRef,
+    pub(crate) outboxes: OutboxDirs,
     pub(crate) pool: Arc<HandlePool>,
     pub(crate) index: Mutex<Holdings>,
     pub(crate) clock: NodeClock,
-    /// Held while ACLs and links of jobs are brought in line with the index.
+    /// Held while outboxes change, and while ACLs and links of jobs are brought in line with the index.
     pub(crate) settling: Mutex<()>,
     /// Copies that this process receives.
     pub(crate) receiving: Mutex<HashSet<u64>>,
@@ -115,6 +117,7 @@ impl NodeFiles {
         let (catalogues, ids) = (closed(CATALOGUES)?, closed(IDENTITIES)?);
         let passage = |name: &CStr| open_passage(&*dir, name).map_err(own_file(name.to_bytes()));
         let (sets, jobs) = (passage(SETS)?, passage(JOBS)?);
+        let outboxes = OutboxDirs::open(&*dir)?;
         make_index(&*dir).map_err(own_file(INDEX.as_bytes()))?;
         let index = Holdings::open(&path.join(INDEX))?;
         // After all entries are made: the handle makes entries in a detour from then on.
@@ -135,6 +138,7 @@ impl NodeFiles {
             ids,
             sets,
             jobs,
+            outboxes,
             pool,
             index: Mutex::new(index),
             clock,

@@ -68,12 +68,22 @@ impl NodeStore {
         Ok(copies)
     }
 
-    /// Ends a job, and removes its copies that no other job, no pin and no lifetime keeps.
+    /// Ends a job, and removes its copies that no other job, no pin and no lifetime keeps. While its
+    /// outbox has entries, or results are sealed, the job and all its copies stay.
     ///
     /// # Errors
-    /// The index cannot be read or written; an ACL or a link cannot be changed.
+    /// The index cannot be read or written; an ACL, a link or the outbox cannot be changed.
     pub fn finish_job(&self, job: &str) -> Result<JobEnd> {
         let mut end = JobEnd::default();
+        if let Some(cause) = self.files.end_outbox(job)? {
+            let newest = self.files.index.lock().newest_of_job(job)?;
+            end.staying.push(StayingCopy {
+                copy: newest.map_or(0, |row| row.id),
+                cause,
+                is_busy: false,
+            });
+            return Ok(end);
+        }
         for row in self.copies()? {
             if !row.jobs.iter().any(|other| other == job) {
                 continue;
@@ -113,13 +123,16 @@ impl NodeStore {
         (left > 0).then(|| format!("its lifetime ends in {left} s"))
     }
 
-    /// Returns names of jobs that begin with `prefix` and use copies, in the order of their bytes: at
-    /// most `max` names behind the name `after`.
+    /// Returns names of jobs that begin with `prefix` and use copies or have an outbox, in the order of
+    /// their bytes: at most `max` names behind the name `after`.
     ///
     /// # Errors
-    /// The index cannot be read.
+    /// The index or the directory of the outboxes cannot be read.
     pub fn jobs(&self, prefix: &str, after: &str, max: usize) -> Result<Vec<String>> {
-        Ok(self.files.index.lock().jobs(prefix, after, max)?)
+        let mut jobs = self.files.outbox_jobs()?;
+        jobs.retain(|job| job.starts_with(prefix) && job.as_str() > after);
+        jobs.extend(self.files.index.lock().jobs(prefix, after, max)?);
+        Ok(jobs.into_iter().take(max).collect())
     }
 
     /// Protects a copy from eviction, or ends that.

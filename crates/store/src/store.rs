@@ -474,6 +474,7 @@ impl NodeStore {
             }
         }
         self.sweep_catalogues()?;
+        self.sweep_outboxes()?;
         self.settle_all()?;
         Ok(removed)
     }

@@ -7,7 +7,9 @@ mod common;
 use common::{Bench, assert_same, build, names, open, put_all};
 use driftless_model::{Keep, Stamp};
 use driftless_state::holdings::{CopyState, Holdings, InodeIdentity};
-use driftless_store::{BuildOptions, CopyRights, NodeStore, Placing, PurgeWhat, Receiving};
+use driftless_store::{
+    BuildOptions, CopyRights, NodeStore, Placing, PurgeWhat, Receiving, SealMove, SealedPath,
+};
 use driftless_testkit::{Options, Profile, build_tree, compare, mutate};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -229,4 +231,115 @@ fn made(bench: &Bench, name: &str) -> std::path::PathBuf {
     let path = bench.path("src").join(name);
     fs::create_dir(&path).expect("made");
     path
+}
+
+/// Results in the outbox of the test of kills.
+const RESULTS: u64 = 40;
+
+fn sealed_path(result: u64) -> String {
+    format!("d{}/{result}", result % 3)
+}
+
+/// The process that is killed: seals all results and discards every second one. It notes each order to
+/// discard first.
+#[test]
+fn child_collects_results() {
+    let Some(folder) = env::var_os(CHILD) else {
+        return;
+    };
+    let folder = Path::new(&folder);
+    let node = NodeStore::open(&folder.join("node"), Arc::new(|| Duration::from_secs(9)));
+    let node = node.expect("a store");
+    node.sweep().expect("swept");
+    for result in 0..RESULTS {
+        let path = SealedPath::parse(sealed_path(result).as_bytes()).expect("a path");
+        let name = result.to_string().into_bytes().try_into().expect("a name");
+        let order = SealMove {
+            name,
+            path: path.clone(),
+        };
+        node.seal("job", &[order]).expect("sealed");
+        if result % 2 == 0 {
+            fs::write(folder.join("ordered").join(result.to_string()), "").expect("noted");
+            node.discard_sealed("job", &path).expect("discarded");
+        }
+    }
+}
+
+/// Asserts that a result is whole at one place, or was discarded after the order.
+fn assert_one_result(bench: &Bench, result: u64) {
+    let outbox = bench.path("node/outbox/job").join(result.to_string());
+    let sealed = bench
+        .path("node/outbox/.sealed/job")
+        .join(sealed_path(result));
+    let ordered = bench.path("ordered").join(result.to_string()).exists();
+    let found: Vec<_> = [outbox, sealed]
+        .into_iter()
+        .filter(|path| path.exists())
+        .collect();
+    assert!(
+        found.len() == 1 || ordered && found.is_empty(),
+        "{result}: {found:?}"
+    );
+    for path in found {
+        let content = fs::read_to_string(path.join("a/file"));
+        assert_eq!(content.expect("whole"), format!("result {result}"));
+        assert_eq!(names(&path.join("a")).len(), 20);
+    }
+}
+
+#[test]
+fn killed_process_loses_no_result() {
+    let bench = Bench::new();
+    fs::create_dir(bench.path("ordered")).expect("made");
+    let node = bench.node();
+    node.make_outbox("job", None).expect("made");
+    drop(node);
+    let fill = || {
+        for result in 0..RESULTS {
+            let _left = fs::remove_file(bench.path("ordered").join(result.to_string()));
+            let path = bench.path("node/outbox/job").join(result.to_string());
+            let content = format!("result {result}");
+            common::write(&path.join("a/file"), content.as_bytes());
+            (1..20).for_each(|at| common::write(&path.join(format!("a/{at}")), b""));
+        }
+    };
+    let run = || child_of("child_collects_results", bench.folder.path());
+    let clear = || {
+        let node = bench.node();
+        for name in node.sealed_names("job", b"").expect("read") {
+            let path = SealedPath::parse(&name).expect("a path");
+            node.discard_sealed("job", &path).expect("discarded");
+        }
+    };
+    fill();
+    let begun = std::time::Instant::now();
+    assert!(run().status().expect("started").success());
+    let lasts = begun.elapsed();
+    let mut rng = fastrand::Rng::with_seed(54);
+    let mut early = 0;
+    for round in 0..KILLS {
+        clear();
+        fill();
+        let mut running = run().spawn().expect("started");
+        thread::sleep(lasts.mul_f64(rng.f64() * 1.1));
+        let _it_may_be_over = running.kill();
+        running.wait().expect("over");
+        (0..RESULTS).for_each(|result| assert_one_result(&bench, result));
+        early += u64::from(!names(&bench.path("node/outbox/job")).is_empty());
+        assert!(run().status().expect("started").success(), "round {round}");
+        (0..RESULTS).for_each(|result| assert_one_result(&bench, result));
+        assert!(names(&bench.path("node/outbox/job")).is_empty());
+        assert!(names(&bench.path("node/outbox/.private")).is_empty());
+    }
+    assert!(early > 0, "no process was killed early");
+    clear();
+    assert!(
+        bench
+            .node()
+            .finish_job("job")
+            .expect("ended")
+            .staying
+            .is_empty()
+    );
 }
