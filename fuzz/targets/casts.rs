@@ -19,13 +19,17 @@ fn seeds() -> Vec<Vec<u8>> {
         &[2, 0][..],
         &[7; 16],
         &[8; 32],
-        &[0, 2, b'/', b'a', 0, 0, 0, 0, 1],
+        &[0, 2, b'/', b'a', 0, 0, 0, 0, 0, 0, 1],
     ]
     .concat();
     let peers = [&[2, 1, 1, 2][..], &[5; 32], &[1, 0, 127, 0, 0, 1, 9]].concat();
     let expect = vec![2, 2, 0, 3, 1, 1, 0, 16];
+    let seal = vec![2, 12, 1, b'j', 1, 1, b'a', 3, b'n', b'/', b'a'];
+    let relayed = vec![4, 21, 1, 14, 0];
     let ready = vec![4, 2, 1, 4, 9, 77];
     let failed = vec![4, 5, 2, b'n', b'o'];
     let want = vec![5, 0, 2, 0, 4, 6, 9];
-    vec![opening, begin, peers, expect, ready, failed, want]
+    vec![
+        opening, begin, peers, expect, seal, relayed, ready, failed, want,
+    ]
 }

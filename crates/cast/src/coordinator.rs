@@ -13,7 +13,7 @@ mod report;
 mod run;
 mod source;
 
-use crate::message::{CastId, READER_ALONE};
+use crate::message::{CastId, OUTBOX_ALONE, READER_ALONE};
 use crate::node::host::{link_settings, open_store};
 use crate::{
     CastEvent, CastMonitor, CastPlace, CastReport, CastSettings, Error, PeerTrust, TlsIdentity,
@@ -22,7 +22,7 @@ use conductor::ConductorContext;
 use crossbeam_channel::{bounded, unbounded};
 use driftless_dataplane::DataEndpoint;
 use driftless_lock::Mutex;
-use driftless_store::{BuildOptions, BuiltSet, CopyRights};
+use driftless_store::{BuildOptions, BuiltSet, CopyRights, is_outbox_name};
 use launch::Launcher;
 use ring::rand::{SecureRandom, SystemRandom};
 use run::CastRun;
@@ -126,6 +126,10 @@ fn check(settings: &CastSettings) -> Result<(), Error> {
     let is_closed = content.job.is_some() && settings.place == CastPlace::Cache;
     if content.reader.is_some() && !is_closed {
         return Err(Error::Settings(READER_ALONE));
+    }
+    let has_outbox_name = content.job.as_ref().is_some_and(|job| is_outbox_name(job));
+    if content.has_outbox && !(is_closed && has_outbox_name) {
+        return Err(Error::Settings(OUTBOX_ALONE));
     }
     if settings.rights == CopyRights::ReadOnly && content.reader.is_none() {
         // Every user could read the entries.

@@ -24,6 +24,8 @@ mod intake;
 mod message;
 mod node;
 mod orders;
+mod outbox;
+mod relay;
 mod report;
 mod settings;
 mod sources;
@@ -43,6 +45,9 @@ pub use message::decode_any;
 pub use message::is_job_name;
 pub use node::serve_one_cast;
 pub use orders::{EndedJob, NodeJobs, OrderFault, OrderSettings, end_job, list_jobs};
+pub use outbox::{
+    EndedRelay, NodeResults, discard_outbox, list_outbox, list_sealed, relay_outbox, seal_outbox,
+};
 pub use report::StayingCopyInfo;
 pub use settings::{
     CastNode, CastPlace, CastSettings, ContentLimits, DaemonSettings, DaemonTrust, NodeAccess,
@@ -57,4 +62,7 @@ pub use driftless_planner::{
     FailReason, HostlistError, NodeOutcome, PlanLimits, RackTopology, TopologyError, parse_hostlist,
 };
 pub use driftless_remote::{Deploy, Reach};
-pub use driftless_store::{CastSources, CopyRights, Dir, DirRef, OpenSource, TopPlace};
+pub use driftless_store::{
+    CastSources, CopyRights, Dir, DirRef, OpenSource, SealMove, SealOutcome, SealedPath, TopPlace,
+    is_outbox_name,
+};

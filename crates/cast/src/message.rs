@@ -16,7 +16,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 /// Number of this protocol. Peers with another one are refused.
-pub(crate) const PROTOCOL: u32 = 3;
+pub(crate) const PROTOCOL: u32 = 4;
 /// Bytes of the largest message: a part of a catalogue, or [`driftless_planner::RANGES_MAX`] ranges.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 2 << 20;
 /// Peers that one message names.
@@ -29,14 +29,21 @@ pub(crate) const RANGES_PER_MESSAGE: usize = 32_768;
 pub(crate) const JOBS_PER_MESSAGE: usize = 256;
 /// Copies with a cause in one message.
 pub(crate) const COPIES_PER_MESSAGE: usize = 256;
+/// Results that one order seals or discards.
+pub(crate) const SEALS_PER_MESSAGE: usize = 256;
+/// Bytes that one message of a relay carries.
+pub(crate) const RELAY_BYTES_MAX: usize = 64 << 10;
 /// Characters of a text of a peer.
-const TEXT_CHARS_MAX: usize = 1000;
+pub(crate) const TEXT_CHARS_MAX: usize = 1000;
 /// Bytes of a name, a job or a path of a peer (limits.h, `PATH_MAX`).
 const PATH_BYTES_MAX: usize = 4096;
 
 /// Refusal of a reader without a job, or of one of a directory.
 pub(crate) const READER_ALONE: &str =
     "a copy for one user needs a job and a place in the cache; name a job, and cast to the cache";
+
+/// Refusal of an outbox without a job, or of one of a directory.
+pub(crate) const OUTBOX_ALONE: &str = "an outbox needs a job whose name can be that of a directory, and a place in the cache; name a job, and cast to the cache";
 
 /// Kinds of messages of the data plane.
 pub(crate) mod kind {
@@ -52,6 +59,10 @@ pub(crate) mod kind {
     pub const TRUNK: u8 = 5;
     /// Filler of a measurement.
     pub const FILL: u8 = 6;
+    /// Bytes of a relay, at most [`super::RELAY_BYTES_MAX`].
+    pub const RELAY: u8 = 7;
+    /// End of the bytes of a relay in this direction. The message is empty.
+    pub const RELAY_END: u8 = 8;
 }
 
 /// Number of a cast, drawn at random by its coordinator.
@@ -108,6 +119,7 @@ pub(crate) struct CastBrief {
     pub place: WirePlace,
     pub job: Option<String>,
     pub reader: Option<u32>,
+    pub has_outbox: bool,
     pub is_pinned: bool,
     pub seconds_max: Option<u64>,
     pub bytes_per_second_max: Option<u64>,
@@ -168,6 +180,57 @@ pub(crate) enum NodeOrder {
         /// The name behind which the list begins.
         after: String,
     },
+    /// Asks for names in the outbox of a job. Answered with [`NodeMessage::Results`] or
+    /// [`NodeMessage::OrderFailed`].
+    ListOutbox {
+        job: String,
+        /// The name behind which the list begins.
+        after: Vec<u8>,
+    },
+    /// Seals entries of an outbox. Answered with [`NodeMessage::Sealed`] or
+    /// [`NodeMessage::OrderFailed`].
+    Seal {
+        job: String,
+        /// At most [`SEALS_PER_MESSAGE`].
+        moves: Vec<WireSeal>,
+    },
+    /// Asks for names of sealed results, as [`NodeOrder::ListOutbox`].
+    ListSealed {
+        job: String,
+        /// The name behind which the list begins.
+        after: Vec<u8>,
+    },
+    /// Starts an agent that reads the sealed results. Answered with [`NodeMessage::Relaying`] or
+    /// [`NodeMessage::OrderFailed`]. Messages of [`kind::RELAY`] follow both ways, and
+    /// [`NodeMessage::RelayEnded`] is the last.
+    RelayOutbox { job: String },
+    /// Removes sealed results. Answered with [`NodeMessage::Discarded`] or
+    /// [`NodeMessage::OrderFailed`].
+    DiscardSealed {
+        job: String,
+        /// At most [`SEALS_PER_MESSAGE`].
+        paths: Vec<Vec<u8>>,
+    },
+}
+
+/// Order to seal an entry, as it travels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WireSeal {
+    /// Name at the top of the outbox.
+    pub name: Vec<u8>,
+    /// Path of the sealed result.
+    pub path: Vec<u8>,
+}
+
+/// Outcome of a [`WireSeal`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum SealAnswer {
+    /// The entry is sealed.
+    Sealed,
+    /// The entry is neither in the outbox nor sealed.
+    Missing,
+    /// The entry stays, for this cause.
+    Refused(String),
 }
 
 /// Outcome of the end of a job at a node. At most [`COPIES_PER_MESSAGE`] copies have a cause.
@@ -243,6 +306,22 @@ pub(crate) enum NodeMessage {
         /// Whether a later attempt may succeed.
         is_busy: bool,
     },
+    /// Answer to [`NodeOrder::ListOutbox`] and [`NodeOrder::ListSealed`]: at most
+    /// [`driftless_store::OUTBOX_PAGE_NAMES`] names, ascending. An empty list is the end.
+    Results(Vec<Vec<u8>>),
+    /// Answer to [`NodeOrder::Seal`]: an outcome for each entry.
+    Sealed(Vec<SealAnswer>),
+    /// Answer to [`NodeOrder::DiscardSealed`]: what keeps each result.
+    Discarded(Vec<Option<String>>),
+    /// The agent of a relay runs.
+    Relaying,
+    /// The agent of a relay has ended.
+    RelayEnded {
+        /// Exit code; `None` if a signal ended the agent.
+        code: Option<i32>,
+        /// Last words on its standard error.
+        detail: String,
+    },
 }
 
 /// Measurements that a node makes alone.
@@ -289,6 +368,8 @@ pub fn decode_any(message_kind: u8, bytes: &[u8]) -> bool {
         kind::ORDER => decode_again::<NodeOrder>(bytes),
         kind::NODE => decode_again::<NodeMessage>(bytes),
         kind::TRUNK => decode_again::<TrunkMessage>(bytes),
+        kind::RELAY => bytes.len() <= RELAY_BYTES_MAX,
+        kind::RELAY_END => bytes.is_empty(),
         _ => false,
     }
 }
@@ -342,7 +423,7 @@ impl CastBrief {
     /// Returns the limits of the copy.
     ///
     /// # Errors
-    /// The name of the job is empty or too long, or a reader has no job or no cached copy.
+    /// The name of the job is empty or too long, or a reader or an outbox has no job or no cached copy.
     pub fn content(&self) -> Result<ContentLimits, String> {
         if self.job.as_ref().is_some_and(|job| !is_job_name(job)) {
             return Err(
@@ -357,9 +438,14 @@ impl CastBrief {
         if self.reader == Some(u32::MAX) {
             return Err("user of the copy: no user has the number 4294967295".into());
         }
+        let is_outbox_name = |job: &String| driftless_store::is_outbox_name(job);
+        if self.has_outbox && !(is_closed && self.job.as_ref().is_some_and(is_outbox_name)) {
+            return Err(OUTBOX_ALONE.into());
+        }
         Ok(ContentLimits {
             job: self.job.clone(),
             reader: self.reader,
+            has_outbox: self.has_outbox,
             is_pinned: self.is_pinned,
             seconds_max: self.seconds_max,
         })

@@ -17,8 +17,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Time for the removal of the copies of a job.
-const END_MAX: Duration = Duration::from_secs(600);
+/// Time for an order that removes or renames entries.
+pub(crate) const END_MAX: Duration = Duration::from_secs(600);
 /// Names of jobs that a node may return in all.
 const JOBS_MAX: usize = 1 << 20;
 /// Stack of a thread that asks nodes, in bytes.
@@ -203,12 +203,12 @@ fn jobs_of(node: &mut AskedNode<'_>, prefix: &str) -> Result<Vec<String>, OrderF
     }
 }
 
-fn unreachable(cause: String) -> OrderFault {
+pub(crate) fn unreachable(cause: String) -> OrderFault {
     OrderFault::Unreachable(cause)
 }
 
 /// Returns the fault of an answer that is no result.
-fn fault_of(answer: NodeMessage) -> OrderFault {
+pub(crate) fn fault_of(answer: NodeMessage) -> OrderFault {
     match answer {
         NodeMessage::OrderFailed {
             reason,
@@ -229,7 +229,7 @@ fn readable(copies: Vec<StayingCopyInfo>) -> Vec<StayingCopyInfo> {
 
 /// Connects to nodes, some at a time, and asks each of them. Returns the answers in the order of the
 /// nodes.
-fn ask_all<T: Send>(
+pub(crate) fn ask_all<T: Send>(
     settings: &OrderSettings,
     nodes: &[CastNode],
     stop: &AtomicBool,

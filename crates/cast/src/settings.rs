@@ -94,6 +94,8 @@ pub struct ContentLimits {
     pub job: Option<String>,
     /// UID of the user of this job, if no other user may open the copies. For the cache alone.
     pub reader: Option<u32>,
+    /// Whether each node makes an outbox for the results of this job. For the cache alone.
+    pub has_outbox: bool,
     /// Whether cached copies stay until they are purged.
     pub is_pinned: bool,
     /// Seconds after which cached copies may go.
@@ -143,6 +145,8 @@ pub struct NodeSettings {
     pub cache_bytes_max: Option<u64>,
     /// Limits of the data plane. The coordinator can lower the rate.
     pub transfer: TransferSettings,
+    /// Program of driftless for the agents that read results. That of this process if `None`.
+    pub program: Option<PathBuf>,
 }
 
 impl NodeSettings {
@@ -154,6 +158,7 @@ impl NodeSettings {
             ports: PortRange::ANY,
             cache_bytes_max: None,
             transfer: TransferSettings::default(),
+            program: None,
         }
     }
 }

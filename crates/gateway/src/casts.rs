@@ -94,6 +94,7 @@ impl Casts {
             content: ContentLimits {
                 job: Some(order.job.clone()),
                 reader: Some(order.uid),
+                has_outbox: false,
                 is_pinned: order.keeping == CopyKeeping::Stay,
                 seconds_max: match order.keeping {
                     CopyKeeping::Seconds(seconds) => Some(seconds),

@@ -2,7 +2,7 @@
 
 use crate::coordinator::launch::{ReachedNode, StartedNode, answer};
 use crate::message::{CastPeer, NodeMessage, NodeOrder, decode, encode, kind};
-use driftless_dataplane::{BundleReceiver, BundleSender};
+use driftless_dataplane::{BundleReceiver, BundleSender, LinkHandle};
 use driftless_planner::NodeId;
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// A node that answers orders.
 pub(crate) struct AskedNode<'a> {
     pub sender: BundleSender,
-    receiver: BundleReceiver,
+    pub receiver: BundleReceiver,
+    pub handles: Vec<LinkHandle>,
     pub peer: CastPeer,
     pub version: String,
     _child: Option<StartedNode>,
@@ -33,6 +34,7 @@ impl<'a> AskedNode<'a> {
         AskedNode {
             sender: reached.link.sender,
             receiver: reached.link.receiver,
+            handles: reached.link.handles,
             peer: CastPeer {
                 node,
                 key,

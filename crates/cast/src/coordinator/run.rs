@@ -325,6 +325,7 @@ impl<'a> CastRun<'a> {
             place: WirePlace::of(&self.settings.place),
             job: content.job.clone(),
             reader: content.reader,
+            has_outbox: content.has_outbox,
             is_pinned: content.is_pinned,
             seconds_max: content.seconds_max,
             bytes_per_second_max: self.settings.transfer.bytes_per_second_max,

@@ -207,10 +207,13 @@ fn next_unit(units: &Receiver<VerifiedUnit>) -> Result<VerifiedUnit, RecvError> 
     })
 }
 
-/// Notes the job, its user and the lifetime of a copy.
+/// Notes the job, its user and the lifetime of a copy, and makes the outbox of the job.
 pub(crate) fn keep_copy(store: &NodeStore, copy: u64, limits: &ContentLimits) -> Result<(), Error> {
     if let Some(job) = &limits.job {
         store.add_job(copy, job, limits.reader)?;
+        if limits.has_outbox {
+            store.make_outbox(job, limits.reader)?;
+        }
     }
     if limits.is_pinned {
         store.pin(copy, true)?;

@@ -1,7 +1,7 @@
 //! Messages and connections that arrive at a node, in the form in which its loops take them.
 
 use crate::intake::PeerLink;
-use crate::message::{NodeOrder, decode, kind};
+use crate::message::{NodeOrder, RELAY_BYTES_MAX, decode, kind};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use driftless_dataplane::{BundleEvent, BundleReceiver};
 use driftless_planner::StreamId;
@@ -17,6 +17,10 @@ pub(crate) enum ControlInput {
     Part(u32, Vec<u8>),
     /// Bytes of a measurement, and nanoseconds.
     Filled(u64, u64),
+    /// Bytes for the agent of a relay.
+    Relay(Vec<u8>),
+    /// End of these bytes.
+    RelayEnd,
 }
 
 /// Channels of a session.
@@ -45,6 +49,10 @@ pub(crate) fn receive_control(mut receiver: BundleReceiver, inbox: &Sender<Contr
             }
             kind::PART => part_of(&message.bytes)
                 .map(|(number, part)| ControlInput::Part(number, part.to_vec())),
+            kind::RELAY if message.bytes.len() <= RELAY_BYTES_MAX => {
+                Some(ControlInput::Relay(message.bytes))
+            }
+            kind::RELAY_END => Some(ControlInput::RelayEnd),
             kind::ORDER => decode(&message.bytes).ok().map(ControlInput::Order),
             _ => None,
         };

@@ -9,7 +9,7 @@ use crate::report::StayingCopyInfo;
 use driftless_store::{Error as StoreError, NodeStore, StayingCopy};
 
 /// Refusal of a name.
-const NO_NAME: &str = "name of the job: it is empty, too long or has control characters";
+pub(crate) const NO_NAME: &str = "name of the job: it is empty, too long or has control characters";
 
 /// Ends a job, and returns the answer.
 pub(crate) fn end_job(store: &NodeStore, job: &str) -> NodeMessage {
@@ -55,14 +55,14 @@ fn bounded(copies: Vec<StayingCopy>) -> Vec<StayingCopyInfo> {
     short.map(StayingCopyInfo::from).collect()
 }
 
-fn refused(reason: &str) -> NodeMessage {
+pub(crate) fn refused(reason: &str) -> NodeMessage {
     NodeMessage::OrderFailed {
         reason: reason.into(),
         is_busy: false,
     }
 }
 
-fn failed(error: &StoreError) -> NodeMessage {
+pub(crate) fn failed(error: &StoreError) -> NodeMessage {
     NodeMessage::OrderFailed {
         reason: at_node(error),
         is_busy: error.is_busy(),

@@ -1,4 +1,4 @@
-//! Orders without a cast: measurements of a node for `driftless doctor`, and the end of jobs.
+//! Orders without a cast: measurements of a node for `driftless doctor`, ends of jobs, and their results.
 
 use crate::intake::PeerLink;
 use crate::message::{
@@ -7,8 +7,11 @@ use crate::message::{
 use crate::node::host::NodeHost;
 use crate::node::inputs::{ControlInput, FillMeter, next_input};
 use crate::node::jobs::{end_job, list_jobs};
+use crate::node::outbox::{discard, list_results, seal};
+use crate::node::relay::{OrderLink, relay};
 use crossbeam_channel::Receiver;
-use driftless_dataplane::{BundleEvent, BundleSender, ExpectedPeer, LinkEvent, PeerKey};
+use driftless_dataplane::{BundleEvent, ExpectedPeer, LinkEvent, PeerKey};
+use driftless_store::NodeStore;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -29,21 +32,15 @@ const DISK_BYTES_MAX: u64 = 16 << 30;
 const HASH_BYTES: usize = 64 << 20;
 
 /// Carries out orders without a cast.
-pub(crate) fn examine_node(
-    host: &Arc<NodeHost>,
-    link: &BundleSender,
-    control: &Receiver<ControlInput>,
-    first: NodeOrder,
-) {
+pub(crate) fn examine_node(host: &Arc<NodeHost>, link: &OrderLink<'_>, first: NodeOrder) {
     let mut met = Vec::new();
-    answer_orders(host, link, control, (first, &mut met));
+    answer_orders(host, link, (first, &mut met));
     host.forget_peers(met);
 }
 
 fn answer_orders(
     host: &Arc<NodeHost>,
-    link: &BundleSender,
-    control: &Receiver<ControlInput>,
+    link: &OrderLink<'_>,
     (first, met): (NodeOrder, &mut Vec<PeerKey>),
 ) {
     let mut input = ControlInput::Order(first);
@@ -65,21 +62,49 @@ fn answer_orders(
                 peers.iter().for_each(&mut meet);
                 NodeMessage::Pong
             }
-            ControlInput::Order(NodeOrder::EndJob { job }) => end_job(&host.store, &job),
-            ControlInput::Order(NodeOrder::ListJobs { prefix, after }) => {
-                list_jobs(&host.store, &prefix, &after)
-            }
+            ControlInput::Order(NodeOrder::RelayOutbox { job }) => relay(host, link, &job),
+            ControlInput::Order(order) => match answer_job_order(&host.store, order) {
+                Some(answer) => answer,
+                None => return,
+            },
             ControlInput::Filled(bytes, nanoseconds) => NodeMessage::Filled { bytes, nanoseconds },
-            ControlInput::Order(_) | ControlInput::Part(..) => return,
+            ControlInput::Part(..) | ControlInput::Relay(_) | ControlInput::RelayEnd => return,
         };
-        if link.send_control(kind::NODE, &[&encode(&answer)]).is_err() {
+        if !link.send(&answer) {
             return;
         }
-        input = match next_input(control, || host.is_stopped()) {
+        input = match next_order(host, link.control) {
             Some(input) => input,
             None => return,
         };
     }
+}
+
+/// Waits for the next order. Bytes of a relay that has ended may come before it.
+fn next_order(host: &NodeHost, control: &Receiver<ControlInput>) -> Option<ControlInput> {
+    loop {
+        match next_input(control, || host.is_stopped())? {
+            ControlInput::Relay(_) | ControlInput::RelayEnd => {}
+            input => return Some(input),
+        }
+    }
+}
+
+/// Carries out an order about jobs and their results. Returns `None` for another order.
+fn answer_job_order(store: &NodeStore, order: NodeOrder) -> Option<NodeMessage> {
+    Some(match order {
+        NodeOrder::EndJob { job } => end_job(store, &job),
+        NodeOrder::ListJobs { prefix, after } => list_jobs(store, &prefix, &after),
+        NodeOrder::ListOutbox { job, after } => {
+            list_results(&job, || store.outbox_names(&job, &after))
+        }
+        NodeOrder::ListSealed { job, after } => {
+            list_results(&job, || store.sealed_names(&job, &after))
+        }
+        NodeOrder::Seal { job, moves } => seal(store, &job, &moves),
+        NodeOrder::DiscardSealed { job, paths } => discard(store, &job, &paths),
+        _ => return None,
+    })
 }
 
 /// Measures the disk below a place, and the processor.

@@ -10,6 +10,7 @@ use crate::node::host::{CastCommander, NodeHost};
 use crate::node::inputs::{CastTrunk, ControlInput, SessionInputs, next_input, receive_control};
 use crate::node::log::CastLog;
 use crate::node::probe::{answer_probe, examine_node};
+use crate::node::relay::OrderLink;
 use crate::node::session::CastSession;
 use crate::stream::start_thread;
 use crossbeam_channel::{Sender, bounded};
@@ -210,7 +211,14 @@ fn serve_control(host: &Arc<NodeHost>, link: PeerLink) {
                 let _the_coordinator_may_be_gone = sender.send_control(kind::NODE, &[&failed]);
             }
         }
-        Some(ControlInput::Order(first)) => examine_node(host, &sender, &control, first),
+        Some(ControlInput::Order(first)) => {
+            let link = OrderLink {
+                sender: &sender,
+                handles: &handles,
+                control: &control,
+            };
+            examine_node(host, &link, first);
+        }
         _ => {}
     }
     let _the_coordinator_may_be_gone = sender.finish();

@@ -251,8 +251,11 @@ impl<'a> CastSession<'a> {
             ControlInput::Order(NodeOrder::FetchCatalogue { from, milliseconds }) => {
                 self.fetch_catalogue(from, Duration::from_millis(milliseconds))
             }
-            // Measurements have sessions of their own.
-            ControlInput::Order(_) | ControlInput::Filled(..) => Ok(()),
+            // Measurements and relays have sessions of their own.
+            ControlInput::Order(_)
+            | ControlInput::Filled(..)
+            | ControlInput::Relay(_)
+            | ControlInput::RelayEnd => Ok(()),
         }
     }
 

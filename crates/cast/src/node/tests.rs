@@ -153,6 +153,7 @@ impl PlayedLink {
             is_pinned: false,
             seconds_max: None,
             reader: None,
+            has_outbox: false,
             bytes_per_second_max: None,
             connections: 1,
         }));

@@ -81,6 +81,7 @@ fn settings(
         content: ContentLimits {
             job: args.copies.job.clone(),
             reader: None,
+            has_outbox: false,
             is_pinned: args.copies.pin,
             seconds_max: args.copies.ttl.map(|time| time.as_secs()),
         },

@@ -1,0 +1,233 @@
+//! Orders about the results of jobs at nodes, without a cast: list, seal, read through an agent, discard.
+
+use crate::coordinator::asked::{ANSWER_MAX, AskedNode, OTHER_ANSWER};
+use crate::message::{
+    NodeMessage, NodeOrder, SEALS_PER_MESSAGE, SealAnswer, WireSeal, is_job_name, shown,
+};
+use crate::orders::{END_MAX, ask_all, fault_of, unreachable};
+use crate::relay::{RelayEnds, carry};
+use crate::{CastNode, Error, OrderFault, OrderSettings};
+use driftless_store::{OUTBOX_PAGE_NAMES, SealMove, SealOutcome, SealedPath};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::AtomicBool;
+
+/// Names of results that one list of a node has. Later lists have the others, once these are sealed.
+const RESULTS_MAX: usize = 1 << 17;
+/// Bytes of the longest name of an entry (limits.h, `NAME_MAX`).
+const NAME_BYTES_MAX: usize = 255;
+/// Refusal of a name.
+const NO_NAME: &str = "name of the job: it is empty, too long or has control characters";
+
+/// Results of a job at a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeResults {
+    /// Node.
+    pub node: String,
+    /// Names of entries, ascending and at most 131,072, or why they are unknown.
+    pub names: Result<Vec<Vec<u8>>, OrderFault>,
+}
+
+/// End of an agent at a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedRelay {
+    /// Exit code; `None` if a signal ended the agent.
+    pub code: Option<i32>,
+    /// Last words on its standard error.
+    pub detail: String,
+}
+
+/// Returns the names at the top of the outboxes of a job, in the order of `nodes`. A node without an
+/// outbox has none.
+///
+/// # Errors
+/// Fails if the settings contradict each other, or the kernel refuses a thread. A node that cannot be
+/// reached is no error.
+pub fn list_outbox(
+    settings: &OrderSettings,
+    nodes: &[CastNode],
+    job: &str,
+    stop: &AtomicBool,
+) -> Result<Vec<NodeResults>, Error> {
+    let order = |after| NodeOrder::ListOutbox {
+        job: job.into(),
+        after,
+    };
+    list(settings, nodes, stop, &order)
+}
+
+/// Returns the names at the top of the sealed results of a job, as [`list_outbox`]. Each is a result, or a
+/// directory with results.
+///
+/// # Errors
+/// As [`list_outbox`].
+pub fn list_sealed(
+    settings: &OrderSettings,
+    nodes: &[CastNode],
+    job: &str,
+    stop: &AtomicBool,
+) -> Result<Vec<NodeResults>, Error> {
+    let order = |after| NodeOrder::ListSealed {
+        job: job.into(),
+        after,
+    };
+    list(settings, nodes, stop, &order)
+}
+
+fn list(
+    settings: &OrderSettings,
+    nodes: &[CastNode],
+    stop: &AtomicBool,
+    order: &(dyn Fn(Vec<u8>) -> NodeOrder + Sync),
+) -> Result<Vec<NodeResults>, Error> {
+    let answers = ask_all(settings, nodes, stop, &|node| names_of(node, order))?;
+    let named = nodes.iter().zip(answers).map(|(node, names)| NodeResults {
+        node: node.name.clone(),
+        names,
+    });
+    Ok(named.collect())
+}
+
+/// Fetches names of a node, some at a time.
+fn names_of(
+    node: &mut AskedNode<'_>,
+    order: &dyn Fn(Vec<u8>) -> NodeOrder,
+) -> Result<Vec<Vec<u8>>, OrderFault> {
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    while all.len() < RESULTS_MAX {
+        let mut before = all.last().cloned().unwrap_or_default();
+        let names = match node.ask(&order(before.clone()), END_MAX) {
+            Ok(NodeMessage::Results(names)) => names,
+            Ok(other) => return Err(fault_of(other)),
+            Err(cause) => return Err(unreachable(cause)),
+        };
+        let is_ascending = names.iter().all(|name| {
+            let is_later = name.len() <= NAME_BYTES_MAX && *name > before;
+            before.clone_from(name);
+            is_later
+        });
+        if !is_ascending || names.len() > OUTBOX_PAGE_NAMES {
+            return Err(OrderFault::Failed(OTHER_ANSWER.into()));
+        }
+        if names.is_empty() {
+            break;
+        }
+        all.extend(names);
+    }
+    Ok(all)
+}
+
+/// Seals entries of the outbox of a job at a node: they get paths at which the user's tasks do not write.
+/// Returns an outcome for each. An order may be repeated.
+///
+/// # Errors
+/// The node cannot be reached, or cannot open the outbox. Some entries may be sealed.
+pub fn seal_outbox(
+    settings: &OrderSettings,
+    node: &CastNode,
+    (job, moves): (&str, &[SealMove]),
+    stop: &AtomicBool,
+) -> Result<Vec<SealOutcome>, OrderFault> {
+    let wire = |one: &SealMove| WireSeal {
+        name: one.name.as_bytes().to_vec(),
+        path: one.path.as_bytes().to_vec(),
+    };
+    ask_one(settings, node, (job, stop), &|asked| {
+        let mut outcomes = Vec::new();
+        for some in moves.chunks(SEALS_PER_MESSAGE) {
+            let order = NodeOrder::Seal {
+                job: job.into(),
+                moves: some.iter().map(wire).collect(),
+            };
+            match asked.ask(&order, END_MAX).map_err(unreachable)? {
+                NodeMessage::Sealed(answers) if answers.len() == some.len() => {
+                    outcomes.extend(answers.into_iter().map(outcome));
+                }
+                other => return Err(fault_of(other)),
+            }
+        }
+        Ok(outcomes)
+    })
+}
+
+fn outcome(answer: SealAnswer) -> SealOutcome {
+    match answer {
+        SealAnswer::Sealed => SealOutcome::Sealed,
+        SealAnswer::Missing => SealOutcome::Missing,
+        SealAnswer::Refused(cause) => SealOutcome::Refused(shown(&cause)),
+    }
+}
+
+/// Removes sealed results at a node. The caller has durable copies of them. Returns for each what keeps
+/// it; `None` if nothing does. An order may be repeated.
+///
+/// # Errors
+/// The node cannot be reached. Some results may be removed.
+pub fn discard_outbox(
+    settings: &OrderSettings,
+    node: &CastNode,
+    (job, paths): (&str, &[SealedPath]),
+    stop: &AtomicBool,
+) -> Result<Vec<Option<String>>, OrderFault> {
+    ask_one(settings, node, (job, stop), &|asked| {
+        let mut outcomes = Vec::new();
+        for some in paths.chunks(SEALS_PER_MESSAGE) {
+            let order = NodeOrder::DiscardSealed {
+                job: job.into(),
+                paths: some.iter().map(|path| path.as_bytes().to_vec()).collect(),
+            };
+            match asked.ask(&order, END_MAX).map_err(unreachable)? {
+                NodeMessage::Discarded(causes) if causes.len() == some.len() => {
+                    let shown = |cause: Option<String>| cause.map(|cause| shown(&cause));
+                    outcomes.extend(causes.into_iter().map(shown));
+                }
+                other => return Err(fault_of(other)),
+            }
+        }
+        Ok(outcomes)
+    })
+}
+
+/// Starts an agent at a node that reads the sealed results of a job with the rights of its user, and
+/// carries bytes between the agent and `stream` until the agent ends. A client of the agent is at the
+/// other end of `stream`; the end of its bytes ends the agent. Closes `stream`.
+///
+/// # Errors
+/// The node cannot be reached, has no sealed results of the job, or cannot start the agent.
+pub fn relay_outbox(
+    settings: &OrderSettings,
+    node: &CastNode,
+    (job, stream): (&str, &UnixStream),
+    stop: &AtomicBool,
+) -> Result<EndedRelay, OrderFault> {
+    ask_one(settings, node, (job, stop), &|asked| {
+        let order = NodeOrder::RelayOutbox { job: job.into() };
+        match asked.ask(&order, ANSWER_MAX).map_err(unreachable)? {
+            NodeMessage::Relaying => {}
+            other => return Err(fault_of(other)),
+        }
+        let ends = RelayEnds { stream, stop };
+        match carry(asked, &ends)? {
+            NodeMessage::RelayEnded { code, detail } => Ok(EndedRelay {
+                code,
+                detail: shown(&detail),
+            }),
+            other => Err(fault_of(other)),
+        }
+    })
+}
+
+/// Connects to a node, and asks it.
+fn ask_one<T: Send>(
+    settings: &OrderSettings,
+    node: &CastNode,
+    (job, stop): (&str, &AtomicBool),
+    ask: &(dyn Fn(&mut AskedNode<'_>) -> Result<T, OrderFault> + Sync),
+) -> Result<T, OrderFault> {
+    if !is_job_name(job) {
+        return Err(OrderFault::Failed(NO_NAME.into()));
+    }
+    let answers = ask_all(settings, std::slice::from_ref(node), stop, ask);
+    let answers = answers.map_err(|error| OrderFault::Failed(error.to_string()))?;
+    let unasked = || Err(unreachable("the node was not asked".into()));
+    answers.into_iter().next().unwrap_or_else(unasked)
+}
