@@ -98,7 +98,12 @@ impl Site {
     }
 
     fn names(&self) -> Vec<Vec<u8>> {
-        let listed = list_outbox(&self.orders, &[self.node.clone()], "job", &NO_STOP);
+        let listed = list_outbox(
+            &self.orders,
+            std::slice::from_ref(&self.node),
+            "job",
+            &NO_STOP,
+        );
         listed.expect("outcomes")[0].names.clone().expect("names")
     }
 

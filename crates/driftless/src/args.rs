@@ -54,6 +54,8 @@ pub use watch::WatchArgs;
 
 use crate::exit::Exit;
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// Copies, mirrors and distributes huge file trees, and proves the copies.
 #[derive(Debug, Parser)]
@@ -163,6 +165,22 @@ pub enum Command {
     ///
     /// The shim is a library that is loaded into these programs.
     Shim(ShimArgs),
+    /// Carry standard input and output to and from the Unix socket SOCKET
+    ///
+    /// Stands in the place of ssh where a gateway connects a run to the agent of a node:
+    /// driftless sync --ssh "driftless relay SOCKET" node:/path DST
+    #[command(hide = true)]
+    Relay {
+        /// The socket
+        socket: PathBuf,
+        /// The host and the command, as ssh gets them
+        #[arg(
+            value_name = "WORD",
+            trailing_var_arg = true,
+            allow_hyphen_values = true
+        )]
+        words: Vec<OsString>,
+    },
     /// List the exit codes of all commands
     #[command(hide = true, override_help = exit_codes())]
     ExitCodes,

@@ -23,6 +23,7 @@ pub mod post;
 pub mod program;
 pub mod reach;
 pub mod record;
+pub mod relay;
 pub mod report;
 pub mod results;
 pub mod run;
@@ -60,6 +61,7 @@ pub fn run(command: &Command, matches: &ArgMatches) -> Exit {
         Command::Gateway(args) => gateway::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Shim(args) => shim::run(args),
+        Command::Relay { socket, words } => relay::run(socket, words),
         Command::ExitCodes => generate::print(Document::ExitCodes, &[]),
         Command::Generate { what, command } => generate::print(*what, command),
     }
