@@ -5,6 +5,7 @@ of a command, or from the moment at which a node has the copy under the name of 
 """
 
 import os
+import random
 import time
 from contextlib import contextmanager
 from statistics import median
@@ -18,11 +19,14 @@ from places import is_mount, run
 
 NODES = 8
 LINK_BITS = 100_000_000
-SMALL, WHOLE = "a part of the data and of the tasks", "all data and tasks"
+SMALL, WHOLE = "40 tasks of 32 MiB", "100 tasks of 256 MiB"
 PAIRS = 10
-START_ROUNDS = 5
+START_ROUNDS = 9
 HELD_SECONDS = 60
 SUBMITTERS = 4
+KNOWN_SECONDS_MAX = 600
+SCHEDULE_SECONDS = 1  # from one schedule of Slurm to the next
+SILENT, DOWN = "a node without a daemon", "all nodes down"
 
 # Reads all of its data, and writes: node, begin, end, bytes. dd(1) counts what it has read.
 READ = """#!/bin/sh
@@ -126,7 +130,7 @@ def starts(scene):
 def plain_starts(site):
     """Returns the seconds from the release of a held job to the task on each node."""
     job = site.sbatch("--hold", f"--array=1-{NODES}", site.folder / "stamp", site.out, 2)
-    time.sleep(1)
+    sleep_until_any_time()
     began = time.time()
     site.text(HEAD, ["scontrol", "release", job])
     seconds = [float(line[1]) - began for line in site.stamps(job, NODES)]
@@ -134,9 +138,15 @@ def plain_starts(site):
     return seconds
 
 
+def sleep_until_any_time():
+    """Sleeps, so that no measurement keeps pace with the schedules of Slurm."""
+    time.sleep(random.uniform(1, 1 + SCHEDULE_SECONDS))
+
+
 def own_starts(scene, site):
     """Returns the seconds from when a node had the data to its task, for each node."""
     folder = data_of(scene, scene.bench.trees.sizes.job_bytes_start)
+    sleep_until_any_time()
     job = site.submit(folder / "big", f"--array=1-{NODES}", site.folder / "stamp", site.out, 2)
     began = {line[0]: float(line[1]) for line in site.stamps(job, NODES)}
     ready = ready_times(site, job)
@@ -179,6 +189,7 @@ def is_everywhere(site, job):
 
 def timed_submission(site, submit):
     """Submits one task; returns the seconds until the command ended, and until the task began."""
+    sleep_until_any_time()
     began = time.time()
     job = submit((site.folder / "stamp", site.out))
     command = time.time() - began
@@ -191,27 +202,28 @@ def timed_submission(site, submit):
 
 
 def held(scene):
-    """Processor time of a gateway with many held jobs: one node does not answer, and the jobs wait for all nodes."""
-    count = scene.bench.trees.sizes.jobs_held
-    with BatchSite(scene.bench, NODES) as site:
-        site.script("stamp", STAMP)
-        folder = data_of(scene, scene.bench.trees.sizes.job_bytes_start)
-        site.of_node[site.nodes[-1]].kill()
-        submit_many(site, folder, count)
-        wait_for(lambda: count_held(site) == count, "the gateway", "know all jobs", 600)
-        scene.bench.say(f"{scene.case.name}: {count} jobs are held")
-        time.sleep(scene.bench.trees.sizes.held_rest_seconds)
-        figures = shares(site, HELD_SECONDS)
-        record(scene, JOBS, figures | {"held": count_held(site)})
+    """Processor time of a gateway with many held jobs, which wait for all nodes: one node does not answer, or all are down."""
+    sizes = scene.bench.trees.sizes
+    for part in (SILENT, DOWN):
+        with BatchSite(scene.bench, NODES) as site:
+            site.script("stamp", STAMP)
+            folder = data_of(scene, sizes.job_bytes_start)
+            if part == SILENT:
+                site.of_node[site.nodes[-1]].kill()
+            else:
+                site.text(HEAD, ["scontrol", "update", "NodeName=ALL", "State=DOWN", "Reason=bench"])
+            submit_many(site, folder, sizes.jobs_held)
+            wait_for(lambda site=site: count_held(site) == sizes.jobs_held, "the gateway", "know all jobs", KNOWN_SECONDS_MAX)
+            time.sleep(sizes.held_rest_seconds)
+            record(scene, JOBS, shares(site, HELD_SECONDS) | {"held": count_held(site)}, part)
 
 
 def submit_many(site, folder, count):
     """Submits jobs, some at the same time."""
     command = [site.driftless, "submit", "--release", "all", "--data", folder / "big", "--gateway", site.socket, "--", "sbatch",
                "--output=/dev/null", site.folder / "stamp", site.out]
-    argv = ["sh", "-c", 'seq "$0" | xargs -P "$1" -I N "${@:2}" > /dev/null']
-    argv = ["bash", *argv[1:], count, SUBMITTERS, *command]
-    site.as_user_text(argv)
+    many = 'seq "$0" | xargs -P "$1" -I N "${@:2}" > /dev/null'
+    site.as_user_text(["bash", "-c", many, count, SUBMITTERS, *command])
 
 
 def count_held(site):

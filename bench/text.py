@@ -102,8 +102,8 @@ GROUPS = {
         "machine, so they share its processors. Each has one processor in Slurm, a `slurmd`, a daemon of driftless, and a tmpfs in the "
         "place of its disk. Slurm schedules at once, and its controller has a host of its own. In the rows about the array, the link of "
         "each node and of the server has 100 Mbit/s in both directions; the other rows have no such limit. Each task of the array reads "
-        "all of the same file: 256 MiB for 100 tasks, or a part of it, 32 MiB for 40 tasks. 100 tasks without a cache take 36 minutes "
-        "through one link, so the row about all of them has a server whose file each node keeps in its page cache.", SBATCH),
+        "all of the same file. 100 tasks of 256 MiB take 36 minutes through one link, so the rows without a cache have 40 tasks of "
+        "32 MiB. With a cache, each node reads the file through the link once, and keeps it in its page cache.", SBATCH),
     "latency": Group(
         "Half a millisecond per request", "0.5 ms requests",
         "Source and replica on `latencyfs`, a file system that delays every metadata and data request by "
@@ -179,8 +179,9 @@ HOW = """## How it is measured
 - **The first task of a node** counts from the moment at which the node has the copy under the name of the job. Beside it, in the same
   round, a plain held array counts from `scontrol release`. The difference is the part of driftless.
 - **`submit` beside `sbatch`** takes turns, ten pairs. Another job keeps the data on the nodes meanwhile.
-- **Held jobs** wait for all eight nodes (`--release all`), and the daemon of one node was killed. The gateway then has a minute of rest.
-  Its processor time in the next minute includes all commands of Slurm that it runs.
+- **Held jobs** wait for all eight nodes (`--release all`). In one part, the daemon of a node was killed, so four casts at a time wait for
+  it. In the other part, all nodes are down in Slurm. The gateway first has a minute of rest. Its processor time in the next minute
+  includes all commands of Slurm that it runs.
 - **The mixed tree** may take as long as its large files at the rate of one large file, plus its small files alone.
 """
 
