@@ -1,6 +1,7 @@
 //! Distribution by casts: the gateway is the coordinator, and reads the sources with the rights of
 //! the user.
 
+use crate::collection::Collection;
 use crate::distribution::{
     CollectOrder, CollectedResults, CopyKeeping, Distribution, LoadEvent, LoadOrder, NodeAnswer,
     OutboxState,
@@ -8,12 +9,12 @@ use crate::distribution::{
 use crate::users::User;
 use driftless_cast::{
     CastEvent, CastMonitor, CastNode, CastPlace, CastSettings, CastSources, ContentLimits,
-    CopyRights, OrderSettings, PlanLimits, RackTopology, Reach, SshStart, TlsIdentity,
-    TransferSettings, cast, end_job, list_jobs, open_through_agent,
+    CopyRights, NodeResults, OrderSettings, PlanLimits, RackTopology, Reach, SshStart, TlsIdentity,
+    TransferSettings, cast, end_job, list_jobs, list_outbox, list_sealed, open_through_agent,
 };
 use driftless_model::Keep;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -22,9 +23,6 @@ use std::time::Duration;
 const AGENT_MAX: Duration = Duration::from_secs(60);
 /// Takes the words behind `--` and the name, as ssh does, and starts them.
 const AS_SSH: &str = r#"while [ "$1" != -- ]; do shift; done; shift 2; exec /bin/sh -c "exec $*""#;
-/// Programs of the system, for a user without an environment.
-const SYSTEM_PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
-
 /// Settings of the casts of a gateway.
 #[derive(Clone)]
 pub struct CastsSettings {
@@ -46,8 +44,10 @@ pub struct CastsSettings {
     pub node_dir: PathBuf,
     /// Limits of the data plane.
     pub transfer: TransferSettings,
-    /// Program of driftless on this host, for the agents of users.
-    pub program: PathBuf,
+    /// Program of driftless on this host, for agents and runs of users.
+    pub program: String,
+    /// Directory of the sockets to which runs of users connect. Users must be able to pass its parents.
+    pub relay_dir: PathBuf,
 }
 
 /// Casts to the nodes of a cluster.
@@ -69,7 +69,27 @@ impl Casts {
         found.cloned().collect()
     }
 
-    fn orders(&self) -> OrderSettings {
+    /// Returns a node that the gateway knows.
+    pub(crate) fn node(&self, name: &str) -> Option<&CastNode> {
+        self.nodes.get(name)
+    }
+
+    /// Returns the program of driftless on this host.
+    pub(crate) fn program(&self) -> &str {
+        &self.settings.program
+    }
+
+    /// Returns the directory of the sockets to which runs of users connect.
+    pub(crate) fn relay_dir(&self) -> &Path {
+        &self.settings.relay_dir
+    }
+
+    /// Returns the directory of the sealed results of a job on each node.
+    pub(crate) fn sealed_dir(&self, job: &str) -> PathBuf {
+        self.settings.node_dir.join("outbox/.sealed").join(job)
+    }
+
+    pub(crate) fn orders(&self) -> OrderSettings {
         OrderSettings {
             ssh: self.settings.ssh.clone(),
             identity: self.settings.identity.clone(),
@@ -94,7 +114,7 @@ impl Casts {
             content: ContentLimits {
                 job: Some(order.job.clone()),
                 reader: Some(order.uid),
-                has_outbox: false,
+                has_outbox: order.has_results,
                 is_pinned: order.keeping == CopyKeeping::Stay,
                 seconds_max: match order.keeping {
                     CopyKeeping::Seconds(seconds) => Some(seconds),
@@ -127,27 +147,11 @@ impl Casts {
     /// Returns the way to an agent on this host that runs as a user, with the groups that the name
     /// service states (setpriv(1)).
     fn reach_as(&self, user: &User) -> Reach {
-        let (uid, gid) = (
-            format!("--reuid={}", user.uid),
-            format!("--regid={}", user.gid),
-        );
-        let words = [
-            "env",
-            "-i",
-            SYSTEM_PATH,
-            "setpriv",
-            &uid,
-            &gid,
-            "--init-groups",
-            "--no-new-privs",
-            "/bin/sh",
-            "-c",
-            AS_SSH,
-            "agent",
-        ];
+        let mut ssh = user.words();
+        ssh.extend(["/bin/sh", "-c", AS_SSH, "agent"].map(str::to_owned));
         Reach {
-            ssh: words.map(str::to_owned).to_vec(),
-            agent: vec![self.settings.program.to_string_lossy().into_owned()],
+            ssh,
+            agent: vec![self.settings.program.clone()],
             keep: Keep::default(),
             streams: Some(1),
             compress: None,
@@ -177,12 +181,31 @@ impl Distribution for Casts {
         path.to_string_lossy().into_owned()
     }
 
-    fn outboxes(&self, _job: &str, nodes: &[String]) -> Vec<NodeAnswer<OutboxState>> {
-        failed(nodes, "not yet")
+    fn outboxes(&self, job: &str, nodes: &[String]) -> Vec<NodeAnswer<OutboxState>> {
+        let (stop, known) = (AtomicBool::new(false), self.known(nodes));
+        let listed = list_outbox(&self.orders(), &known, job, &stop);
+        let sealed = list_sealed(&self.orders(), &known, job, &stop);
+        let (listed, sealed) = match (listed, sealed) {
+            (Ok(listed), Ok(sealed)) => (listed, sealed),
+            (Err(error), _) | (_, Err(error)) => return failed(nodes, &error.to_string()),
+        };
+        let answer = |(own, sealed): (NodeResults, NodeResults)| {
+            let state = own.names.and_then(|names| {
+                Ok(OutboxState {
+                    names,
+                    has_sealed: !sealed.names?.is_empty(),
+                })
+            });
+            NodeAnswer {
+                node: own.node,
+                answer: state.map_err(|fault| fault.to_string()),
+            }
+        };
+        listed.into_iter().zip(sealed).map(answer).collect()
     }
 
-    fn collect(&self, _: &CollectOrder, _: &AtomicBool) -> Result<CollectedResults, String> {
-        Err("not yet".into())
+    fn collect(&self, order: &CollectOrder, stop: &AtomicBool) -> Result<CollectedResults, String> {
+        Collection::new(self, order, stop)?.run()
     }
 
     fn load(

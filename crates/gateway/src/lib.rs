@@ -13,6 +13,7 @@
 
 mod casts;
 mod client;
+mod collection;
 mod distribution;
 mod error;
 mod gateway;

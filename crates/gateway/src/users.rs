@@ -2,6 +2,9 @@
 
 use std::process::{Command, Stdio};
 
+/// Programs of the system, for a user without an environment.
+const SYSTEM_PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+
 /// A user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
@@ -11,6 +14,8 @@ pub struct User {
     pub uid: u32,
     /// GID of the first group.
     pub gid: u32,
+    /// Home directory.
+    pub home: String,
 }
 
 impl User {
@@ -33,6 +38,26 @@ impl User {
                 ))
     }
 
+    /// Returns the words before a program that run it as this user, with an own environment and the
+    /// groups that the name service states (setpriv(1)). None if this process runs as the user.
+    pub fn words(&self) -> Vec<String> {
+        if rustix::process::geteuid().as_raw() == self.uid {
+            return Vec::new();
+        }
+        let words = [
+            "env",
+            "-i",
+            SYSTEM_PATH,
+            &format!("HOME={}", self.home),
+            "setpriv",
+            &format!("--reuid={}", self.uid),
+            &format!("--regid={}", self.gid),
+            "--init-groups",
+            "--no-new-privs",
+        ];
+        words.map(str::to_owned).to_vec()
+    }
+
     /// Reads a line of passwd(5).
     fn of_line(line: &str) -> Option<User> {
         let mut fields = line.split(':');
@@ -41,6 +66,7 @@ impl User {
             name: name.to_owned(),
             uid: fields.next()?.parse().ok()?,
             gid: fields.next()?.parse().ok()?,
+            home: fields.nth(1)?.to_owned(),
         })
     }
 }

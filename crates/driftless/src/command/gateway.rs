@@ -14,7 +14,7 @@ use crate::{own, service};
 use driftless_batch::{BatchKind, CommandSettings};
 use driftless_cast::{NodeAccess, TransferSettings};
 use driftless_gateway::{Casts, CastsSettings, Gateway, GatewaySettings};
-use driftless_model::cause;
+use driftless_model::{cause, quote};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ fn serve(args: &GatewayArgs, signals: &Signals) -> Result<Exit, Unreached> {
             .map(|folder| folder.join(SOCKET))
             .map_err(|why| usage(&format!("{why}; name a socket with --gateway")))?,
     };
-    let casts = Casts::new(casts_settings(args, &dir, signals)?);
+    let casts = Casts::new(casts_settings(args, (&dir, &socket), signals)?);
     let batch = driftless_batch::system(kind, CommandSettings::default());
     let mut settings =
         GatewaySettings::new(dir, socket, args.name.clone().unwrap_or_else(host_name));
@@ -90,7 +90,7 @@ impl service::Served for ServedGateway {
 /// Returns the settings of the casts of a gateway with the directory `dir`.
 fn casts_settings(
     args: &GatewayArgs,
-    dir: &Path,
+    (dir, socket): (&Path, &Path),
     signals: &Signals,
 ) -> Result<CastsSettings, Unreached> {
     // Gateways of one directory share a key. The index of a store is for one host.
@@ -107,10 +107,7 @@ fn casts_settings(
         .iter()
         .for_each(|warning| tracing::warn!("{warning}"));
     let needs_dir = nodes.iter().any(|node| node.access == NodeAccess::Ssh);
-    let program = std::env::current_exe().map_err(|error| {
-        let why = format!("cannot find the program itself: {}", cause(&error));
-        (Exit::CouldNotRun, why)
-    })?;
+    let program = program()?;
     Ok(CastsSettings {
         node_dir: node_dir(args, needs_dir)?,
         nodes,
@@ -125,7 +122,17 @@ fn casts_settings(
             ..TransferSettings::default()
         },
         program,
+        relay_dir: socket.with_file_name("gateway-relay"),
     })
+}
+
+/// Returns the path of this program.
+fn program() -> Result<String, Unreached> {
+    let failed = |why: String| (Exit::CouldNotRun, format!("the program itself: {why}"));
+    let path = std::env::current_exe().map_err(|error| failed(cause(&error)))?;
+    let shown = quote(&path);
+    let text = path.into_os_string().into_string();
+    text.map_err(|_| failed(format!("{shown} is not UTF-8")))
 }
 
 /// Returns a host name as a part of a file name.

@@ -194,3 +194,40 @@ fn killed_gateway_goes_on_when_started_again() {
     site.wait_until_closed(&job);
     site.check_nothing_is_left();
 }
+
+/// Leaves results of each kind, also when the time of the job is over.
+const RESULTS_TASK: &str = r#"#!/bin/sh
+out="$RESULTS_DIRECTORY/$SLURM_ARRAY_TASK_ID"
+mkdir -p "$out/deep" || exit 1
+for number in $(seq 1 20); do echo "$SLURM_ARRAY_TASK_ID $number" >"$out/deep/$number"; done
+echo "$SLURMD_NODENAME" >"$out/node"
+[ "$SLURM_ARRAY_TASK_ID" != 3 ] || kill -9 $$
+"#;
+
+#[test]
+fn results_of_tasks_come_home() {
+    let mut site = Site::start(4);
+    site.make_data("nr", 1 << 20);
+    let home = site.make_out("home");
+    let script = site.script("task.sh", RESULTS_TASK);
+    let pattern = home.join("%j/%t").display().to_string();
+    let job = site.submit(USER, &["nr"], &["--results", &pattern], |sbatch| {
+        sbatch.arg("--array=1-12").arg(&script);
+    });
+    for pause in [1500, 2500] {
+        std::thread::sleep(std::time::Duration::from_millis(pause));
+        site.kill_gateway();
+        site.start_gateway();
+    }
+    site.wait_until_closed(&job);
+    for task in 1..=12 {
+        let folder = home.join(&job).join(task.to_string());
+        for number in 1..=20 {
+            let text = fs::read_to_string(folder.join(format!("deep/{number}"))).expect("a result");
+            assert_eq!(text, format!("{task} {number}\n"));
+        }
+        let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(folder).expect("there"));
+        assert_eq!(owner, USER, "task {task}");
+    }
+    site.check_nothing_is_left();
+}

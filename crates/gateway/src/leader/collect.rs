@@ -134,6 +134,15 @@ impl Leader<'_> {
         answers.into_iter().filter_map(order).collect()
     }
 
+    /// Writes the cause of a failed collection to the log if it is new.
+    fn log_uncollected(&self, mark: &str, node: &str, cause: &str) {
+        let known = self.parts.table.lock().results(mark).unwrap_or_default();
+        let is_known = |row: &ResultRow| row.node == node && row.fault.as_deref() == Some(cause);
+        if !known.iter().any(is_known) {
+            tracing::warn!("job {}: results of {node}: {cause}", self.shown(mark));
+        }
+    }
+
     /// Notes what a collection brought.
     pub(super) fn note_collected(
         &mut self,
@@ -144,7 +153,7 @@ impl Leader<'_> {
         let (collected, fault) = match outcome {
             Ok(collected) => (collected, None),
             Err(cause) => {
-                tracing::warn!("job {}: results of {node}: {cause}", self.shown(mark));
+                self.log_uncollected(mark, &node, &cause);
                 (CollectedResults::default(), Some(cause))
             }
         };
