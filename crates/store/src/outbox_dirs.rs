@@ -5,11 +5,11 @@
 //! name. So no other user ever reaches a directory that root is about to give away.
 
 use crate::error::{Error, Result, own_file};
-use crate::node::path_of;
 use crate::staging::{close_to_others, enter_or_make, open_passage, set_mode};
 use driftless_model::{Act, Fault, Kind, Side, errno};
 use driftless_tree::{Attributes, Dir, DirMut, DirMutRef, Done, Known, Names, random_id};
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
 
 const OUTBOX: &CStr = c"outbox";
 pub(crate) const SEALED: &CStr = c".sealed";
@@ -69,7 +69,7 @@ impl OutboxDirs {
         let dir = self.enter(above, name)?;
         match dir {
             Some(dir) if dir.first_meta().uid != owner => Err(Error::Foreign {
-                path: path_of(name.to_bytes()),
+                path: OsStr::from_bytes(name.to_bytes()).into(),
             }),
             dir => Ok(dir),
         }
@@ -96,7 +96,7 @@ impl OutboxDirs {
     }
 
     /// Opens a directory of a user, which is made with mode 0700 if it is missing. The caller is
-    /// [alone](crate::node::NodeFiles::alone).
+    /// alone.
     ///
     /// # Errors
     /// [`Error::Foreign`] if it belongs to another user.
