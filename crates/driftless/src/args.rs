@@ -167,8 +167,7 @@ pub enum Command {
     Shim(ShimArgs),
     /// Carry standard input and output to and from the Unix socket SOCKET
     ///
-    /// Stands in the place of ssh where a gateway connects a run to the agent of a node:
-    /// driftless sync --ssh "driftless relay SOCKET" node:/path DST
+    /// Takes the place of ssh (--ssh). A gateway connects SOCKET to the agent of a node.
     #[command(hide = true)]
     Relay {
         /// The socket

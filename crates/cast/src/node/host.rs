@@ -19,6 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
+/// Relays that are at work at the same time, each with an agent.
+const RELAYS_MAX: u32 = 64;
 /// Longest attempt to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 
@@ -54,6 +56,16 @@ pub(crate) struct NodeHost {
     pub refusals: RefusalLog,
     is_stopped: AtomicBool,
     served: AtomicU32,
+    relays: AtomicU32,
+}
+
+/// A relay at work, until the value is dropped.
+pub(crate) struct RelayPlace<'a>(&'a AtomicU32);
+
+impl Drop for RelayPlace<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
 }
 
 /// A cast at work.
@@ -116,6 +128,7 @@ impl NodeHost {
             refusals: RefusalLog::default(),
             is_stopped: AtomicBool::new(false),
             served: AtomicU32::new(0),
+            relays: AtomicU32::new(0),
         })
     }
 
@@ -132,6 +145,12 @@ impl NodeHost {
     /// Counts casts and examinations that begin or end.
     pub fn count_served(&self, change: i32) {
         self.served.fetch_add(change.cast_unsigned(), Relaxed);
+    }
+
+    /// Counts a relay that begins. Returns `None` if too many are at work.
+    pub fn begin_relay(&self) -> Option<RelayPlace<'_>> {
+        let place = RelayPlace(&self.relays);
+        (self.relays.fetch_add(1, Relaxed) < RELAYS_MAX).then_some(place)
     }
 
     /// Ends the casts at work, and the process with them.

@@ -61,6 +61,12 @@ pub(crate) fn relay(host: &NodeHost, link: &OrderLink<'_>, job: &str) -> NodeMes
     if !is_job_name(job) {
         return refused(NO_NAME);
     }
+    let Some(_relay) = host.begin_relay() else {
+        return NodeMessage::OrderFailed {
+            reason: "too many results are collected from this node now; try again later".into(),
+            is_busy: true,
+        };
+    };
     let place = match host.store.sealed_place(job) {
         Ok(place) => place,
         Err(error) => return failed(&error),
