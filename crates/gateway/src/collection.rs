@@ -160,7 +160,7 @@ impl<'a> Collection<'a> {
 
     /// Copies a directory of the node with `driftless sync`.
     fn copy(&self, from: &Path, to: &Path) -> Result<CollectedResults, String> {
-        let socket = RelaySocket::new(&self.casts.relay_dir(), self.order.uid)?;
+        let socket = RelaySocket::new(self.casts.relay_dir(), self.order.uid)?;
         let mut sync = self.as_user(self.casts.program());
         let path = socket.path.to_string_lossy();
         let relay = shell_words::join([self.casts.program(), "relay", &path]);
@@ -188,7 +188,7 @@ impl<'a> Collection<'a> {
             let output = self.wait(child);
             is_over.store(true, Relaxed);
             let relayed = match relaying {
-                Ok(thread) => thread.join().unwrap_or_else(|_| Ok(())),
+                Ok(thread) => thread.join().unwrap_or(Ok(())),
                 Err(error) => Err(driftless_model::cause(&error)),
             };
             (output, relayed)
