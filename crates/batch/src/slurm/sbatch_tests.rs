@@ -13,7 +13,7 @@ struct SbatchUser {
 }
 
 impl SbatchUser {
-    fn submit(&self, command: &[&str]) -> Result<Vec<String>> {
+    fn submit(&self, command: &[&str]) -> BatchResult<Vec<String>> {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
         let variables = [
             ("SPOOL_DIRECTORY".to_owned(), "/data, all".to_owned()),

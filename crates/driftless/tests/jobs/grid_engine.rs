@@ -31,7 +31,7 @@ fn cancelled_job_leaves_nothing() {
     let out = site.make_out("out");
     let task = script(&site, &out);
     let job = site.submit(USER, &["nr"], &["--release", "all"], |job| {
-        job.args(&["-t", "1-8"]).arg(&task);
+        job.args(["-t", "1-8"]).arg(&task);
     });
     site.cluster.remove(&job);
     site.wait_until_closed(&job);
@@ -45,7 +45,7 @@ fn killed_gateway_goes_on_when_started_again() {
     let out = site.make_out("out");
     let task = script(&site, &out);
     let job = site.submit(USER, &["nr"], &[], |job| {
-        job.args(&["-t", "1-8"]).arg(&task);
+        job.args(["-t", "1-8"]).arg(&task);
     });
     for pause in [200, 1000, 3000] {
         std::thread::sleep(std::time::Duration::from_millis(pause));
