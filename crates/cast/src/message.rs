@@ -508,6 +508,7 @@ mod tests {
             place,
             job: job.map(str::to_owned),
             reader,
+            has_outbox: false,
             is_pinned: false,
             seconds_max: None,
             bytes_per_second_max: None,
