@@ -1,7 +1,7 @@
 //! Distribution by casts: the gateway is the coordinator, and reads the sources with the rights of
 //! the user.
 
-use crate::collection::Collection;
+use crate::collection::{Collection, CollectionWays};
 use crate::distribution::{
     CollectOrder, CollectedResults, CopyKeeping, Distribution, LoadEvent, LoadOrder, NodeAnswer,
     OutboxState,
@@ -14,7 +14,7 @@ use driftless_cast::{
 };
 use driftless_model::Keep;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -69,27 +69,7 @@ impl Casts {
         found.cloned().collect()
     }
 
-    /// Returns a node that the gateway knows.
-    pub(crate) fn node(&self, name: &str) -> Option<&CastNode> {
-        self.nodes.get(name)
-    }
-
-    /// Returns the program of driftless on this host.
-    pub(crate) fn program(&self) -> &str {
-        &self.settings.program
-    }
-
-    /// Returns the directory of the sockets to which runs of users connect.
-    pub(crate) fn relay_dir(&self) -> &Path {
-        &self.settings.relay_dir
-    }
-
-    /// Returns the directory of the sealed results of a job on each node.
-    pub(crate) fn sealed_dir(&self, job: &str) -> PathBuf {
-        self.settings.node_dir.join("outbox/.sealed").join(job)
-    }
-
-    pub(crate) fn orders(&self) -> OrderSettings {
+    fn orders(&self) -> OrderSettings {
         OrderSettings {
             ssh: self.settings.ssh.clone(),
             identity: self.settings.identity.clone(),
@@ -205,7 +185,20 @@ impl Distribution for Casts {
     }
 
     fn collect(&self, order: &CollectOrder, stop: &AtomicBool) -> Result<CollectedResults, String> {
-        Collection::new(self, order, stop)?.run()
+        let unknown = || format!("the gateway does not know {}", order.node);
+        let node = self.nodes.get(&order.node).ok_or_else(unknown)?;
+        let ways = CollectionWays {
+            orders: self.orders(),
+            node: node.clone(),
+            program: self.settings.program.clone(),
+            relay_dir: self.settings.relay_dir.clone(),
+            sealed_dir: self
+                .settings
+                .node_dir
+                .join("outbox/.sealed")
+                .join(&order.job),
+        };
+        Collection::new(ways, order, stop)?.run()
     }
 
     fn load(

@@ -4,12 +4,11 @@
 //! well. This process carries their bytes, and believes neither. Only after the run reported that all
 //! is equal and durable does the node remove anything.
 
-use crate::casts::Casts;
 use crate::distribution::{CollectOrder, CollectedResults};
 use crate::users::User;
 use driftless_cast::{
-    CastNode, OrderFault, SealMove, SealOutcome, SealedPath, discard_outbox, list_sealed,
-    relay_outbox, seal_outbox,
+    CastNode, OrderFault, OrderSettings, SealMove, SealOutcome, SealedPath, discard_outbox,
+    list_sealed, relay_outbox, seal_outbox,
 };
 use rustix::fs::{Gid, Uid, chown};
 use serde::Deserialize;
@@ -34,11 +33,24 @@ stat -c '%u %a' -- "$1""#;
 /// Bytes of a message of a program that are shown.
 const SHOWN_BYTES_MAX: usize = 2000;
 
+/// Ways of a gateway to the results of one node.
+pub(crate) struct CollectionWays {
+    /// Orders to the node.
+    pub orders: OrderSettings,
+    /// The node.
+    pub node: CastNode,
+    /// Program of driftless on this host.
+    pub program: String,
+    /// Directory of the sockets to which runs of users connect.
+    pub relay_dir: PathBuf,
+    /// Directory of the sealed results of the job on the node.
+    pub sealed_dir: PathBuf,
+}
+
 /// A collection from one node.
 pub(crate) struct Collection<'a> {
-    casts: &'a Casts,
+    ways: CollectionWays,
     order: &'a CollectOrder,
-    node: &'a CastNode,
     user: User,
     stop: &'a AtomicBool,
 }
@@ -57,18 +69,15 @@ impl<'a> Collection<'a> {
     /// Prepares a collection.
     ///
     /// # Errors
-    /// The node or the user is unknown.
+    /// The user is unknown.
     pub fn new(
-        casts: &'a Casts,
+        ways: CollectionWays,
         order: &'a CollectOrder,
         stop: &'a AtomicBool,
     ) -> Result<Self, String> {
-        let node = casts.node(&order.node);
-        let unknown = || format!("the gateway does not know {}", order.node);
         Ok(Collection {
-            casts,
+            ways,
             order,
-            node: node.ok_or_else(unknown)?,
             user: User::find(order.uid)?,
             stop,
         })
@@ -109,8 +118,9 @@ impl<'a> Collection<'a> {
         if moves.is_empty() {
             return Ok(());
         }
-        let (orders, job) = (self.casts.orders(), self.order.job.as_str());
-        let outcomes = seal_outbox(&orders, self.node, (job, &moves), self.stop).map_err(text)?;
+        let (orders, job) = (&self.ways.orders, self.order.job.as_str());
+        let outcomes =
+            seal_outbox(orders, &self.ways.node, (job, &moves), self.stop).map_err(text)?;
         for (outcome, (name, _)) in outcomes.into_iter().zip(&self.order.moves) {
             if let SealOutcome::Refused(why) = outcome {
                 return Err(refused(name, &why));
@@ -120,8 +130,8 @@ impl<'a> Collection<'a> {
     }
 
     fn sealed(&self) -> Result<Vec<Vec<u8>>, String> {
-        let nodes = std::slice::from_ref(self.node);
-        let listed = list_sealed(&self.casts.orders(), nodes, &self.order.job, self.stop);
+        let nodes = std::slice::from_ref(&self.ways.node);
+        let listed = list_sealed(&self.ways.orders, nodes, &self.order.job, self.stop);
         let listed = listed.map_err(|error| error.to_string())?;
         let own = listed.into_iter().next();
         own.map_or(Ok(Vec::new()), |own| own.names.map_err(text))
@@ -132,8 +142,9 @@ impl<'a> Collection<'a> {
         let paths = paths
             .collect::<Result<Vec<_>, _>>()
             .map_err(str::to_owned)?;
-        let (orders, job) = (self.casts.orders(), self.order.job.as_str());
-        let causes = discard_outbox(&orders, self.node, (job, &paths), self.stop).map_err(text)?;
+        let (orders, job) = (&self.ways.orders, self.order.job.as_str());
+        let causes =
+            discard_outbox(orders, &self.ways.node, (job, &paths), self.stop).map_err(text)?;
         match causes.into_iter().flatten().next() {
             Some(cause) => Err(cause),
             None => Ok(()),
@@ -150,7 +161,7 @@ impl<'a> Collection<'a> {
         let output = output_of(&mut prepare)?;
         let shown = String::from_utf8_lossy(&output.stdout);
         let is_private = shown.trim() == format!("{} 700", self.order.uid);
-        let sealed = self.casts.sealed_dir(&self.order.job);
+        let sealed = self.ways.sealed_dir.clone();
         if is_private {
             return Ok(vec![(sealed, base)]);
         }
@@ -160,10 +171,10 @@ impl<'a> Collection<'a> {
 
     /// Copies a directory of the node with `driftless sync`.
     fn copy(&self, from: &Path, to: &Path) -> Result<CollectedResults, String> {
-        let socket = RelaySocket::new(self.casts.relay_dir(), self.order.uid)?;
-        let mut sync = self.as_user(self.casts.program());
+        let socket = RelaySocket::new(&self.ways.relay_dir, self.order.uid)?;
+        let mut sync = self.as_user(self.ways.program.as_str());
         let path = socket.path.to_string_lossy();
-        let relay = shell_words::join([self.casts.program(), "relay", &path]);
+        let relay = shell_words::join([self.ways.program.as_str(), "relay", &path]);
         sync.args([
             "sync",
             "--json",
@@ -213,8 +224,8 @@ impl<'a> Collection<'a> {
         };
         let blocking = stream.set_nonblocking(false);
         blocking.map_err(|error| driftless_model::cause(&error))?;
-        let (orders, job) = (self.casts.orders(), self.order.job.as_str());
-        let ended = relay_outbox(&orders, self.node, (job, &stream), self.stop);
+        let (orders, job) = (&self.ways.orders, self.order.job.as_str());
+        let ended = relay_outbox(orders, &self.ways.node, (job, &stream), self.stop);
         ended.map(drop).map_err(text)
     }
 

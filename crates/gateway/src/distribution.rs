@@ -18,11 +18,11 @@ pub struct LoadOrder {
     pub nodes: Vec<String>,
     /// Whether tasks of the job leave results on the nodes.
     pub has_results: bool,
-    /// What becomes of the copies after the job.
+    /// Fate of the copies after the job.
     pub keeping: CopyKeeping,
 }
 
-/// What becomes of copies once no job refers to them.
+/// Fate of copies once no job refers to them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CopyKeeping {
     /// The nodes remove them.

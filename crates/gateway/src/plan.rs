@@ -28,13 +28,13 @@ pub(crate) enum Sight<'a> {
 /// Next act for a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NextAct {
-    /// Nothing.
+    /// No act is due.
     Wait,
     /// The job ended: the gateway notes it.
     End,
     /// Nodes lack the data set: the gateway casts it, if it may.
     Load,
-    /// All nodes have the data set: the gateway looks for nodes that came up.
+    /// No node lacks the data set: the gateway looks for nodes that came up.
     Refresh,
     /// Enough nodes are ready: the gateway releases the job.
     Release,
@@ -42,7 +42,7 @@ pub(crate) enum NextAct {
     ReleaseAgain,
     /// Copies are to be removed.
     Purge,
-    /// Nothing is left to do.
+    /// The copies are removed, and the job can be closed.
     Close,
 }
 

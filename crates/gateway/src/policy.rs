@@ -8,12 +8,12 @@ use std::time::Duration;
 /// Nodes that must be ready before a job is released.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReleaseNeed {
-    /// One node.
+    /// A single node.
     #[default]
     First,
     /// This share of the nodes, 1 to 100 percent.
     Quorum(u8),
-    /// All nodes.
+    /// Each node.
     All,
 }
 

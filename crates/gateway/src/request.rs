@@ -1,4 +1,4 @@
-//! What a user asks for.
+//! The request of a user.
 
 use crate::{CopyKeeping, ReleasePolicy};
 use driftless_taskfile::ResultPattern;
@@ -24,7 +24,7 @@ pub struct JobRequest {
     pub nodes: Option<String>,
     /// Policy of the release.
     pub policy: ReleasePolicy,
-    /// What becomes of the copies after the job.
+    /// Fate of the copies after the job.
     pub keeping: CopyKeeping,
     /// Pattern of the absolute path that receives the results of tasks, as bytes. `None` if tasks leave
     /// no results on the nodes.

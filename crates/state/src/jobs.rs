@@ -33,7 +33,7 @@ pub struct NewJob<'a> {
     pub owner: &'a str,
     /// Batch system, as the gateway calls it.
     pub system: &'a str,
-    /// What the user asked for, in the form of the gateway.
+    /// Request of the user, in the form of the gateway.
     pub request: &'a [u8],
     /// Time since 1970.
     pub now: Duration,

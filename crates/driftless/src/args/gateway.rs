@@ -24,7 +24,9 @@ pub struct GatewayArgs {
     pub dir: Option<PathBuf>,
     #[command(flatten)]
     pub socket: SocketArgs,
-    /// Name of this gateway in the lease and the log; the host name by default
+    /// Name of this gateway in the lease and the log
+    ///
+    /// The default is the host name.
     #[arg(long, value_name = "NAME", help_heading = "Gateway")]
     pub name: Option<String>,
     /// Run without the right to change nodes of the batch system
@@ -89,9 +91,9 @@ pub struct SubmitArgs {
     /// They appear in $SPOOL_DIRECTORY under their last names.
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "file")]
     pub data: Vec<PathBuf>,
-    /// Collect the results of tasks to PATTERN, such as /home/alice/out/%j/%t
+    /// Collect the results of tasks to PATTERN
     ///
-    /// Tasks write below $RESULTS_DIRECTORY, each in the directory of its index. %j stands for the
+    /// An example is /home/alice/out/%j/%t. Tasks write below $RESULTS_DIRECTORY, each in the directory of its index. %j stands for the
     /// number of the job, %t for the index of the task, %h for the node. The gateway collects the
     /// results of a task when the task ended.
     #[arg(long, value_name = "PATTERN", value_parser = result_pattern)]

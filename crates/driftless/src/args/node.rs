@@ -143,7 +143,7 @@ pub struct PurgeArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Nodes")]
 pub struct RemotePurgeArgs {
-    /// End the job on these nodes, such as rack1n[01-20],b7; @FILE has one node a line
+    /// End the job on these nodes, such as rack1n[01-20],b7
     ///
     /// Each node removes the copies of the job that no other job, no pin and no --ttl keeps. Without
     /// --daemons, ssh connects to these names.

@@ -1,4 +1,4 @@
-//! What the batch system says of the jobs.
+//! State of the jobs in the batch system.
 
 use crate::plan::{PlannedJob, Sight};
 use driftless_batch::{JobId, LiveJob};

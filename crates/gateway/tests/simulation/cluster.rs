@@ -45,7 +45,7 @@ struct SimJob {
     ran: Vec<String>,
 }
 
-/// What all parts share.
+/// State that the parts share.
 #[derive(Default)]
 struct State {
     jobs: HashMap<JobId, SimJob>,

@@ -21,9 +21,9 @@ pub enum JobStage {
     Releasing,
     /// The batch system schedules the job.
     Released,
-    /// All tasks ended; copies and slot are being removed.
+    /// The tasks ended; copies and slot are being removed.
     Ended,
-    /// Nothing is left to do.
+    /// The gateway has nothing left to do.
     Closed,
 }
 
@@ -61,7 +61,7 @@ pub struct JobRow {
     pub owner: String,
     /// Batch system, as the gateway calls it.
     pub system: String,
-    /// What the user asked for, in the form of the gateway.
+    /// Request of the user, in the form of the gateway.
     pub request: Vec<u8>,
     /// Stage.
     pub stage: JobStage,
