@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from casting import ALL as TO_ALL
 from casting import FIRST, KILLS, ONE, SECOND, SLOW_LINK, STOPPED
 from figures import NoLess, NoMore, Share
-from jobs import DOWN, SILENT, SMALL, WHOLE
+from jobs import DRAINED, SILENT, SMALL, WHOLE
 from peers import (
     BARE, BURSTS, CAST, CHAIN, COPYING_PEERS, DRIFTLESS, EMPTY, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, JOBS, LSYNCD, LSYNCD_SLOW, MIRROR,
     OFTEN, ONE_SYNC, POOL, REPEATING_PEERS, RSYNC, RSYNC_DELETE, RSYNC_FAR, SBATCH, SBCAST, SCP_ALL, SEND, SERVED, SERVED_CACHED, SHIM,
@@ -198,7 +198,7 @@ def batch_jobs():
         targets=(NoMore("command_more", 0.5), NoMore("until_more", 0.5)))
     yield Case(
         "jobs-held", "jobs", "1,000 held jobs", "held", "", "tmpfs", (JOBS,),
-        targets=tuple(NoMore("processor", 1, part) for part in (SILENT, DOWN)))
+        targets=tuple(NoMore("processor", 1, part) for part in (SILENT, DRAINED)))
 
 
 def sums():

@@ -20,13 +20,13 @@ from places import is_mount, run
 NODES = 8
 LINK_BITS = 100_000_000
 SMALL, WHOLE = "40 tasks of 32 MiB", "100 tasks of 256 MiB"
-PAIRS = 10
+PAIRS = 20  # the schedules of Slurm spread each of them by a second
 START_ROUNDS = 9
 HELD_SECONDS = 60
 SUBMITTERS = 4
 KNOWN_SECONDS_MAX = 600
 SCHEDULE_SECONDS = 1  # from one schedule of Slurm to the next
-SILENT, DOWN = "a node without a daemon", "all nodes down"
+SILENT, DRAINED = "a node without a daemon", "all nodes drained"
 
 # Reads all of its data, and writes: node, begin, end, bytes. dd(1) counts what it has read.
 READ = """#!/bin/sh
@@ -202,20 +202,23 @@ def timed_submission(site, submit):
 
 
 def held(scene):
-    """Processor time of a gateway with many held jobs, which wait for all nodes: one node does not answer, or all are down."""
+    """Processor time of a gateway with many held jobs, which wait for all nodes: one node does not answer, or all are drained."""
     sizes = scene.bench.trees.sizes
-    for part in (SILENT, DOWN):
+    for part in (SILENT, DRAINED):
         with BatchSite(scene.bench, NODES) as site:
             site.script("stamp", STAMP)
             folder = data_of(scene, sizes.job_bytes_start)
             if part == SILENT:
                 site.of_node[site.nodes[-1]].kill()
             else:
-                site.text(HEAD, ["scontrol", "update", "NodeName=ALL", "State=DOWN", "Reason=bench"])
+                site.text(HEAD, ["scontrol", "update", "NodeName=ALL", "State=DRAIN", "Reason=bench"])
             submit_many(site, folder, sizes.jobs_held)
             wait_for(lambda site=site: count_held(site) == sizes.jobs_held, "the gateway", "know all jobs", KNOWN_SECONDS_MAX)
             time.sleep(sizes.held_rest_seconds)
-            record(scene, JOBS, shares(site, HELD_SECONDS) | {"held": count_held(site)}, part)
+            figures, still = shares(site, HELD_SECONDS), count_held(site)
+            if still != sizes.jobs_held:
+                raise RuntimeError(f"{part}: {still} of {sizes.jobs_held} jobs are held: {site.log()}")
+            record(scene, JOBS, figures | {"held": still}, part)
 
 
 def submit_many(site, folder, count):

@@ -178,9 +178,9 @@ HOW = """## How it is measured
   100 tasks through the link.
 - **The first task of a node** counts from the moment at which the node has the copy under the name of the job. Beside it, in the same
   round, a plain held array counts from `scontrol release`. The difference is the part of driftless.
-- **`submit` beside `sbatch`** takes turns, ten pairs. Another job keeps the data on the nodes meanwhile.
+- **`submit` beside `sbatch`** takes turns, 20 pairs. Another job keeps the data on the nodes meanwhile.
 - **Held jobs** wait for all eight nodes (`--release all`). In one part, the daemon of a node was killed, so four casts at a time wait for
-  it. In the other part, all nodes are down in Slurm. The gateway first has a minute of rest. Its processor time in the next minute
+  it. In the other part, all nodes are drained in Slurm. The gateway first has a minute of rest. Its processor time in the next minute
   includes all commands of Slurm that it runs.
 - **The mixed tree** may take as long as its large files at the rate of one large file, plus its small files alone.
 """
