@@ -57,7 +57,7 @@ pub(crate) struct Collection<'a> {
 
 /// The last line of `driftless sync --json`.
 #[derive(Deserialize)]
-struct RunSummary {
+struct CollectionSummary {
     event: String,
     #[serde(default)]
     changed: u64,
@@ -338,7 +338,7 @@ fn complaint(output: &Output) -> String {
 fn collected_of(output: &Output) -> CollectedResults {
     let lines = String::from_utf8_lossy(&output.stdout);
     let summary = lines.lines().rev().find_map(|line| {
-        let line: Option<RunSummary> = serde_json::from_str(line).ok();
+        let line: Option<CollectionSummary> = serde_json::from_str(line).ok();
         line.filter(|line| line.event == "summary")
     });
     summary.map_or_else(CollectedResults::default, |summary| CollectedResults {

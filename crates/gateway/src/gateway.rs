@@ -2,10 +2,10 @@
 
 use crate::Error;
 use crate::distribution::Distribution;
-use crate::leader::{Leader, LeaderEnd};
-use crate::lease::{Candidate, Lease};
+use crate::leader::{GatewayLeader, LeaderEnd};
+use crate::lease::{GatewayLease, LeaseCandidate};
 use crate::parts::{GatewayParts, GatewaySettings};
-use crate::server::{Server, bind};
+use crate::server::{ClientServer, bind};
 use crossbeam_channel::{Receiver, bounded};
 use driftless_batch::BatchSystem;
 use driftless_lock::Mutex;
@@ -61,19 +61,19 @@ impl Gateway {
     /// # Errors
     /// The kernel refuses a thread.
     pub fn run(self, stop: &AtomicBool) -> Result<(), Error> {
-        let server = Server::new(Arc::clone(&self.parts));
+        let server = ClientServer::new(Arc::clone(&self.parts));
         std::thread::scope(|scope| {
             std::thread::Builder::new()
                 .name("clients".into())
                 .spawn_scoped(scope, || server.run(&self.socket, stop))
                 .map_err(Error::Thread)?;
             let lease_max = self.parts.settings.lease_max;
-            let mut candidate = Candidate::new(lease_max);
+            let mut candidate = LeaseCandidate::new(lease_max);
             while !stop.load(Relaxed) {
                 match self.try_take(&mut candidate) {
                     Some(lease) => {
                         self.lead(lease, stop);
-                        candidate = Candidate::new(lease_max);
+                        candidate = LeaseCandidate::new(lease_max);
                     }
                     None => std::thread::sleep(WAITING.min(lease_max / 10)),
                 }
@@ -82,7 +82,7 @@ impl Gateway {
         })
     }
 
-    fn try_take(&self, candidate: &mut Candidate) -> Option<Lease> {
+    fn try_take(&self, candidate: &mut LeaseCandidate) -> Option<GatewayLease> {
         let before = candidate.holder().map(str::to_owned);
         let mut table = self.parts.table.lock();
         let taken = candidate.try_take(&mut table, &self.parts.settings.name, Instant::now());
@@ -97,9 +97,9 @@ impl Gateway {
         })
     }
 
-    fn lead(&self, lease: Lease, stop: &AtomicBool) {
+    fn lead(&self, lease: GatewayLease, stop: &AtomicBool) {
         tracing::info!("this gateway acts, lease epoch {}", lease.epoch);
-        let mut leader = Leader::new(&self.parts, lease);
+        let mut leader = GatewayLeader::new(&self.parts, lease);
         match leader.run(&self.nudges, stop) {
             LeaderEnd::Stopped => {}
             LeaderEnd::LeaseLost => tracing::warn!("another gateway took over; this one waits"),

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use work::WorkEvent;
 
-pub(crate) use state::Leader;
+pub(crate) use state::GatewayLeader;
 
 /// Longest pause between two turns.
 const TURN: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ pub(crate) enum LeaderEnd {
     LeaseLost,
 }
 
-impl Leader<'_> {
+impl GatewayLeader<'_> {
     /// Acts until `stop` is set or the lease is lost.
     pub fn run(&mut self, nudges: &Receiver<()>, stop: &AtomicBool) -> LeaderEnd {
         let end = loop {

@@ -2,7 +2,7 @@
 //!
 //! The clocks of hosts differ, so the table has no time of a lease. A waiting gateway watches the
 //! holder's count of renewals with its own clock, and takes the lease once the count stood still for
-//! the time of a lease. The holder stops acting before that: [`Lease::is_sure`] holds for half the time.
+//! the time of a lease. The holder stops acting before that: [`GatewayLease::is_sure`] holds for half the time.
 
 use driftless_state::StateError;
 use driftless_state::jobs::{ChangeError, JobTable, LeaseRow};
@@ -13,13 +13,13 @@ const RENEWALS: u32 = 5;
 
 /// A lease that this gateway holds.
 #[derive(Debug)]
-pub(crate) struct Lease {
+pub(crate) struct GatewayLease {
     pub epoch: u64,
     renewed: Instant,
     time_max: Duration,
 }
 
-impl Lease {
+impl GatewayLease {
     /// Renews the lease if it is time.
     ///
     /// # Errors
@@ -41,15 +41,15 @@ impl Lease {
 
 /// A gateway that waits for the lease.
 #[derive(Debug)]
-pub(crate) struct Candidate {
+pub(crate) struct LeaseCandidate {
     seen: Option<(LeaseRow, Instant)>,
     time_max: Duration,
 }
 
-impl Candidate {
+impl LeaseCandidate {
     /// Returns a gateway that takes the lease after this time without a renewal.
     pub fn new(time_max: Duration) -> Self {
-        Candidate {
+        LeaseCandidate {
             seen: None,
             time_max,
         }
@@ -64,13 +64,13 @@ impl Candidate {
         table: &mut JobTable,
         name: &str,
         now: Instant,
-    ) -> Result<Option<Lease>, StateError> {
+    ) -> Result<Option<GatewayLease>, StateError> {
         let current = table.lease()?;
         if !self.may_take(current.as_ref(), now) {
             return Ok(None);
         }
         let taken = table.take_lease(current.as_ref(), name)?;
-        Ok(taken.map(|epoch| Lease {
+        Ok(taken.map(|epoch| GatewayLease {
             epoch,
             renewed: now,
             time_max: self.time_max,
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn silent_holder_is_replaced() {
         let (_folder, mut first, mut second) = tables();
-        let (mut a, mut b) = (Candidate::new(TIME_MAX), Candidate::new(TIME_MAX));
+        let (mut a, mut b) = (LeaseCandidate::new(TIME_MAX), LeaseCandidate::new(TIME_MAX));
         let begin = Instant::now();
         let mut lease = a.try_take(&mut first, "a", begin).unwrap().unwrap();
         assert!(b.try_take(&mut second, "b", begin).unwrap().is_none());
@@ -135,12 +135,12 @@ mod tests {
     fn ended_lease_is_taken_at_once() {
         let (_folder, mut first, mut second) = tables();
         let now = Instant::now();
-        let lease = Candidate::new(TIME_MAX)
+        let lease = LeaseCandidate::new(TIME_MAX)
             .try_take(&mut first, "a", now)
             .unwrap()
             .unwrap();
         first.end_lease(lease.epoch).unwrap();
-        let mut b = Candidate::new(TIME_MAX);
+        let mut b = LeaseCandidate::new(TIME_MAX);
         assert!(b.try_take(&mut second, "b", now).unwrap().is_some());
     }
 }

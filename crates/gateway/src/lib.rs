@@ -38,6 +38,6 @@ pub use error::Error;
 pub use gateway::Gateway;
 pub use message::{JobInfo, JobNodeInfo, ResultInfo};
 pub use parts::GatewaySettings;
-pub use policy::{PolicyError, ReleaseNeed, ReleasePolicy};
+pub use policy::{ReleaseError, ReleaseNeed, ReleasePolicy};
 pub use request::JobRequest;
 pub use users::User;

@@ -2,14 +2,14 @@
 
 use crate::JobRequest;
 use driftless_batch::LiveJob;
-use driftless_state::jobs::{JobNodeRow, JobNodeState, JobRow, JobStage};
+use driftless_state::jobs::{BatchJobRow, JobNodeRow, JobNodeState, JobStage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A job with its request and nodes.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedJob {
-    pub row: JobRow,
+    pub row: BatchJobRow,
     pub request: JobRequest,
     pub nodes: Vec<JobNodeRow>,
 }
@@ -172,7 +172,7 @@ pub(crate) mod tests {
             fault: None,
         };
         PlannedJob {
-            row: JobRow {
+            row: BatchJobRow {
                 mark: mark.into(),
                 uid: 1000,
                 owner: "alice".into(),
@@ -259,7 +259,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn node_is_ready_for_all_jobs_of_a_slot() {
+    fn node_is_ready_for_each_job() {
         let first = job("a", JobStage::Released, &[("n1", READY), ("n2", READY)]);
         let second = job("b", JobStage::Released, &[("n2", WANTED), ("n3", READY)]);
         let nodes = slot_nodes([&first, &second].into_iter());

@@ -29,12 +29,12 @@ pub struct ReleasePolicy {
 /// A text that names no policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("write first, all, or quorum=N% with N from 1 to 100")]
-pub struct PolicyError;
+pub struct ReleaseError;
 
 impl FromStr for ReleaseNeed {
-    type Err = PolicyError;
+    type Err = ReleaseError;
 
-    fn from_str(text: &str) -> Result<Self, PolicyError> {
+    fn from_str(text: &str) -> Result<Self, ReleaseError> {
         match text {
             "first" => return Ok(ReleaseNeed::First),
             "all" => return Ok(ReleaseNeed::All),
@@ -46,7 +46,7 @@ impl FromStr for ReleaseNeed {
         });
         match share {
             Some(percent @ 1..=100) => Ok(ReleaseNeed::Quorum(percent)),
-            _ => Err(PolicyError),
+            _ => Err(ReleaseError),
         }
     }
 }
@@ -133,7 +133,7 @@ mod tests {
             assert_eq!(need.to_string().parse(), Ok(need));
         }
         for wrong in ["", "some", "quorum", "quorum=0%", "quorum=101%", "80%"] {
-            assert_eq!(wrong.parse::<ReleaseNeed>(), Err(PolicyError), "{wrong}");
+            assert_eq!(wrong.parse::<ReleaseNeed>(), Err(ReleaseError), "{wrong}");
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::users::User;
 use crate::{Error, JobRequest};
 use driftless_batch::{JobId, JobMark};
 use driftless_state::StateError;
-use driftless_state::jobs::{JobRow, JobTable, NewJob};
+use driftless_state::jobs::{BatchJobRow, JobTable, NewJob};
 use rustix::net::sockopt::socket_peercred;
 use std::fs::{self, Permissions};
 use std::io;
@@ -57,14 +57,14 @@ pub(crate) fn bind(path: &Path) -> Result<UnixListener, Error> {
 }
 
 /// The server for clients.
-pub(crate) struct Server {
+pub(crate) struct ClientServer {
     parts: Arc<GatewayParts>,
     clients: Arc<AtomicU32>,
 }
 
-impl Server {
+impl ClientServer {
     pub fn new(parts: Arc<GatewayParts>) -> Self {
-        Server {
+        ClientServer {
             parts,
             clients: Arc::new(AtomicU32::new(0)),
         }
@@ -177,7 +177,7 @@ fn prepare(parts: &GatewayParts, uid: u32, request: &JobRequest) -> Result<Gatew
     }))
 }
 
-fn info_of(table: &JobTable, row: JobRow) -> Result<JobInfo, StateError> {
+fn info_of(table: &JobTable, row: BatchJobRow) -> Result<JobInfo, StateError> {
     let request = JobRequest::decode(&row.request).unwrap_or_default();
     let nodes = table.nodes(&row.mark)?.into_iter().map(|node| JobNodeInfo {
         node: node.node,

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use rows::{JobNodeRow, JobNodeState, JobRow, JobStage, LeaseRow, ResultRow};
+pub use rows::{BatchJobRow, JobNodeRow, JobNodeState, JobStage, LeaseRow, ResultRow};
 
 /// The table of jobs.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub enum ChangeError {
 }
 
 /// Result of a change by the holder of the lease.
-pub type Changed = Result<(), ChangeError>;
+pub type TableChange = Result<(), ChangeError>;
 
 impl JobTable {
     /// Opens the table at `path`, or makes it.
@@ -122,7 +122,7 @@ impl JobTable {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn open_jobs(&self) -> Result<Vec<JobRow>, StateError> {
+    pub fn open_jobs(&self) -> Result<Vec<BatchJobRow>, StateError> {
         let which = "WHERE stage <> 'closed' ORDER BY made_ms, mark";
         rows::jobs(&self.file, which, params![]).map_err(|cause| self.failed(cause))
     }
@@ -131,7 +131,7 @@ impl JobTable {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn jobs_of(&self, uid: Option<u32>) -> Result<Vec<JobRow>, StateError> {
+    pub fn jobs_of(&self, uid: Option<u32>) -> Result<Vec<BatchJobRow>, StateError> {
         let which = "WHERE ?1 IS NULL OR uid = ?1 ORDER BY made_ms, mark";
         rows::jobs(&self.file, which, params![uid]).map_err(|cause| self.failed(cause))
     }
@@ -140,7 +140,7 @@ impl JobTable {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn find(&self, mark: &str) -> Result<Option<JobRow>, StateError> {
+    pub fn find(&self, mark: &str) -> Result<Option<BatchJobRow>, StateError> {
         let found = rows::jobs(&self.file, "WHERE mark = ?", params![mark]);
         found
             .map(|mut jobs| jobs.pop())
@@ -229,7 +229,7 @@ impl JobTable {
     ///
     /// # Errors
     /// [`ChangeError::LeaseLost`]; the file cannot be written.
-    pub fn renew(&mut self, epoch: u64) -> Changed {
+    pub fn renew(&mut self, epoch: u64) -> TableChange {
         self.lead(epoch, |transaction| {
             const RENEW: &str = "UPDATE lease SET beat = beat + 1 WHERE one = 1";
             transaction.execute(RENEW, []).map(drop)
@@ -240,7 +240,7 @@ impl JobTable {
     ///
     /// # Errors
     /// [`ChangeError::LeaseLost`]; the file cannot be written.
-    pub fn end_lease(&mut self, epoch: u64) -> Changed {
+    pub fn end_lease(&mut self, epoch: u64) -> TableChange {
         self.lead(epoch, |transaction| {
             const END: &str = "UPDATE lease SET holder = '' WHERE one = 1";
             transaction.execute(END, []).map(drop)
@@ -251,7 +251,13 @@ impl JobTable {
     ///
     /// # Errors
     /// [`ChangeError::LeaseLost`]; the file cannot be written.
-    pub fn note_held(&mut self, epoch: u64, mark: &str, number: &str, now: Duration) -> Changed {
+    pub fn note_held(
+        &mut self,
+        epoch: u64,
+        mark: &str,
+        number: &str,
+        now: Duration,
+    ) -> TableChange {
         self.lead(epoch, |transaction| {
             const SET: &str = "UPDATE jobs SET number = ?, stage = 'loading', changed_ms = ?
                 WHERE mark = ? AND stage = 'prepared'";
@@ -264,7 +270,13 @@ impl JobTable {
     ///
     /// # Errors
     /// [`ChangeError::LeaseLost`]; the file cannot be written.
-    pub fn set_stage(&mut self, epoch: u64, mark: &str, stage: JobStage, now: Duration) -> Changed {
+    pub fn set_stage(
+        &mut self,
+        epoch: u64,
+        mark: &str,
+        stage: JobStage,
+        now: Duration,
+    ) -> TableChange {
         self.lead(epoch, |transaction| {
             const SET: &str = "UPDATE jobs SET stage = ?, changed_ms = ? WHERE mark = ?";
             let values = params![stage.word(), millis(now), mark];
@@ -276,7 +288,7 @@ impl JobTable {
     ///
     /// # Errors
     /// [`ChangeError::LeaseLost`]; the file cannot be written.
-    pub fn set_data(&mut self, epoch: u64, mark: &str, data: (&str, u64)) -> Changed {
+    pub fn set_data(&mut self, epoch: u64, mark: &str, data: (&str, u64)) -> TableChange {
         self.lead(epoch, |transaction| {
             const SET: &str = "UPDATE jobs SET hash = ?, bytes = ? WHERE mark = ?";
             let values = params![data.0, capped(data.1), mark];
@@ -294,7 +306,7 @@ impl JobTable {
         mark: &str,
         slot: Option<u32>,
         is_required: bool,
-    ) -> Changed {
+    ) -> TableChange {
         self.lead(epoch, |transaction| {
             const SET: &str = "UPDATE jobs SET slot = ?, is_required = ? WHERE mark = ?";
             let values = params![slot, is_required, mark];
@@ -306,7 +318,7 @@ impl JobTable {
     ///
     /// # Errors
     /// [`ChangeError::LeaseLost`]; the file cannot be written.
-    pub fn set_fault(&mut self, epoch: u64, mark: &str, fault: Option<&str>) -> Changed {
+    pub fn set_fault(&mut self, epoch: u64, mark: &str, fault: Option<&str>) -> TableChange {
         self.lead(epoch, |transaction| {
             const SET: &str = "UPDATE jobs SET fault = ? WHERE mark = ? AND fault IS NOT ?";
             let values = params![fault, mark, fault];
@@ -318,7 +330,7 @@ impl JobTable {
     ///
     /// # Errors
     /// [`ChangeError::LeaseLost`]; the file cannot be written.
-    pub fn set_nodes(&mut self, epoch: u64, mark: &str, nodes: &[JobNodeRow]) -> Changed {
+    pub fn set_nodes(&mut self, epoch: u64, mark: &str, nodes: &[JobNodeRow]) -> TableChange {
         self.lead(epoch, |transaction| {
             const SET: &str = "INSERT INTO job_nodes (mark, node, state, fault) VALUES (?, ?, ?, ?)
                 ON CONFLICT (mark, node) DO UPDATE
@@ -335,7 +347,7 @@ impl JobTable {
     ///
     /// # Errors
     /// [`ChangeError::LeaseLost`]; the file cannot be written.
-    pub fn add_results(&mut self, epoch: u64, mark: &str, row: &ResultRow) -> Changed {
+    pub fn add_results(&mut self, epoch: u64, mark: &str, row: &ResultRow) -> TableChange {
         self.lead(epoch, |transaction| {
             const ADD: &str = "INSERT INTO results (mark, node, entries, bytes, fault, changed_ms)
                 VALUES (?, ?, ?, ?, ?, ?)
@@ -354,7 +366,7 @@ impl JobTable {
     ///
     /// # Errors
     /// [`ChangeError::LeaseLost`]; the file cannot be written.
-    pub fn forget(&mut self, epoch: u64, stage: JobStage, before: Duration) -> Changed {
+    pub fn forget(&mut self, epoch: u64, stage: JobStage, before: Duration) -> TableChange {
         self.lead(epoch, |transaction| {
             const DROP: &str = "DELETE FROM jobs WHERE stage = ? AND changed_ms < ?";
             let values = params![stage.word(), millis(before)];
@@ -367,7 +379,7 @@ impl JobTable {
         &mut self,
         epoch: u64,
         change: impl FnOnce(&Transaction<'_>) -> Result<(), StoreError>,
-    ) -> Changed {
+    ) -> TableChange {
         let is_led = self.change(|transaction| {
             let current = transaction
                 .query_row("SELECT epoch FROM lease WHERE one = 1", [], |row| {

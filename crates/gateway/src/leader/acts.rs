@@ -1,6 +1,6 @@
 //! The acts for one job: cast, release, end, purge, close. Each can be repeated.
 
-use super::state::Leader;
+use super::state::GatewayLeader;
 use super::work::WorkKind;
 use crate::distribution::LoadOrder;
 use crate::plan::{PlannedJob, SlotNodes, slot_for, slot_nodes};
@@ -39,7 +39,7 @@ impl From<BatchError> for ActError {
     }
 }
 
-impl Leader<'_> {
+impl GatewayLeader<'_> {
     /// Starts a cast for a job, if one may start.
     pub(super) fn load(&mut self, at: usize) -> Result<(), ChangeError> {
         let Some(job) = self.jobs.get(at) else {

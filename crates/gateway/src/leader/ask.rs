@@ -1,6 +1,6 @@
 //! Questions to the batch system.
 
-use super::state::Leader;
+use super::state::GatewayLeader;
 use crate::parts::now;
 use crate::plan::PlannedJob;
 use driftless_batch::{BatchError, JobId, LiveJob, MarkedJob};
@@ -13,7 +13,7 @@ const RUNNING: (Duration, u32) = (Duration::from_secs(10), 20);
 /// The same while jobs only wait for data: nothing but their removal is to be seen.
 const WAITING: (Duration, u32) = (Duration::from_secs(30), 100);
 
-impl Leader<'_> {
+impl GatewayLeader<'_> {
     /// Asks the batch system if it is time. Returns whether jobs were adopted.
     pub(super) fn ask_batch(&mut self) -> Result<bool, ChangeError> {
         let begin = Instant::now();

@@ -3,7 +3,7 @@
 //! the list cannot look as if it had ended.
 
 use super::outboxes::OutboxList;
-use super::state::Leader;
+use super::state::GatewayLeader;
 use super::work::WorkKind;
 use crate::distribution::{CollectOrder, CollectedResults, NodeAnswer, OutboxState};
 use crate::parts::now;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Interval between two lists of the outboxes of a job that runs.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-impl Leader<'_> {
+impl GatewayLeader<'_> {
     /// Lists outboxes and collects what is complete, for each job with results.
     pub(super) fn collect(&mut self) -> Result<(), ChangeError> {
         let known: HashSet<String> = self.jobs.iter().map(|job| job.row.mark.clone()).collect();

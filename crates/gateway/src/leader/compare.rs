@@ -1,7 +1,7 @@
 //! References of jobs on nodes, compared with the table: a node may have lost its copies, and a crash
 //! may have left a reference that no job needs.
 
-use super::state::Leader;
+use super::state::GatewayLeader;
 use crate::distribution::NodeAnswer;
 use driftless_state::jobs::{ChangeError, JobNodeRow, JobNodeState, JobStage};
 use std::collections::{BTreeSet, HashSet};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Interval of the comparison.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-impl Leader<'_> {
+impl GatewayLeader<'_> {
     /// Asks the nodes for their references if it is time.
     pub(super) fn check_references(&mut self) -> Result<(), ChangeError> {
         let is_early = self

@@ -1,7 +1,7 @@
 //! Readiness of nodes, told to the batch system: at once if it changed, and again at intervals,
 //! because a restart of some batch systems forgets it.
 
-use super::state::Leader;
+use super::state::GatewayLeader;
 use super::told::ReadinessKey;
 use crate::plan::{PlannedJob, SlotNodes, slot_nodes};
 use driftless_batch::{DataSlot, JobId, Readiness};
@@ -30,7 +30,7 @@ impl PlannedJob {
     }
 }
 
-impl Leader<'_> {
+impl GatewayLeader<'_> {
     /// Tells the batch system which nodes are ready, for each slot and job that needs it.
     pub(super) fn tell_ready(&mut self) -> Result<(), ChangeError> {
         let mut by_key: BTreeMap<ReadinessKey, Vec<&PlannedJob>> = BTreeMap::new();

@@ -6,7 +6,7 @@ use super::sight::BatchSight;
 use super::told::ToldReadiness;
 use super::work::Works;
 use crate::JobRequest;
-use crate::lease::Lease;
+use crate::lease::GatewayLease;
 use crate::parts::{GatewayParts, now};
 use crate::plan::PlannedJob;
 use driftless_state::jobs::{ChangeError, JobNodeRow, JobStage};
@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// The gateway that acts.
-pub(crate) struct Leader<'a> {
+pub(crate) struct GatewayLeader<'a> {
     pub parts: &'a Arc<GatewayParts>,
-    pub lease: Lease,
+    pub lease: GatewayLease,
     pub jobs: Vec<PlannedJob>,
     pub version: Option<(i64, i64)>,
     pub sight: BatchSight,
@@ -28,9 +28,9 @@ pub(crate) struct Leader<'a> {
     pub forgotten: Option<Instant>,
 }
 
-impl<'a> Leader<'a> {
-    pub fn new(parts: &'a Arc<GatewayParts>, lease: Lease) -> Self {
-        Leader {
+impl<'a> GatewayLeader<'a> {
+    pub fn new(parts: &'a Arc<GatewayParts>, lease: GatewayLease) -> Self {
+        GatewayLeader {
             parts,
             lease,
             jobs: Vec::new(),
@@ -62,7 +62,7 @@ impl<'a> Leader<'a> {
         for (mark, node) in nodes {
             of_job.entry(mark).or_default().push(node);
         }
-        let planned = |row: driftless_state::jobs::JobRow| PlannedJob {
+        let planned = |row: driftless_state::jobs::BatchJobRow| PlannedJob {
             request: JobRequest::decode(&row.request).unwrap_or_default(),
             nodes: of_job.remove(&row.mark).unwrap_or_default(),
             row,

@@ -52,7 +52,7 @@ impl JobStage {
 
 /// A job of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobRow {
+pub struct BatchJobRow {
     /// Mark, 16 hexadecimal digits.
     pub mark: String,
     /// UID of the user.
@@ -157,16 +157,16 @@ pub(super) fn jobs(
     file: &Connection,
     which: &str,
     values: &[&dyn ToSql],
-) -> Result<Vec<JobRow>, StoreError> {
+) -> Result<Vec<BatchJobRow>, StoreError> {
     let mut find = file.prepare_cached(&format!("SELECT {COLUMNS} FROM jobs {which}"))?;
     find.query_map(values, job)?.collect()
 }
 
-fn job(row: &Row<'_>) -> Result<JobRow, StoreError> {
+fn job(row: &Row<'_>) -> Result<BatchJobRow, StoreError> {
     let word: String = row.get(5)?;
     let stage = JobStage::ALL.into_iter().find(|one| one.word() == word);
     let bytes = row.get::<_, Option<i64>>(8)?;
-    Ok(JobRow {
+    Ok(BatchJobRow {
         mark: row.get(0)?,
         uid: row.get(1)?,
         owner: row.get(2)?,
