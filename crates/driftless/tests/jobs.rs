@@ -2,6 +2,8 @@
 //! an ordinary user, with a real Slurm, a real Grid Engine, and a stand-in for PBS.
 #![allow(clippy::disallowed_methods)]
 
+#[path = "jobs/arrays.rs"]
+mod arrays;
 #[path = "jobs/cluster.rs"]
 mod cluster;
 #[path = "jobs/grid_engine.rs"]

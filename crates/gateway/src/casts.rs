@@ -16,11 +16,13 @@ use driftless_model::Keep;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Longest wait for the agent of a user: getent(1) and setpriv(1) ask the name service.
 const AGENT_MAX: Duration = Duration::from_secs(60);
+/// Refusal of a second version of the data of one job.
+const OTHER_SET: &str = "the data changed after the first nodes got it; further nodes get no copy: submit the job again for the new data";
 /// Takes the words behind `--` and the name, as ssh does, and starts them.
 const AS_SSH: &str = r#"while [ "$1" != -- ]; do shift; done; shift 2; exec /bin/sh -c "exec $*""#;
 /// Settings of the casts of a gateway.
@@ -208,9 +210,17 @@ impl Distribution for Casts {
         stop: &AtomicBool,
     ) -> Result<(), String> {
         let settings = self.cast_settings(order, self.sources(order)?);
-        cast(&settings, &LoadMonitor { report }, stop)
-            .map(drop)
-            .map_err(|error| error.to_string())
+        let monitor = LoadMonitor {
+            report,
+            set: order.set.as_deref(),
+            is_other: AtomicBool::new(false),
+            stop,
+        };
+        let ended = cast(&settings, &monitor, stop);
+        match monitor.is_other.load(Relaxed) {
+            true => Err(OTHER_SET.to_owned()),
+            false => ended.map(drop).map_err(|error| error.to_string()),
+        }
     }
 
     fn end_job(&self, job: &str, nodes: &[String]) -> Vec<NodeAnswer<()>> {
@@ -265,14 +275,26 @@ fn rights_for(uid: u32) -> CopyRights {
 /// Receiver of the events of a cast.
 struct LoadMonitor<'a> {
     report: &'a (dyn Fn(LoadEvent) + Sync),
+    /// Data set that other nodes have already.
+    set: Option<&'a str>,
+    /// Whether the sources are another data set now.
+    is_other: AtomicBool,
+    /// Ends the cast.
+    stop: &'a AtomicBool,
 }
 
 impl CastMonitor for LoadMonitor<'_> {
     fn event(&self, event: CastEvent) {
         match event {
+            CastEvent::Catalogued { set, .. } if self.set.is_some_and(|first| first != set) => {
+                self.is_other.store(true, Relaxed);
+                self.stop.store(true, Relaxed);
+            }
             CastEvent::Catalogued { set, bytes, .. } => {
                 (self.report)(LoadEvent::Data { hash: set, bytes });
             }
+            // A cast that was stopped says so for each node.
+            CastEvent::Ended(_) if self.is_other.load(Relaxed) => {}
             CastEvent::Ended(report) if report.is_complete => {
                 (self.report)(LoadEvent::Ready { node: report.node });
             }

@@ -11,13 +11,14 @@ use driftless_cast::{
     list_sealed, relay_outbox, seal_outbox,
 };
 use rustix::fs::{Gid, Uid, chown};
+use rustix::net::sockopt::socket_peercred;
 use serde::Deserialize;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -216,7 +217,8 @@ impl<'a> Collection<'a> {
     fn relay(&self, socket: &RelaySocket, is_over: &AtomicBool) -> Result<(), String> {
         let stream = loop {
             match socket.listener.accept() {
-                Ok((stream, _)) => break stream,
+                Ok((stream, _)) if self.is_of_user(&stream) => break stream,
+                Ok(_) => {}
                 Err(_) if is_over.load(Relaxed) => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(TICK),
                 Err(error) => return Err(driftless_model::cause(&error)),
@@ -227,6 +229,11 @@ impl<'a> Collection<'a> {
         let (orders, job) = (&self.ways.orders, self.order.job.as_str());
         let ended = relay_outbox(orders, &self.ways.node, (job, &stream), self.stop);
         ended.map(drop).map_err(text)
+    }
+
+    /// Whether the user of the job is at the other end (unix(7), `SO_PEERCRED`).
+    fn is_of_user(&self, stream: &UnixStream) -> bool {
+        socket_peercred(stream).is_ok_and(|peer| peer.uid.as_raw() == self.order.uid)
     }
 
     /// Waits for the run; ends it if the gateway stops.
@@ -286,6 +293,9 @@ impl RelaySocket {
         let path = dir.join(format!("{:016x}", fastrand::u64(..)));
         let listener = UnixListener::bind(&path).map_err(failed)?;
         let socket = RelaySocket { listener, path };
+        // The process has no umask. No other user may take the place of the run.
+        let own = Permissions::from_mode(0o600);
+        fs::set_permissions(&socket.path, own).map_err(failed)?;
         let given = chown(&socket.path, Some(Uid::from_raw(uid)), None::<Gid>);
         given.map_err(|error| failed(error.into()))?;
         socket.listener.set_nonblocking(true).map_err(failed)?;
@@ -345,4 +355,22 @@ fn collected_of(output: &Output) -> CollectedResults {
         entries: summary.changed,
         bytes: summary.bytes_copied,
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a socket of the test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relay_socket_is_closed_to_others() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let own = rustix::process::geteuid().as_raw();
+        let socket = RelaySocket::new(&folder.path().join("relay"), own).expect("a socket");
+        let meta = fs::metadata(&socket.path).expect("there");
+        assert_eq!(meta.permissions().mode() & 0o777, 0o600);
+        let path = socket.path.clone();
+        drop(socket);
+        assert!(fs::metadata(path).is_err());
+    }
 }

@@ -16,6 +16,8 @@ pub struct LoadOrder {
     pub sources: Vec<PathBuf>,
     /// Nodes that lack the data set, or the reference of the job.
     pub nodes: Vec<String>,
+    /// Root hash of the data set that other nodes have already. All tasks of a job see the same data.
+    pub set: Option<String>,
     /// Whether tasks of the job leave results on the nodes.
     pub has_results: bool,
     /// Fate of the copies after the job.

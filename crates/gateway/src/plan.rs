@@ -91,6 +91,12 @@ impl PlannedJob {
         self.nodes.iter().filter(is_in).map(named).collect()
     }
 
+    /// Returns the data set that nodes of the job have already.
+    pub fn first_set(&self) -> Option<String> {
+        let has_some = !self.nodes_in(JobNodeState::Ready).is_empty();
+        self.row.hash.clone().filter(|_| has_some)
+    }
+
     /// Returns whether the job runs, or may run soon.
     pub fn is_joined(&self) -> bool {
         let is_at_work = matches!(self.row.stage, JobStage::Releasing | JobStage::Released);

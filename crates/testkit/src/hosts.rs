@@ -19,6 +19,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// Lets go of the mounts of other tests, in a new namespace of mounts, or their devices would stay busy
+/// after they are unmounted. A machine whose root is no shared mount tells a namespace nothing of that
+/// (mount_namespaces(7)). The folder of $2 is that of this test.
+pub(crate) const LET_GO: &str = r#"
+own=$(dirname -- "$2")
+awk -v own="$own/" '$5 ~ "/driftless-test-" && index($5 "/", own) != 1 { print $5 }' /proc/self/mountinfo |
+    tac | xargs -r -d '\n' umount --lazy 2>/dev/null || :
+"#;
+
 /// What follows is the process id of the test, the number of its lab, and the part that it plays.
 const PREFIX: &str = "driftless-test-";
 /// Where `ip netns` keeps them (ip-netns(8)).

@@ -10,7 +10,7 @@
 //! removes their namespaces and files. Their mounts end with their last process.
 
 use crate::accounts::ORDINARY_ID;
-use crate::hosts::{Host, Lab};
+use crate::hosts::{Host, LET_GO, Lab};
 use crate::processes;
 use crate::scratch::scratch_folder;
 use std::ffi::OsStr;
@@ -147,7 +147,7 @@ impl Machine {
         let mut holder = host
             .command("unshare")
             .args(["--mount", "--propagation=slave", "--uts", "--"])
-            .args(["sh", "-c", HOLD, "hold", name])
+            .args(["sh", "-c", &[LET_GO, HOLD].concat(), "hold", name])
             .args([&folder.join("hosts"), &private, &folder.join("node")])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

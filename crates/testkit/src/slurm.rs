@@ -9,7 +9,7 @@
 //! A task sees the mounts of its node, because it descends from the `slurmd` there. The folder
 //! [`Slurm::node_dir`] is another one on each node, as a local disk is.
 
-use crate::hosts::{Host, Lab};
+use crate::hosts::{Host, LET_GO, Lab};
 use crate::scratch::scratch_folder;
 use crate::wait::{EVENT_MAX, wait_slowly_until, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -285,7 +285,7 @@ impl Place {
         let name = place_name(number);
         let mut command = host.command("unshare");
         command.args(["--mount", "--uts", "--propagation", "slave", "--"]);
-        command.args(["sh", "-c", HOLD, "hold", &name]);
+        command.args(["sh", "-c", &[LET_GO, HOLD].concat(), "hold", &name]);
         command.arg(folder.join("hosts"));
         if number > 0 {
             command.arg(disk(folder, &name)).arg(folder.join("node"));

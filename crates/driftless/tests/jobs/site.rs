@@ -24,6 +24,8 @@ pub struct Site<C: Cluster> {
     /// User who runs daemons and gateway, if not root.
     user: Option<u32>,
     pub cluster: C,
+    /// Key of the gateway.
+    key: String,
 }
 
 impl<C: Cluster> Site<C> {
@@ -43,19 +45,19 @@ impl<C: Cluster> Site<C> {
             daemons: Vec::new(),
             user,
             cluster: C::start(nodes),
+            key: String::new(),
         };
         fs::create_dir(site.shared().join("gateway")).expect("a folder");
         site.give(&site.shared().join("gateway"));
         let mut key = site.program();
         key.args(["node", "key", "--cast-dir"]);
-        let key = text_of(key.arg(site.shared().join("gateway/cast")));
+        site.key = text_of(key.arg(site.shared().join("gateway/cast")));
+        site.key = site.key.trim().to_owned();
         let mut lines = String::new();
         for name in site.cluster.node_names() {
             site.give(&site.cluster.disk_of(&name));
-            let mut daemon = site.in_node(&name);
-            daemon.args(["node", "--ports", &PORT.to_string(), "--trust", key.trim()]);
-            daemon.arg("--dir").arg(site.store());
-            site.daemons.push(spawn(&mut daemon, &site.log_of(&name)));
+            let daemon = site.spawn_daemon(&name);
+            site.daemons.push(daemon);
             let own = site.key_of(&name);
             let address = site.cluster.address(&name);
             writeln!(lines, "{name} {address}:{PORT} {own}").expect("a line");
@@ -63,6 +65,27 @@ impl<C: Cluster> Site<C> {
         fs::write(site.shared().join("nodes.txt"), lines).expect("a file");
         site.start_gateway();
         site
+    }
+
+    fn spawn_daemon(&self, name: &str) -> Child {
+        let mut daemon = self.in_node(name);
+        daemon.args(["node", "--ports", &PORT.to_string(), "--trust", &self.key]);
+        daemon.arg("--dir").arg(self.store());
+        spawn(&mut daemon, &self.log_of(name))
+    }
+
+    /// Kills the daemon of a node, as a crash of the node does.
+    pub fn kill_daemon(&mut self, name: &str) {
+        let daemon = &mut self.daemons[number_of_node(&self.cluster, name)];
+        daemon.kill().expect("killed");
+        daemon.wait().expect("ended");
+    }
+
+    /// Starts the daemon of a node again.
+    pub fn start_daemon(&mut self, name: &str) {
+        let number = number_of_node(&self.cluster, name);
+        self.daemons[number] = self.spawn_daemon(name);
+        self.key_of(name);
     }
 
     /// Returns the key of a daemon, once it runs.
@@ -231,21 +254,6 @@ impl<C: Cluster> Site<C> {
         number_of(&text_of(&mut submit))
     }
 
-    /// Runs a job array whose tasks copy a file of the data set to `out`, and checks it.
-    pub fn run_array(&self, script: &Path, out: &Path, array: &[&str], tasks: usize) -> String {
-        let job = self.submit(USER, &["nr"], &[], |job| {
-            job.args(array).arg(script);
-        });
-        let written = || fs::read_dir(out).expect("a folder").count() == tasks;
-        wait_slowly_until("all tasks have run", written);
-        for entry in fs::read_dir(out).expect("a folder") {
-            let path = entry.expect("an entry").path();
-            let same = || fs::read_to_string(&path).is_ok_and(|text| text == "nr\n");
-            wait_slowly_until("the task copied the file", same);
-        }
-        job
-    }
-
     fn list(&self, options: &[&str]) -> Output {
         let mut jobs = self.program();
         jobs.args(["jobs", "--json", "--gateway"])
@@ -353,4 +361,10 @@ fn spawn(command: &mut Command, log: &Path) -> Child {
         .stdout(Stdio::null())
         .stderr(log);
     child.spawn().expect("a process")
+}
+
+fn number_of_node(cluster: &impl Cluster, name: &str) -> usize {
+    let names = cluster.node_names();
+    let number = names.iter().position(|one| one == name);
+    number.expect("a node")
 }

@@ -197,6 +197,7 @@ fn killed_gateway_goes_on_when_started_again() {
 
 /// Leaves results of each kind, also when the time of the job is over.
 const RESULTS_TASK: &str = r#"#!/bin/sh
+sleep 1
 out="$RESULTS_DIRECTORY/$SLURM_ARRAY_TASK_ID"
 mkdir -p "$out/deep" || exit 1
 for number in $(seq 1 20); do echo "$SLURM_ARRAY_TASK_ID $number" >"$out/deep/$number"; done
@@ -228,6 +229,54 @@ fn results_of_tasks_come_home() {
         }
         let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(folder).expect("there"));
         assert_eq!(owner, USER, "task {task}");
+    }
+    site.check_nothing_is_left();
+}
+
+#[test]
+fn changed_data_reaches_no_further_node() {
+    let mut site = Site::start(2);
+    site.make_data("nr", 1000);
+    site.kill_daemon("n2");
+    let script = site.script(
+        "wait.sh",
+        "#!/bin/sh\nwhile [ ! -e \"$1\" ]; do sleep 0.1; done\n",
+    );
+    let go = site.shared().join("go");
+    let job = site.submit(USER, &["nr"], &[], |sbatch| {
+        sbatch.arg("--array=1-3").arg(&script).arg(&go);
+    });
+    wait_slowly_until("a task runs", || state_of(&site, &job).contains("RUNNING"));
+    fs::write(site.shared().join("nr/name"), "other\n").expect("a file");
+    site.start_daemon("n2");
+    let is_told = || {
+        let fault = site.fault_of(&job);
+        fault.is_some_and(|fault| fault.contains("the data changed"))
+    };
+    wait_slowly_until("the gateway tells that the data changed", is_told);
+    fs::write(&go, "").expect("a file");
+    site.wait_until_closed(&job);
+    site.check_nothing_is_left();
+}
+
+#[test]
+fn results_outlive_a_dead_node_daemon() {
+    let mut site = Site::start(1);
+    site.make_data("nr", 1000);
+    let home = site.make_out("home");
+    let script = site.script("task.sh", RESULTS_TASK);
+    let pattern = home.join("%j/%t").display().to_string();
+    let job = site.submit(USER, &["nr"], &["--results", &pattern], |sbatch| {
+        sbatch.arg("--array=1-4").arg(&script);
+    });
+    wait_slowly_until("a task runs", || state_of(&site, &job).contains("RUNNING"));
+    site.kill_daemon("n1");
+    wait_slowly_until("all tasks ended", || state_of(&site, &job).is_empty());
+    site.start_daemon("n1");
+    site.wait_until_closed(&job);
+    for task in 1..=4 {
+        let node = home.join(&job).join(task.to_string()).join("node");
+        assert_eq!(fs::read_to_string(node).expect("a result"), "n1\n");
     }
     site.check_nothing_is_left();
 }

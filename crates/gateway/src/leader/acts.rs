@@ -80,6 +80,7 @@ impl GatewayLeader<'_> {
             uid: job.row.uid,
             sources: job.request.source_paths(),
             nodes: lacking.clone(),
+            set: job.first_set(),
             has_results: job.request.results.is_some(),
             keeping: job.request.keeping,
         };

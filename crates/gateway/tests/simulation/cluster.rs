@@ -194,7 +194,17 @@ impl Cluster {
     }
 
     pub fn cancel(&self, job: &JobId) {
-        self.sim.state().jobs.remove(job);
+        let mut state = self.sim.state();
+        let Some(job) = state.jobs.remove(job) else {
+            return;
+        };
+        // Tasks that ran until now write no more.
+        for (node, _) in job.running {
+            let outbox = state.outboxes.entry((node, job.mark.clone())).or_default();
+            outbox
+                .values_mut()
+                .for_each(|is_complete| *is_complete = true);
+        }
     }
 
     pub fn delay(&self, node: &str, time: Duration) {
