@@ -234,32 +234,6 @@ fn results_of_tasks_come_home() {
 }
 
 #[test]
-fn changed_data_reaches_no_further_node() {
-    let mut site = Site::start(2);
-    site.make_data("nr", 1000);
-    site.kill_daemon("n2");
-    let script = site.script(
-        "wait.sh",
-        "#!/bin/sh\nwhile [ ! -e \"$1\" ]; do sleep 0.1; done\n",
-    );
-    let go = site.shared().join("go");
-    let job = site.submit(USER, &["nr"], &[], |sbatch| {
-        sbatch.arg("--array=1-3").arg(&script).arg(&go);
-    });
-    wait_slowly_until("a task runs", || state_of(&site, &job).contains("RUNNING"));
-    fs::write(site.shared().join("nr/name"), "other\n").expect("a file");
-    site.start_daemon("n2");
-    let is_told = || {
-        let fault = site.fault_of(&job);
-        fault.is_some_and(|fault| fault.contains("the data changed"))
-    };
-    wait_slowly_until("the gateway tells that the data changed", is_told);
-    fs::write(&go, "").expect("a file");
-    site.wait_until_closed(&job);
-    site.check_nothing_is_left();
-}
-
-#[test]
 fn results_outlive_a_dead_node_daemon() {
     let mut site = Site::start(1);
     site.make_data("nr", 1000);
