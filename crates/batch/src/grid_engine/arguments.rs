@@ -8,7 +8,7 @@
 //! also gets a start time that never comes. The command line has precedence there.
 
 use super::{HOLD_OF_USER, KEPT, MARK, START_NEVER};
-use crate::script::read_script;
+use crate::script::script_text;
 use crate::{BatchError, BatchResult, HeldRequest, Submission};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -112,7 +112,7 @@ impl<'a> QsubLine<'a> {
             .argument("-b")
             .is_some_and(|word| word.as_bytes().starts_with(b"y"));
         let script = self.operand.filter(|word| !is_program && *word != "-");
-        let Some(text) = script.and_then(|path| read_script(Path::new(path))) else {
+        let Some(text) = script.and_then(|path| script_text(Path::new(path))) else {
             return Vec::new();
         };
         let prefix = self.argument("-C").and_then(OsStr::to_str).unwrap_or("#$");

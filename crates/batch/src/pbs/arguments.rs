@@ -5,7 +5,7 @@
 //! read here.
 
 use super::{KEPT, MARK, MARK_BEGIN};
-use crate::script::read_script;
+use crate::script::script_text;
 use crate::{BatchError, BatchResult, HeldRequest, Submission};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -120,7 +120,7 @@ fn script_options(options: &[QsubOption], operands: &[OsString]) -> Vec<QsubOpti
     let script = operands
         .first()
         .filter(|word| *word != "--" && *word != "-");
-    let Some(text) = script.and_then(|path| read_script(Path::new(path))) else {
+    let Some(text) = script.and_then(|path| script_text(Path::new(path))) else {
         return Vec::new();
     };
     let prefix = options.iter().rfind(|(name, _)| *name == b'C');

@@ -1,16 +1,13 @@
 //! Job scripts: the options of their `#SBATCH` lines.
 
 use super::options::SbatchLine;
+use crate::script::SCRIPT_BYTES_MAX;
 use crate::{BatchError, BatchResult};
 use rustix::fs::FileType;
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a script that are searched for options. Slurm refuses larger ones by default
-/// (`max_script_size` in slurm.conf(5)).
-const SCRIPT_BYTES_MAX: u64 = 4 << 20;
 const DIRECTIVE: &str = "#SBATCH";
 
 /// Source of a script.
@@ -53,21 +50,11 @@ pub(super) fn directives(script: &[u8]) -> BatchResult<SbatchLine> {
 
 /// Reads the beginning of a script, as the user who submits it. Returns `None` if it is no regular
 /// file: reading a pipe would take the script from `sbatch`.
-#[allow(
-    clippy::disallowed_methods,
-    reason = "the job script is the user's own file and no part of a tree"
-)]
 pub(super) fn read_script(script: Script<'_>) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
     match script {
-        Script::File(name) => {
-            let path = found_script(name)?;
-            let file = std::fs::File::open(path).ok()?;
-            file.take(SCRIPT_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-        }
-        Script::StandardInput => return peek(std::io::stdin().as_fd()),
+        Script::File(name) => crate::script::read_script(&found_script(name)?),
+        Script::StandardInput => peek(std::io::stdin().as_fd()),
     }
-    Some(bytes)
 }
 
 /// Reads what follows in an open file. The offset stays where it is, so `sbatch` reads the same.
