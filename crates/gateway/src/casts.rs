@@ -25,6 +25,7 @@ const AGENT_MAX: Duration = Duration::from_secs(60);
 const OTHER_SET: &str = "the data changed after the first nodes got it; further nodes get no copy: submit the job again for the new data";
 /// Takes the words behind `--` and the name, as ssh does, and starts them.
 const AS_SSH: &str = r#"while [ "$1" != -- ]; do shift; done; shift 2; exec /bin/sh -c "exec $*""#;
+
 /// Settings of the casts of a gateway.
 #[derive(Clone)]
 pub struct CastsSettings {

@@ -21,10 +21,6 @@ const SIGNAL_CODE: u8 = 128;
 pub struct Submitted {
     /// Number in the batch system.
     pub job: JobId,
-    /// Mark.
-    pub mark: String,
-    /// Path by which tasks find the data set.
-    pub spool: String,
     /// Warning, if the gateway did not answer after the submission.
     pub warning: Option<String>,
 }
@@ -65,21 +61,11 @@ pub fn submit(
         }
     };
     let confirm = ClientRequest::Confirm {
-        mark: prepared.mark.clone(),
+        mark: prepared.mark,
         number: job.to_string(),
     };
     let warning = ask(socket, &confirm).err().map(|error| error.to_string());
-    let spool = prepared
-        .variables
-        .into_iter()
-        .map(|(_, value)| value)
-        .next();
-    Ok(Submitted {
-        job,
-        mark: prepared.mark,
-        spool: spool.unwrap_or_default(),
-        warning,
-    })
+    Ok(Submitted { job, warning })
 }
 
 /// Returns the jobs of this user; those of all users for root.

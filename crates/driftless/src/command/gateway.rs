@@ -21,8 +21,6 @@ use std::time::Duration;
 
 /// Directory of the gateways that root runs.
 const GATEWAY_DIR: &str = "/var/lib/driftless/gateway";
-/// Directory of the nodes that root runs.
-const NODE_DIR: &str = "/var/lib/driftless/node";
 /// Name of the socket in the runtime directory.
 const SOCKET: &str = "gateway.sock";
 
@@ -144,7 +142,7 @@ fn escape_name(name: &str) -> String {
 fn node_dir(args: &GatewayArgs, is_by_ssh: bool) -> Result<PathBuf, Unreached> {
     match &args.nodes.ways.node_dir {
         Some(dir) => nodes::place("--node-dir", dir),
-        None if rustix::process::geteuid().is_root() || !is_by_ssh => Ok(NODE_DIR.into()),
+        None if rustix::process::geteuid().is_root() || !is_by_ssh => Ok(nodes::NODE_DIR.into()),
         None => Err(usage(
             "--node-dir is missing: name a directory that is the same on all nodes, such as /scratch/USER/driftless",
         )),

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// File of the key pair of casts, in the directory of their store.
 const IDENTITY: &str = "coordinator.pem";
 /// Directory of the node that root runs.
-const NODE_DIR: &str = "/var/lib/driftless/node";
+pub const NODE_DIR: &str = "/var/lib/driftless/node";
 /// Nodes that a message names.
 const NAMES_MAX: usize = 20;
 
