@@ -11,6 +11,7 @@ use crate::{Error, JobRequest};
 use driftless_batch::{JobId, JobMark};
 use driftless_state::StateError;
 use driftless_state::jobs::{BatchJobRow, JobTable, NewJob};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use std::fs::{self, Permissions};
 use std::io;
@@ -29,8 +30,13 @@ const RESULTS: &str = "RESULTS_DIRECTORY";
 const CLIENTS_MAX: u32 = 64;
 /// Longest wait for a client.
 const CLIENT_MAX: Duration = Duration::from_secs(10);
-/// Pause between two looks at the socket.
-const TICK: Duration = Duration::from_millis(20);
+/// Pause between two looks at the wish to stop, while no client comes.
+const TICK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+/// Pause after a connection that could not be accepted: the process may have no file handles left.
+const FAILED: Duration = Duration::from_millis(20);
 /// Jobs of one user that are not closed, at most.
 const USER_JOBS_MAX: usize = 100_000;
 
@@ -73,11 +79,15 @@ impl ClientServer {
     /// Answers clients until `stop` is set.
     pub fn run(&self, socket: &UnixListener, stop: &AtomicBool) {
         while !stop.load(Relaxed) {
+            if poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&TICK)).is_err() {
+                std::thread::sleep(FAILED);
+            }
             match socket.accept() {
                 Ok((stream, _)) if self.clients.load(Relaxed) < CLIENTS_MAX => self.start(stream),
                 // Too many at a time: the client finds the connection closed, and tries again.
                 Ok(_) => {}
-                Err(_) => std::thread::sleep(TICK),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => std::thread::sleep(FAILED),
             }
         }
     }
