@@ -11,11 +11,12 @@ mod xml;
 
 use crate::command::CommandOutput;
 use crate::{
-    BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, HeldRequest, JobId,
-    JobMark, LiveJob, MarkedJob, Readiness, Submission,
+    BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, HeldRequest,
+    JobCandidates, JobId, JobMark, LiveJob, MarkedJob, Readiness, Submission,
 };
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
+use std::sync::Arc;
 use xml::{HostValues, JobDetails};
 
 /// Variable of the job's context with its mark.
@@ -94,10 +95,15 @@ impl GridEngine {
         let output = self.run("qstat", &["-j", job.as_str(), "-xml"])?;
         let found = xml::details(&output)?.into_iter();
         let mut found = found.filter(|details| details.job == job.as_str());
-        found.next().ok_or_else(|| BatchError::NoJob {
-            command: output.command.clone(),
-            text: format!("qstat does not know job {job}"),
-        })
+        found.next().ok_or_else(|| unknown_job(job))
+    }
+
+    /// Returns the hosts of open queues for a job that makes these wishes.
+    fn open_hosts(&self, wish: &[String]) -> BatchResult<Vec<String>> {
+        let mut args = vec!["-f", "-xml"];
+        args.extend(wish.iter().map(String::as_str));
+        let output = self.run("qstat", &args)?;
+        Ok(xml::open_hosts(&output)?.into_iter().collect())
     }
 
     fn complexes(&self) -> BatchResult<Vec<Complex>> {
@@ -205,35 +211,39 @@ impl BatchSystem for GridEngine {
         xml::live_jobs(&output, &held)
     }
 
-    fn candidates(&self, job: &JobId) -> BatchResult<Vec<String>> {
-        let details = self.details(job)?;
-        let complexes = self.complexes()?;
-        let fixed = |name: &str| {
-            let changes = |complex: &Complex| complex.is_consumable && complex.has_name(name);
-            !name.starts_with(DataSlot::PREFIX)
-                && !LOADS.contains(&name)
-                && !complexes.iter().any(changes)
+    fn candidates(&self, jobs: &[JobId]) -> BatchResult<JobCandidates> {
+        let details = match jobs {
+            [job] => match self.details(job) {
+                Err(error) if error.is_no_job() => Vec::new(),
+                found => vec![found?],
+            },
+            _ => xml::details(&self.run("qstat", &["-j", "*", "-xml"])?)?,
         };
-        let requests: Vec<String> = details
-            .hard
-            .iter()
-            .filter(|(name, _)| fixed(name))
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        let (requests, queues) = (requests.join(","), details.queues.join(","));
-        let mut args = vec!["-f", "-xml", "-U", &details.owner];
-        let environment = details.environment.as_deref().unwrap_or_default();
-        for (option, value) in [
-            ("-l", requests.as_str()),
-            ("-q", &queues),
-            ("-pe", environment),
-        ] {
-            if !value.is_empty() {
-                args.extend([option, value]);
+        let of_job: HashMap<&str, &JobDetails> =
+            details.iter().map(|job| (job.job.as_str(), job)).collect();
+        let complexes = self.complexes()?;
+        let mut found = JobCandidates::new();
+        // Many jobs have the same wishes: one command asks for all of these.
+        let mut of_wish: BTreeMap<Vec<String>, Vec<&JobId>> = BTreeMap::new();
+        for job in jobs {
+            match of_job.get(job.as_str()) {
+                Some(details) => {
+                    let wish = place_wish(details, &complexes);
+                    of_wish.entry(wish).or_default().push(job);
+                }
+                None => {
+                    found.insert(job.clone(), Err(Arc::new(unknown_job(job))));
+                }
             }
         }
-        let output = self.run("qstat", &args)?;
-        Ok(xml::open_hosts(&output)?.into_iter().collect())
+        for (wish, jobs) in of_wish {
+            let hosts = match self.open_hosts(&wish) {
+                Err(error) if error.may_pass() => return Err(error),
+                answer => answer.map_err(Arc::new),
+            };
+            found.extend(jobs.into_iter().map(|job| (job.clone(), hosts.clone())));
+        }
+        Ok(found)
     }
 
     fn declare(&self, slot: &DataSlot, _nodes: &[String]) -> BatchResult<()> {
@@ -308,6 +318,38 @@ impl BatchSystem for GridEngine {
     fn undeclare(&self, slot: &DataSlot) -> BatchResult<()> {
         self.set_hosts(slot, &BTreeSet::new())
     }
+}
+
+fn unknown_job(job: &JobId) -> BatchError {
+    BatchError::NoJob {
+        command: format!("qstat -j {job}"),
+        text: format!("qstat does not know job {job}"),
+    }
+}
+
+/// Returns the arguments by which qstat(1) shows the queues that a job wishes. Amounts that change with
+/// the load of a host are left out.
+fn place_wish(job: &JobDetails, complexes: &[Complex]) -> Vec<String> {
+    let fixed = |name: &str| {
+        let changes = |complex: &Complex| complex.is_consumable && complex.has_name(name);
+        !name.starts_with(DataSlot::PREFIX)
+            && !LOADS.contains(&name)
+            && !complexes.iter().any(changes)
+    };
+    let requests = job.hard.iter().filter(|(name, _)| fixed(name));
+    let requests = requests.map(|(name, value)| format!("{name}={value}"));
+    let environment = job.environment.clone().unwrap_or_default();
+    let mut wish = vec!["-U".to_owned(), job.owner.clone()];
+    for (option, value) in [
+        ("-l", requests.collect::<Vec<_>>().join(",")),
+        ("-q", job.queues.join(",")),
+        ("-pe", environment),
+    ] {
+        if !value.is_empty() {
+            wish.extend([option.to_owned(), value]);
+        }
+    }
+    wish
 }
 
 /// A row of `qconf -sc`.

@@ -26,6 +26,10 @@ pub use words::{
 };
 
 use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Nodes on which each of some jobs may run. Jobs may share an error.
+pub type JobCandidates = HashMap<JobId, Result<Vec<String>, Arc<BatchError>>>;
 
 /// Returns the interface to a batch system. Runs no command.
 pub fn system(kind: BatchKind, settings: CommandSettings) -> Box<dyn BatchSystem> {
@@ -69,12 +73,13 @@ pub trait BatchSystem: Send + Sync {
     /// The batch system gives no answer that can be read.
     fn alive(&self) -> BatchResult<HashMap<JobId, LiveJob>>;
 
-    /// Returns the nodes on which a job may run: those of its partition or queues that its own wishes
-    /// allow. Nodes that are down or drained are left out.
+    /// Returns the nodes on which each of some jobs may run: those of its partition or queues that its
+    /// own wishes allow. Nodes that are down or drained are left out. Asks the batch system for all
+    /// jobs at once.
     ///
     /// # Errors
-    /// The job is unknown; the batch system gives no answer that can be read.
-    fn candidates(&self, job: &JobId) -> BatchResult<Vec<String>>;
+    /// The batch system gives no answer that can be read. A job that is unknown has an error of its own.
+    fn candidates(&self, jobs: &[JobId]) -> BatchResult<JobCandidates>;
 
     /// Makes a slot known, so that jobs may demand it. No node offers it yet.
     ///

@@ -12,12 +12,13 @@ mod nodes;
 
 use crate::command::CommandOutput;
 use crate::{
-    BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, HeldRequest, JobId,
-    JobMark, LiveJob, MarkedJob, Readiness, Submission,
+    BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, HeldRequest,
+    JobCandidates, JobId, JobMark, LiveJob, MarkedJob, Readiness, Submission,
 };
 use jobs::PbsJob;
 use serde_json::{Map, Value};
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// Variable of a job with its mark.
 const MARK: &str = "DRIFTLESS_MARK";
@@ -60,10 +61,7 @@ impl Pbs {
     fn job(&self, job: &JobId) -> BatchResult<PbsJob> {
         let found = self.jobs(&[job.as_str()])?.into_iter();
         let mut found = found.filter(|record| record.id == job.as_str());
-        found.next().ok_or_else(|| BatchError::NoJob {
-            command: format!("qstat -f {job}"),
-            text: format!("qstat does not know job {job}"),
-        })
+        found.next().ok_or_else(|| unknown_job(job))
     }
 
     /// Returns all virtual nodes.
@@ -135,9 +133,23 @@ impl BatchSystem for Pbs {
         jobs::live(&self.jobs(&["-t"])?)
     }
 
-    fn candidates(&self, job: &JobId) -> BatchResult<Vec<String>> {
-        let job = self.job(job)?;
-        Ok(nodes::candidates(&self.nodes()?, &job.queue, &job.select))
+    fn candidates(&self, jobs: &[JobId]) -> BatchResult<JobCandidates> {
+        let records = match jobs {
+            // qstat fails for a number that PBS does not know any more.
+            [job] => match self.job(job) {
+                Err(error) if error.is_no_job() => Vec::new(),
+                found => vec![found?],
+            },
+            _ => self.jobs(&[])?,
+        };
+        let of_job: HashMap<&str, &PbsJob> =
+            records.iter().map(|job| (job.id.as_str(), job)).collect();
+        let nodes = self.nodes()?;
+        let found = |job: &JobId| match of_job.get(job.as_str()) {
+            Some(record) => Ok(nodes::candidates(&nodes, &record.queue, &record.select)),
+            None => Err(Arc::new(unknown_job(job))),
+        };
+        Ok(jobs.iter().map(|job| (job.clone(), found(job))).collect())
     }
 
     fn declare(&self, slot: &DataSlot, _nodes: &[String]) -> BatchResult<()> {
@@ -174,6 +186,13 @@ impl BatchSystem for Pbs {
 
     fn undeclare(&self, slot: &DataSlot) -> BatchResult<()> {
         self.set_hosts(slot, &BTreeSet::new())
+    }
+}
+
+fn unknown_job(job: &JobId) -> BatchError {
+    BatchError::NoJob {
+        command: format!("qstat -f {job}"),
+        text: format!("qstat does not know job {job}"),
     }
 }
 

@@ -9,13 +9,14 @@ mod features;
 mod hostlist;
 mod nodes;
 mod options;
+mod places;
 mod queue;
 mod sbatch;
 mod script;
 
 use crate::{
-    BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, HeldRequest, JobId,
-    LiveJob, MarkedJob, Readiness, Submission,
+    BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, HeldRequest,
+    JobCandidates, JobId, LiveJob, MarkedJob, Readiness, Submission,
 };
 use features::Constraint;
 use nodes::{SinfoNode, SlotState};
@@ -46,13 +47,10 @@ impl Slurm {
     fn living(&self, job: &JobId) -> BatchResult<Vec<SqueueJob>> {
         let mut records = self.records(Some(job))?;
         records.retain(|record| record.job == *job && record.phase != JobPhase::Ended);
-        if records.is_empty() {
-            return Err(BatchError::NoJob {
-                command: format!("squeue --jobs {job}"),
-                text: "all of its tasks have ended".to_owned(),
-            });
+        match records.is_empty() {
+            true => Err(has_ended(job)),
+            false => Ok(records),
         }
-        Ok(records)
     }
 
     /// Changes the tasks of a job that wait. Returns `false` if none waits any more.
@@ -122,6 +120,13 @@ impl Slurm {
             Err(BatchError::Rights { .. }) if excludes => Ok(()),
             other => other,
         }
+    }
+}
+
+fn has_ended(job: &JobId) -> BatchError {
+    BatchError::NoJob {
+        command: format!("squeue --jobs {job}"),
+        text: "all of its tasks have ended".to_owned(),
     }
 }
 
@@ -206,26 +211,16 @@ impl BatchSystem for Slurm {
         Ok(found)
     }
 
-    fn candidates(&self, job: &JobId) -> BatchResult<Vec<String>> {
-        let records = self.living(job)?;
-        let pending = records.iter().find(|one| one.phase == JobPhase::Pending);
-        let Some(record) = pending.or(records.first()) else {
-            return Ok(Vec::new());
+    fn candidates(&self, jobs: &[JobId]) -> BatchResult<JobCandidates> {
+        let records = match jobs {
+            // squeue refuses a number that Slurm does not know any more.
+            [job] => match self.living(job) {
+                Err(error) if error.is_no_job() => Vec::new(),
+                other => other?,
+            },
+            _ => self.records(None)?,
         };
-        let excluded = own_exclusions(record)?;
-        // Nodes that a job demands are all of its nodes, unless it wants more.
-        let is_complete = record.node_count == record.demanded.len().to_string();
-        let constraint = Constraint::new(&record.constraint);
-        let mut nodes = self.nodes()?;
-        nodes.retain(|node| {
-            node.is_in(&record.partitions)
-                && node.is_usable
-                && (!node.is_reserved || record.reservation.is_some())
-                && !excluded.contains(&node.name)
-                && (!is_complete || record.demanded.contains(&node.name))
-                && constraint.allows(&node.available)
-        });
-        Ok(nodes.into_iter().map(|node| node.name).collect())
+        Ok(places::candidates(jobs, &records, &self.nodes()?))
     }
 
     fn declare(&self, slot: &DataSlot, nodes: &[String]) -> BatchResult<()> {

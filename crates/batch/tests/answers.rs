@@ -1,5 +1,6 @@
 //! Proves that no failed command of Grid Engine or PBS is taken for an answer: commands that hang,
-//! refuse, or print what another version prints. Scripts stand in for all commands.
+//! refuse, or print what another version prints. Counts the commands that ask about many jobs. Scripts
+//! stand in for all commands.
 #![allow(clippy::disallowed_methods)]
 
 use driftless_batch::{
@@ -12,8 +13,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 const KINDS: [BatchKind; 2] = [BatchKind::GridEngine, BatchKind::Pbs];
-const COMMANDS: [&str; 9] = [
-    "pbsnodes", "qalter", "qconf", "qhost", "qmgr", "qrls", "qselect", "qstat", "qsub",
+const COMMANDS: [&str; 11] = [
+    "pbsnodes", "qalter", "qconf", "qhost", "qmgr", "qrls", "qselect", "qstat", "qsub", "sinfo",
+    "squeue",
 ];
 
 /// A batch system whose commands all run one script.
@@ -58,7 +60,7 @@ impl Stub {
         let results: [BatchResult<()>; 8] = [
             self.system.alive().map(drop),
             self.system.marked().map(drop),
-            self.system.candidates(&job).map(drop),
+            self.system.candidates(std::slice::from_ref(&job)).map(drop),
             self.system.declare(&slot, &[]),
             self.system.require(&job, &readiness),
             self.system.tell_ready(&readiness, &[]),
@@ -218,5 +220,45 @@ fn missing_commands_are_named() {
                 "{kind}: {error}"
             );
         }
+    }
+}
+
+/// Prints a thousand jobs of one kind, and one node.
+const THOUSAND: &str = r#"
+name=${0##*/}
+echo "$name" >>"${0%/*}/calls"
+numbers() { seq 1 1000; }
+case "$name $1" in
+squeue*) us=$(printf '\037') begin=${6%%"$us"*}
+    numbers | sed "s/.*/$begin|&|N\/A|PENDING|JobHeldUser|0|all|||(null)|1||(null)|ann|(null)/" | tr '|' "$us" ;;
+sinfo*) printf 'n1|all|idle|(null)|(null)\n' | tr '|' '\037' ;;
+'qstat -j') echo '<detailed_job_info><djob_info>'
+    numbers | sed 's:.*:<element><JB_job_number>&</JB_job_number><JB_owner>ann</JB_owner></element>:'
+    echo '</djob_info></detailed_job_info>' ;;
+'qstat -f') [ "$2" = -F ] || { echo '<job_info><Queue-List><name>all.q@n1</name></Queue-List></job_info>'; exit; }
+    printf '{"pbs_server":"s","Jobs":{"0.s":'
+    job='{"Job_Owner":"a@b","queue":"q","Hold_Types":"u","job_state":"H"}'
+    echo "$job"; numbers | sed "s/.*/,\"&.s\":$job/"; echo '}}' ;;
+pbsnodes*) echo '{"pbs_server":"s","nodes":{"n1":{"state":"free"}}}' ;;
+esac
+"#;
+
+#[test]
+fn thousand_jobs_are_asked_about_at_once() {
+    for (kind, suffix, expected) in [
+        (BatchKind::Slurm, "", "squeue\nsinfo\n"),
+        (BatchKind::GridEngine, "", "qstat\nqconf\nqstat\n"),
+        (BatchKind::Pbs, ".s", "qstat\npbsnodes\n"),
+    ] {
+        let stub = Stub::quick(kind, THOUSAND);
+        let number = |number: u32| JobId::new(&format!("{number}{suffix}")).unwrap();
+        let jobs: Vec<JobId> = (1..=1000).map(number).collect();
+        let found = stub.system.candidates(&jobs).unwrap();
+        assert_eq!(found.len(), 1000, "{kind}");
+        for (job, nodes) in found {
+            assert_eq!(nodes.unwrap(), ["n1"], "{kind}: {job}");
+        }
+        let calls = fs::read_to_string(stub.folder.path().join("calls")).unwrap();
+        assert_eq!(calls, expected, "{kind}");
     }
 }

@@ -11,6 +11,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::sync::Arc;
 
 /// A job that writes its node, task and word to a file of its own, and ends if no file `stay` exists.
 const JOB: &str = "#!/bin/sh\n#PBS -v FROM_SCRIPT=1\ncd \"$PBS_O_WORKDIR\"\n\
@@ -131,6 +132,12 @@ impl Nodes {
     }
 }
 
+/// Returns the candidates for one job.
+fn candidates(system: &dyn BatchSystem, job: &JobId) -> Result<Vec<String>, Arc<BatchError>> {
+    let mut found = system.candidates(std::slice::from_ref(job))?;
+    found.remove(job).expect("an answer for the job")
+}
+
 #[test]
 fn tasks_run_where_data_is_ready() {
     let bench = Bench::new(3);
@@ -153,7 +160,7 @@ fn tasks_run_where_data_is_ready() {
         (live.is_held, live.pending, live.running.len()),
         (true, 6, 0)
     );
-    assert_eq!(system.candidates(&job).unwrap(), ["pbs1", "pbs2", "pbs3"]);
+    assert_eq!(candidates(system, &job).unwrap(), ["pbs1", "pbs2", "pbs3"]);
 
     bench.stay();
     let some = Nodes::new(1, &["pbs2"]);
@@ -240,7 +247,7 @@ fn holds_of_others_stay() {
     assert!(bench.live(&of_user).unwrap().is_held);
     let gone = JobId::new("999.pbshead").unwrap();
     assert!(system.release(&gone).unwrap_err().is_no_job());
-    assert!(system.candidates(&gone).unwrap_err().is_no_job());
+    assert!(candidates(system, &gone).unwrap_err().is_no_job());
 }
 
 #[test]
@@ -249,12 +256,19 @@ fn candidates_follow_wishes_and_states() {
     let any = bench.submit(MARK, &[]);
     let one = bench.submit(MARK, &["-l", "select=1:ncpus=1:host=pbs2+1:host=pbs3"]);
     assert_eq!(
-        bench.system.candidates(&any).unwrap(),
+        candidates(&bench.system, &any).unwrap(),
         ["pbs1", "pbs2", "pbs3"]
     );
-    assert_eq!(bench.system.candidates(&one).unwrap(), ["pbs2", "pbs3"]);
+    assert_eq!(candidates(&bench.system, &one).unwrap(), ["pbs2", "pbs3"]);
+    let gone = JobId::new("999.pbshead").unwrap();
+    let all = [any.clone(), gone.clone(), one.clone()];
+    let mut together = bench.system.candidates(&all).unwrap();
+    let mut found = |job| together.remove(job).unwrap();
+    assert_eq!(found(&any).unwrap(), ["pbs1", "pbs2", "pbs3"]);
+    assert_eq!(found(&one).unwrap(), ["pbs2", "pbs3"]);
+    assert!(found(&gone).unwrap_err().is_no_job());
     bench.run("qmgr", &["-c", "set node pbs1,pbs3 state=offline"]);
-    assert_eq!(bench.system.candidates(&any).unwrap(), ["pbs2"]);
+    assert_eq!(candidates(&bench.system, &any).unwrap(), ["pbs2"]);
 }
 
 #[test]
@@ -286,7 +300,10 @@ fn silent_server_may_answer_later() {
     let errors: [BatchError; 6] = [
         system.alive().unwrap_err(),
         system.marked().unwrap_err(),
-        system.candidates(&job).unwrap_err(),
+        system
+            .candidates(std::slice::from_ref(&job))
+            .map(drop)
+            .unwrap_err(),
         system.declare(&nodes.slot, &[]).unwrap_err(),
         system.tell_ready(&nodes.readiness(), &[]).unwrap_err(),
         system.release(&job).unwrap_err(),

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const NODES: usize = 8;
@@ -154,6 +155,12 @@ fn with_ready<T>(
         ready: &nodes(ready),
         all: &all_nodes(),
     })
+}
+
+/// Returns the candidates for one job.
+fn candidates(system: &dyn BatchSystem, job: &JobId) -> Result<Vec<String>, Arc<BatchError>> {
+    let mut found = system.candidates(std::slice::from_ref(job))?;
+    found.remove(job).expect("an answer for the job")
 }
 
 #[test]
@@ -324,7 +331,7 @@ fn user_without_rights_excludes_nodes() {
     for _ in 0..2 {
         with_ready(None, &[1, 2, 3], |ready| rig.user.tell_ready(ready, &jobs)).expect("told");
     }
-    assert_eq!(rig.user.candidates(&few).expect("nodes").len(), 6);
+    assert_eq!(candidates(&rig.user, &few).expect("nodes").len(), 6);
     rig.user.release(&few).expect("released");
     assert_eq!(rig.nodes_of(&few), nodes(&[2, 3]));
     assert!(rig.field(&many, "%k").starts_with("mine driftless:"));
@@ -462,15 +469,27 @@ fn candidates_are_nodes_of_the_partition() {
         (&["-N2", "-w", "n8"], &[2, 3, 4, 6, 7, 8]),
         (&["-C", "A"], &[2]),
     ];
-    for (words, expected) in forms {
+    let submitted = forms.map(|(words, expected)| {
         let job = rig.submit(&[words, &["--wrap=true"]].concat()).job;
-        let found = rig.root.candidates(&job).expect("nodes");
+        (job, words, expected)
+    });
+    let gone = JobId::new("999999").expect("a number");
+    let mut jobs: Vec<JobId> = submitted.iter().map(|(job, _, _)| job.clone()).collect();
+    jobs.push(gone.clone());
+    let mut together = rig.root.candidates(&jobs).expect("an answer");
+    for (job, words, expected) in submitted {
+        let found = candidates(&rig.root, &job).expect("nodes");
+        let at_once = together.remove(&job).expect("an answer for the job");
+        assert_eq!(at_once.expect("nodes"), found, "{words:?}");
         assert_eq!(
             found.into_iter().collect::<BTreeSet<_>>(),
             nodes(expected),
             "{words:?}"
         );
     }
+    let of_gone = together.remove(&gone).expect("an answer for the job");
+    assert!(of_gone.unwrap_err().is_no_job());
+    assert!(candidates(&rig.root, &gone).unwrap_err().is_no_job());
 }
 
 #[test]

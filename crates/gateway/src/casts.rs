@@ -307,7 +307,7 @@ impl CastMonitor for LoadMonitor<'_> {
                 });
             }
             CastEvent::Unreachable { node, cause, .. } => {
-                (self.report)(LoadEvent::Failed { node, cause });
+                (self.report)(LoadEvent::Unreachable { node, cause });
             }
             CastEvent::SourceFailed { cause } => tracing::warn!("{cause}"),
             _ => {}

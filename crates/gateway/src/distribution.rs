@@ -51,6 +51,13 @@ pub enum LoadEvent {
         /// Node.
         node: String,
     },
+    /// A node does not answer. The distribution goes on, and may reach it later.
+    Unreachable {
+        /// Node.
+        node: String,
+        /// Cause and remedy.
+        cause: String,
+    },
     /// A node does not get the data set.
     Failed {
         /// Node.

@@ -1,17 +1,20 @@
 //! The gateway that acts: one thread that owns all decisions.
 //!
-//! Each turn reads the table if it changed, asks the batch system if it is time, and carries out the
+//! Each turn reads the table if others changed it, asks the batch system if it is time, and carries out the
 //! next act of each job. Casts and purges run in threads of their own and report events. The table
 //! states what was begun before the batch system or a node is changed.
 
 mod acts;
 mod ask;
+mod candidates;
 mod collect;
 mod compare;
+mod health;
 mod outboxes;
 mod readiness;
 mod references;
 mod sight;
+mod signs;
 mod state;
 mod told;
 mod work;
@@ -19,7 +22,8 @@ mod work;
 use crate::parts::now;
 use crate::plan::{NextAct, next_act};
 use crossbeam_channel::{Receiver, select};
-use driftless_state::jobs::{ChangeError, JobNodeRow, JobNodeState, JobStage};
+use driftless_state::jobs::{ChangeError, JobChange, JobNodeRow, JobNodeState, JobStage};
+use signs::silent_row;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use work::WorkEvent;
@@ -58,7 +62,10 @@ impl GatewayLeader<'_> {
             match self.turn() {
                 Ok(()) => {}
                 Err(ChangeError::LeaseLost) => break LeaderEnd::LeaseLost,
-                Err(ChangeError::State(error)) => tracing::warn!("{error}"),
+                Err(ChangeError::State(error)) => {
+                    tracing::warn!("{error}");
+                    self.reread();
+                }
             }
             if !self.lease.is_sure(Instant::now()) && self.renew().is_err() {
                 break LeaderEnd::LeaseLost;
@@ -75,13 +82,17 @@ impl GatewayLeader<'_> {
 
     /// Waits for an event, a client, or the next turn.
     fn wait(&mut self, nudges: &Receiver<()>) {
+        let awaited = self.candidates.wait_max(Instant::now());
+        let pause = TURN
+            .min(self.parts.settings.poll)
+            .min(awaited.unwrap_or(TURN));
         let event = select! {
             recv(self.works.events()) -> event => event.ok(),
             recv(nudges) -> _ => {
                 self.sight.ask_soon();
                 None
             }
-            default(TURN.min(self.parts.settings.poll)) => None,
+            default(pause) => None,
         };
         self.works.take_back(event);
     }
@@ -93,8 +104,10 @@ impl GatewayLeader<'_> {
         if self.ask_batch()? {
             self.reload()?;
         }
-        self.check_references()?;
+        self.check_references();
+        self.probe();
         self.act()?;
+        self.flush()?;
         self.tell_ready()?;
         self.collect()?;
         self.forget()
@@ -114,36 +127,35 @@ impl GatewayLeader<'_> {
             let act = next_act(job, sight, now);
             if job.is_released_early(sight) {
                 let mark = job.row.mark.clone();
-                self.note_fault(&mark, Some(RELEASED_EARLY))?;
+                self.note_fault(&mark, Some(RELEASED_EARLY));
             }
             match act {
                 NextAct::Wait => {}
-                NextAct::Refresh => self.refresh(at)?,
-                NextAct::End => self.end(at)?,
+                NextAct::Refresh => self.refresh(at),
+                NextAct::End => self.end(at),
                 NextAct::Load => self.load(at)?,
                 NextAct::Release => self.release(at)?,
                 NextAct::ReleaseAgain => self.release_again(at)?,
-                NextAct::Purge => self.purge(at)?,
+                NextAct::Purge => self.purge(at),
                 NextAct::Close => self.close(at)?,
             }
         }
         Ok(())
     }
 
-    /// Notes the events of casts and purges.
+    /// Notes the events of casts and purges. The table gets all of them before the next act.
     fn absorb(&mut self) -> Result<(), ChangeError> {
         for event in self.works.take(EVENTS_MAX) {
             match event {
                 WorkEvent::Data { mark, hash, bytes } => {
-                    let mut table = self.parts.table.lock();
-                    table.set_data(self.lease.epoch, &mark, (&hash, bytes))?;
+                    self.note(JobChange::Data { mark, hash, bytes });
                 }
-                WorkEvent::Nodes { mark, rows } => {
-                    self.log_failed(&mark, &rows);
-                    let mut table = self.parts.table.lock();
-                    table.set_nodes(self.lease.epoch, &mark, &rows)?;
+                WorkEvent::Nodes { mark, rows } => self.note_outcomes(&mark, rows),
+                WorkEvent::Silent { mark, node, cause } => {
+                    self.note_silence(&node, &cause);
+                    self.note_outcomes(&mark, vec![silent_row(node, &cause)]);
                 }
-                WorkEvent::LoadEnded { mark, outcome } => self.note_load(&mark, outcome)?,
+                WorkEvent::LoadEnded { mark, outcome } => self.note_load(&mark, outcome),
                 WorkEvent::PurgeEnded { mark, is_complete } => {
                     self.works.end_purge(&mark, is_complete);
                 }
@@ -159,28 +171,36 @@ impl GatewayLeader<'_> {
                 WorkEvent::CollectEnded { mark, is_complete } => {
                     self.works.end_collect(&mark, is_complete);
                 }
-                WorkEvent::References(answers) => self.note_references(answers)?,
+                WorkEvent::References(answers) => self.note_references(answers),
+                WorkEvent::Probed(answers) => {
+                    self.works.end_probe();
+                    self.note_signs(&answers);
+                }
             }
         }
-        Ok(())
+        self.flush()
     }
 
-    fn note_load(&mut self, mark: &str, outcome: Result<(), String>) -> Result<(), ChangeError> {
-        let is_complete = outcome.is_ok() && !self.lacks(mark);
+    /// Notes outcomes of nodes in a cast or purge.
+    fn note_outcomes(&mut self, mark: &str, rows: Vec<JobNodeRow>) {
+        self.log_failed(mark, &rows);
+        for row in &rows {
+            self.works.note_outcome(mark, &row.node);
+            if row.state == JobNodeState::Ready {
+                self.note_answer(&row.node);
+            }
+        }
+        self.note_nodes(mark, rows);
+    }
+
+    fn note_load(&mut self, mark: &str, outcome: Result<(), String>) {
+        let known = self.jobs.iter().find(|job| job.row.mark == mark);
+        let is_complete = outcome.is_ok() && known.is_none_or(|job| !job.lacks_nodes());
         self.works.end_load(mark, is_complete);
         match outcome {
             Ok(()) => self.note_fault(mark, None),
             Err(cause) => self.note_fault(mark, Some(&cause)),
         }
-    }
-
-    /// Returns whether nodes of a job lack the data set, by what the table states.
-    fn lacks(&self, mark: &str) -> bool {
-        let nodes = self.parts.table.lock().nodes(mark);
-        nodes.is_ok_and(|nodes| {
-            let lacks = |row: &JobNodeRow| row.state != JobNodeState::Ready;
-            nodes.iter().any(lacks)
-        })
     }
 
     /// Removes old rows.
@@ -193,8 +213,11 @@ impl GatewayLeader<'_> {
         let mut table = self.parts.table.lock();
         table.forget(epoch, JobStage::Closed, now.saturating_sub(CLOSED_AGE))?;
         match self.sight.is_fresh() {
-            true => table.forget(epoch, JobStage::Prepared, now.saturating_sub(PREPARED_AGE)),
-            false => Ok(()),
+            true => table.forget(epoch, JobStage::Prepared, now.saturating_sub(PREPARED_AGE))?,
+            false => return Ok(()),
         }
+        drop(table);
+        self.reread();
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::JobRequest;
 use driftless_batch::LiveJob;
-use driftless_state::jobs::{BatchJobRow, JobNodeRow, JobNodeState, JobStage};
+use driftless_state::jobs::{BatchJobRow, JobChange, JobNodeRow, JobNodeState, JobStage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -84,6 +84,38 @@ fn needs_more(sight: Sight<'_>) -> bool {
 }
 
 impl PlannedJob {
+    /// Follows a change of the table.
+    pub fn follow(&mut self, change: &JobChange) {
+        match change {
+            JobChange::Data { hash, bytes, .. } => {
+                (self.row.hash, self.row.bytes) = (Some(hash.clone()), Some(*bytes));
+            }
+            JobChange::Fault { fault, .. } => self.row.fault.clone_from(fault),
+            JobChange::Nodes { rows, .. } => rows.iter().for_each(|row| self.follow_node(row)),
+            JobChange::Stage { stage, now, .. } => {
+                (self.row.stage, self.row.changed) = (*stage, *now);
+            }
+            JobChange::Slot {
+                slot, is_required, ..
+            } => (self.row.slot, self.row.is_required) = (*slot, *is_required),
+        }
+    }
+
+    fn follow_node(&mut self, row: &JobNodeRow) {
+        // In the order of their names, as the table has them.
+        let at = self.nodes.binary_search_by(|one| one.node.cmp(&row.node));
+        match at.map(|at| self.nodes.get_mut(at)) {
+            Ok(Some(known)) => known.clone_from(row),
+            Ok(None) => {}
+            Err(at) => self.nodes.insert(at, row.clone()),
+        }
+    }
+
+    /// Returns whether a node was chosen for the job.
+    pub fn has_node(&self, node: &str) -> bool {
+        self.nodes.iter().any(|row| row.node == node)
+    }
+
     /// Returns the nodes in a state.
     pub fn nodes_in(&self, state: JobNodeState) -> Vec<String> {
         let is_in = |row: &&JobNodeRow| row.state == state;
@@ -111,13 +143,14 @@ impl PlannedJob {
 
     /// Returns whether the policy of the job is met.
     fn may_run(&self, now: Duration) -> bool {
-        let ready = self.nodes_in(JobNodeState::Ready).len();
+        let is_ready = |row: &&JobNodeRow| row.state == JobNodeState::Ready;
+        let ready = self.nodes.iter().filter(is_ready).count();
         let held = now.saturating_sub(self.row.made);
         self.row.hash.is_some() && self.request.policy.is_met(ready, self.nodes.len(), held)
     }
 
     /// Returns whether nodes lack the data set, or no node was chosen yet.
-    fn lacks_nodes(&self) -> bool {
+    pub fn lacks_nodes(&self) -> bool {
         let lacks = |row: &JobNodeRow| row.state != JobNodeState::Ready;
         self.nodes.is_empty() || self.nodes.iter().any(lacks)
     }
@@ -220,6 +253,19 @@ pub(crate) mod tests {
         let ready = job("a", JobStage::Loading, &[("n1", READY), ("n2", WANTED)]);
         let act = next_act(&ready, Sight::Alive(&held), NOW);
         assert_eq!(act, NextAct::Release);
+    }
+
+    #[test]
+    fn job_follows_changes_of_its_nodes() {
+        let mut followed = job("a", JobStage::Loading, &[("n1", WANTED), ("n3", WANTED)]);
+        let rows = [("n2", WANTED), ("n3", READY), ("n4", READY)];
+        let rows = job("a", JobStage::Loading, &rows).nodes;
+        followed.follow(&JobChange::Nodes {
+            mark: "a".into(),
+            rows,
+        });
+        let all = [("n1", WANTED), ("n2", WANTED), ("n3", READY), ("n4", READY)];
+        assert_eq!(followed.nodes, job("a", JobStage::Loading, &all).nodes);
     }
 
     #[test]

@@ -125,3 +125,61 @@ fn jobs_without_rights_exclude_nodes() {
     let cluster = Cluster::without_rights(&NODES);
     run_all(&cluster);
 }
+
+#[test]
+fn silent_node_delays_no_other_job() {
+    let cluster = Cluster::start(&NODES, None);
+    cluster.silence(&["n4"]);
+    // More jobs than casts at a time. The casts of the first ones wait for the node.
+    let submit = |number: u32| {
+        let data = format!("/data/{}", number % 3);
+        cluster.submit(&data, policy(ReleaseNeed::Quorum(75)), 1)
+    };
+    let jobs: Vec<_> = (0..12).map(submit).collect();
+    for job in &jobs {
+        cluster.wait_until("the job ran", || cluster.ran(job).len() == 1);
+    }
+    cluster.wait_until_closed();
+}
+
+#[test]
+fn node_that_answers_again_gets_all_data() {
+    let cluster = Cluster::start(&NODES, None);
+    cluster.silence(&["n4"]);
+    let submit = |_| cluster.submit("/data/a", policy(ReleaseNeed::All), 1);
+    let jobs: Vec<_> = (0..20).map(submit).collect();
+    cluster.wait_until("all jobs wait for the node", || {
+        cluster.loads() >= 20 && cluster.waiting_for("n4") == 20
+    });
+    let before = (cluster.probes(), cluster.loads());
+    cluster.wait_until("the node is asked", || cluster.probes() > before.0);
+    // One question to the node serves all jobs, and none of them casts to it.
+    assert_eq!(cluster.loads(), before.1);
+    cluster.silence(&[]);
+    cluster.wait_until_closed();
+    for job in &jobs {
+        cluster.check_ran(job);
+    }
+    cluster.check_nothing_is_left();
+}
+
+#[test]
+fn held_jobs_ask_for_nodes_together() {
+    let cluster = Cluster::start(&NODES, None);
+    cluster.drain(&NODES);
+    let submit = |_| cluster.submit("/data/a", policy(ReleaseNeed::First), 1);
+    let jobs: Vec<_> = (0..100).map(submit).collect();
+    let has_fault = || cluster.with_fault("no node is up") == 100;
+    cluster.wait_until("all jobs know the cause", has_fault);
+    let before = (cluster.questions(), cluster.calls());
+    cluster.wait_until("turns pass", || cluster.calls() > before.1 + 40);
+    let (more, calls) = (cluster.questions() - before.0, cluster.calls() - before.1);
+    assert!(
+        more <= calls - more,
+        "{more} of {calls} calls ask for nodes"
+    );
+    cluster.drain(&[]);
+    for job in &jobs {
+        cluster.wait_until("the job ran", || cluster.ran(job).len() == 1);
+    }
+}

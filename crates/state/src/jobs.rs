@@ -20,6 +20,8 @@ pub use rows::{BatchJobRow, JobNodeRow, JobNodeState, JobStage, LeaseRow, Result
 pub struct JobTable {
     path: PathBuf,
     file: Connection,
+    /// Rows that the holder of the lease changed through this value.
+    led: u64,
 }
 
 /// A job that a user asks for.
@@ -37,6 +39,65 @@ pub struct NewJob<'a> {
     pub request: &'a [u8],
     /// Time since 1970.
     pub now: Duration,
+}
+
+/// Change of a job by the holder of the lease. A job that the table lacks stays absent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobChange {
+    /// The data set of the job.
+    Data {
+        /// Mark.
+        mark: String,
+        /// Root hash.
+        hash: String,
+        /// Bytes of content.
+        bytes: u64,
+    },
+    /// Nodes of the job. Its other nodes stay as they are.
+    Nodes {
+        /// Mark.
+        mark: String,
+        /// Nodes.
+        rows: Vec<JobNodeRow>,
+    },
+    /// The stage of the job.
+    Stage {
+        /// Mark.
+        mark: String,
+        /// Stage.
+        stage: JobStage,
+        /// Time since 1970.
+        now: Duration,
+    },
+    /// The slot of the job.
+    Slot {
+        /// Mark.
+        mark: String,
+        /// Number of the slot.
+        slot: Option<u32>,
+        /// Whether the job demands it already, or excludes nodes.
+        is_required: bool,
+    },
+    /// The last problem of the job, or that there is none.
+    Fault {
+        /// Mark.
+        mark: String,
+        /// Cause and remedy.
+        fault: Option<String>,
+    },
+}
+
+impl JobChange {
+    /// Returns the mark of the job.
+    pub fn mark(&self) -> &str {
+        match self {
+            JobChange::Data { mark, .. }
+            | JobChange::Nodes { mark, .. }
+            | JobChange::Stage { mark, .. }
+            | JobChange::Slot { mark, .. }
+            | JobChange::Fault { mark, .. } => mark,
+        }
+    }
 }
 
 /// Error of a change by the holder of the lease.
@@ -62,6 +123,7 @@ impl JobTable {
         Ok(JobTable {
             path: path.to_owned(),
             file: schema::open(path)?,
+            led: 0,
         })
     }
 
@@ -171,17 +233,18 @@ impl JobTable {
         rows::open_nodes(&self.file).map_err(|cause| self.failed(cause))
     }
 
-    /// Returns a number that differs after each change, by whichever process (sqlite.org/pragma.html,
-    /// "data_version", and sqlite.org/c3ref/total_changes.html).
+    /// Returns a number that differs after each change by clients of this process, and by other processes
+    /// (sqlite.org/pragma.html, "data_version", and sqlite.org/c3ref/total_changes.html). The holder
+    /// of the lease knows its own changes, and these do not count: a renewal of the lease changes no job.
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn version(&self) -> Result<(i64, i64), StateError> {
-        const OF_OTHERS: &str = "SELECT data_version, total_changes() FROM pragma_data_version";
-        let found = self
-            .file
-            .query_row(OF_OTHERS, [], |row| Ok((row.get(0)?, row.get(1)?)));
-        found.map_err(|cause| self.failed(cause))
+    pub fn version_of_others(&self) -> Result<(i64, u64), StateError> {
+        const OF_OTHERS: &str = "SELECT data_version FROM pragma_data_version";
+        let found = self.file.prepare_cached(OF_OTHERS);
+        let found = found.and_then(|mut find| find.query_row([], |row| row.get(0)));
+        let version = found.map_err(|cause| self.failed(cause))?;
+        Ok((version, self.file.total_changes().wrapping_sub(self.led)))
     }
 
     /// Returns the lease; `None` if no gateway ever held it.
@@ -266,80 +329,14 @@ impl JobTable {
         })
     }
 
-    /// Moves a job to another stage.
+    /// Makes changes of jobs in their order, all or none.
     ///
     /// # Errors
     /// [`ChangeError::LeaseLost`]; the file cannot be written.
-    pub fn set_stage(
-        &mut self,
-        epoch: u64,
-        mark: &str,
-        stage: JobStage,
-        now: Duration,
-    ) -> TableChange {
+    pub fn change_jobs(&mut self, epoch: u64, changes: &[JobChange]) -> TableChange {
         self.lead(epoch, |transaction| {
-            const SET: &str = "UPDATE jobs SET stage = ?, changed_ms = ? WHERE mark = ?";
-            let values = params![stage.word(), millis(now), mark];
-            transaction.execute(SET, values).map(drop)
-        })
-    }
-
-    /// Notes the data set of a job.
-    ///
-    /// # Errors
-    /// [`ChangeError::LeaseLost`]; the file cannot be written.
-    pub fn set_data(&mut self, epoch: u64, mark: &str, data: (&str, u64)) -> TableChange {
-        self.lead(epoch, |transaction| {
-            const SET: &str = "UPDATE jobs SET hash = ?, bytes = ? WHERE mark = ?";
-            let values = params![data.0, capped(data.1), mark];
-            transaction.execute(SET, values).map(drop)
-        })
-    }
-
-    /// Notes the slot of a job, and whether the job demands it already.
-    ///
-    /// # Errors
-    /// [`ChangeError::LeaseLost`]; the file cannot be written.
-    pub fn set_slot(
-        &mut self,
-        epoch: u64,
-        mark: &str,
-        slot: Option<u32>,
-        is_required: bool,
-    ) -> TableChange {
-        self.lead(epoch, |transaction| {
-            const SET: &str = "UPDATE jobs SET slot = ?, is_required = ? WHERE mark = ?";
-            let values = params![slot, is_required, mark];
-            transaction.execute(SET, values).map(drop)
-        })
-    }
-
-    /// Notes the last problem of a job, or that there is none.
-    ///
-    /// # Errors
-    /// [`ChangeError::LeaseLost`]; the file cannot be written.
-    pub fn set_fault(&mut self, epoch: u64, mark: &str, fault: Option<&str>) -> TableChange {
-        self.lead(epoch, |transaction| {
-            const SET: &str = "UPDATE jobs SET fault = ? WHERE mark = ? AND fault IS NOT ?";
-            let values = params![fault, mark, fault];
-            transaction.execute(SET, values).map(drop)
-        })
-    }
-
-    /// Sets nodes of a job. Other nodes of the job stay as they are.
-    ///
-    /// # Errors
-    /// [`ChangeError::LeaseLost`]; the file cannot be written.
-    pub fn set_nodes(&mut self, epoch: u64, mark: &str, nodes: &[JobNodeRow]) -> TableChange {
-        self.lead(epoch, |transaction| {
-            const SET: &str = "INSERT INTO job_nodes (mark, node, state, fault) VALUES (?, ?, ?, ?)
-                ON CONFLICT (mark, node) DO UPDATE
-                SET state = excluded.state, fault = excluded.fault";
-            let mut set = transaction.prepare_cached(SET)?;
-            for row in nodes {
-                set.execute(params![mark, row.node, row.state.word(), row.fault])?;
-            }
-            Ok(())
+            let mut changes = changes.iter();
+            changes.try_for_each(|change| rows::change(transaction, change))
         })
     }
 
@@ -380,6 +377,7 @@ impl JobTable {
         epoch: u64,
         change: impl FnOnce(&Transaction<'_>) -> Result<(), StoreError>,
     ) -> TableChange {
+        let before = self.file.total_changes();
         let is_led = self.change(|transaction| {
             let current = transaction
                 .query_row("SELECT epoch FROM lease WHERE one = 1", [], |row| {
@@ -392,6 +390,8 @@ impl JobTable {
             }
             Ok(is_led)
         })?;
+        let changed = self.file.total_changes().wrapping_sub(before);
+        self.led = self.led.wrapping_add(changed);
         is_led.then_some(()).ok_or(ChangeError::LeaseLost)
     }
 

@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_methods)]
 
 use driftless_state::jobs::{
-    ChangeError, JobNodeRow, JobNodeState, JobStage, JobTable, NewJob, ResultRow,
+    ChangeError, JobChange, JobNodeRow, JobNodeState, JobStage, JobTable, NewJob, ResultRow,
 };
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,63 @@ fn ready(node: &str) -> JobNodeRow {
     }
 }
 
+fn data(mark: &str) -> JobChange {
+    JobChange::Data {
+        mark: mark.into(),
+        hash: "ab".into(),
+        bytes: 7,
+    }
+}
+
+fn fault(mark: &str, fault: &str) -> JobChange {
+    JobChange::Fault {
+        mark: mark.into(),
+        fault: Some(fault.into()),
+    }
+}
+
+fn nodes(mark: &str) -> JobChange {
+    JobChange::Nodes {
+        mark: mark.into(),
+        rows: vec![ready("n1")],
+    }
+}
+
+fn stage(stage: JobStage, now: Duration) -> JobChange {
+    let mark = MARK.into();
+    JobChange::Stage { mark, stage, now }
+}
+
+#[test]
+fn version_follows_others_alone() {
+    let (_folder, path, mut table) = table();
+    add(&mut table, MARK);
+    let epoch = table.take_lease(None, "a").expect("taken").expect("free");
+    let before = table.version_of_others().expect("read");
+    table.renew(epoch).expect("renewed");
+    let changes = [data(MARK), nodes(MARK)];
+    table.change_jobs(epoch, &changes).expect("changed");
+    assert_eq!(table.version_of_others().expect("read"), before);
+    add(&mut table, "00000000000000bb");
+    let own = table.version_of_others().expect("read");
+    assert_ne!(own, before, "a client of this process");
+    let mut other = JobTable::open(&path).expect("open");
+    other.claim(MARK, 1000, "17").expect("claimed");
+    assert_ne!(table.version_of_others().expect("read"), own);
+}
+
+#[test]
+fn changes_of_an_absent_job_do_nothing() {
+    let (_folder, _path, mut table) = table();
+    add(&mut table, MARK);
+    let epoch = table.take_lease(None, "a").expect("taken").expect("free");
+    let absent = "00000000000000cc";
+    let changes = [nodes(absent), fault(absent, "slow"), nodes(MARK)];
+    table.change_jobs(epoch, &changes).expect("changed");
+    assert_eq!(table.nodes(absent).expect("read"), []);
+    assert_eq!(table.nodes(MARK).expect("read"), [ready("n1")]);
+}
+
 #[test]
 fn job_goes_through_its_stages() {
     let (_folder, path, mut table) = table();
@@ -46,12 +103,14 @@ fn job_goes_through_its_stages() {
     let now = Duration::from_secs(9);
     table.note_held(epoch, MARK, "17", now).expect("held");
     table.note_held(epoch, MARK, "18", now).expect("nothing");
-    table.set_data(epoch, MARK, ("ab", 7)).expect("data");
-    table.set_slot(epoch, MARK, Some(3), true).expect("slot");
-    let before = table.version().expect("read");
-    table.set_fault(epoch, MARK, Some("slow")).expect("fault");
-    assert_ne!(table.version().expect("read"), before);
-    table.set_nodes(epoch, MARK, &[ready("n1")]).expect("nodes");
+    let slot = JobChange::Slot {
+        mark: MARK.into(),
+        slot: Some(3),
+        is_required: true,
+    };
+    let released = stage(JobStage::Released, now);
+    let changes = [data(MARK), slot, fault(MARK, "slow"), nodes(MARK), released];
+    table.change_jobs(epoch, &changes).expect("changed");
     table
         .set_stage(epoch, MARK, JobStage::Released, now)
         .expect("released");
@@ -159,9 +218,8 @@ fn old_rows_of_one_stage_are_forgotten() {
         add(&mut table, mark);
     }
     let closed = Duration::from_secs(20);
-    table
-        .set_stage(epoch, MARK, JobStage::Closed, closed)
-        .expect("closed");
+    let change = stage(JobStage::Closed, closed);
+    table.change_jobs(epoch, &[change]).expect("closed");
     let stage = JobStage::Closed;
     table.forget(epoch, stage, closed).expect("none is older");
     assert_eq!(table.jobs_of(None).expect("read").len(), 2);
@@ -175,7 +233,7 @@ fn page_draws_the_tables_of_jobs() {
     let (_folder, path, mut table) = table();
     add(&mut table, MARK);
     let epoch = table.take_lease(None, "a").expect("taken").expect("free");
-    table.set_nodes(epoch, MARK, &[ready("n1")]).expect("nodes");
+    table.change_jobs(epoch, &[nodes(MARK)]).expect("nodes");
     let row = ResultRow {
         node: "n1".into(),
         entries: 2,

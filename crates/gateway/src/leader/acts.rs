@@ -1,5 +1,6 @@
 //! The acts for one job: cast, release, end, purge, close. Each can be repeated.
 
+use super::signs::silent_row;
 use super::state::GatewayLeader;
 use super::work::WorkKind;
 use crate::distribution::LoadOrder;
@@ -8,12 +9,14 @@ use driftless_batch::{BatchError, DataSlot, JobId};
 use driftless_cast::parse_hostlist;
 use driftless_state::jobs::{ChangeError, JobNodeRow, JobNodeState, JobStage};
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Interval at which nodes that came up are looked for.
-const REFRESH: Duration = Duration::from_secs(60);
-/// Its part for each job: one command of the batch system asks for one job.
-const REFRESH_OF_JOB: Duration = Duration::from_secs(2);
+const REFRESH: Duration = Duration::from_secs(30);
+/// Pause of a job without a node on which it may run, as a multiple of the first pause after a failure:
+/// it costs no command.
+const WITHOUT_NODES: u32 = 3;
 /// Nodes that a message names.
 const SHOWN_MAX: usize = 3;
 
@@ -22,7 +25,9 @@ pub(super) enum ActError {
     /// The table failed, or another gateway acts.
     Change(ChangeError),
     /// The batch system failed.
-    Batch(BatchError),
+    Batch(Arc<BatchError>),
+    /// No node can get the data set now. Cause and remedy.
+    NoNode(String),
     /// Cause and remedy.
     Other(String),
 }
@@ -35,7 +40,7 @@ impl From<ChangeError> for ActError {
 
 impl From<BatchError> for ActError {
     fn from(error: BatchError) -> Self {
-        ActError::Batch(error)
+        ActError::Batch(Arc::new(error))
     }
 }
 
@@ -46,26 +51,40 @@ impl GatewayLeader<'_> {
             return Ok(());
         };
         let mark = job.row.mark.clone();
-        let is_full = self.works.loads() >= self.parts.settings.casts_max;
-        let is_waiting = self.works.is_paused(&mark, WorkKind::Load);
-        if is_full || is_waiting || self.works.is_loading(&mark) {
+        if self.works.is_paused(&mark, WorkKind::Load) || self.works.is_loading(&mark) {
             return Ok(());
         }
-        let is_again = job.row.hash.is_some();
+        if self.lacks_silent_alone(job) {
+            // Their first answer ends the wait. Other nodes may come up meanwhile.
+            self.refresh(at);
+            return Ok(());
+        }
+        if self.works.is_full(self.parts.settings.casts_max) {
+            return Ok(());
+        }
         match self.order(at) {
-            Ok(order) => {
-                let distribution = &self.parts.distribution;
-                self.works.load(&mark, order, is_again, distribution);
+            Ok(Some(order)) => {
+                // The table states the nodes before they get anything.
+                self.flush()?;
+                let (now, distribution) = (Instant::now(), &self.parts.distribution);
+                let nodes = order.nodes.iter().cloned();
+                let proven = nodes.filter(|node| self.health.is_proven(node, now));
+                let proven = proven.collect();
+                self.works.load(&mark, order, proven, distribution);
                 Ok(())
             }
+            Ok(None) => Ok(()),
             Err(error) => self.postpone(&mark, WorkKind::Load, error),
         }
     }
 
-    /// Returns the order of a cast to the nodes that lack the data set, and notes these nodes.
-    fn order(&mut self, at: usize) -> Result<LoadOrder, ActError> {
+    /// Returns the order of a cast to the nodes that lack the data set, and notes these nodes. Silent
+    /// nodes get no cast. `None` if all are silent, or the batch system has to be asked later.
+    fn order(&mut self, at: usize) -> Result<Option<LoadOrder>, ActError> {
+        let Some(nodes) = self.candidates(at)? else {
+            return Ok(None);
+        };
         let job = self.job(at)?;
-        let nodes = self.candidates(at)?;
         let is_ready = |node: &String| {
             let row = job.nodes.iter().find(|row| row.node == *node);
             row.is_some_and(|row| row.state == JobNodeState::Ready)
@@ -73,59 +92,81 @@ impl GatewayLeader<'_> {
         let lacking: Vec<String> = nodes.into_iter().filter(|node| !is_ready(node)).collect();
         if lacking.is_empty() {
             let why = "the nodes that lack the data are down; the gateway tries again".to_owned();
-            return Err(ActError::Other(why));
+            return Err(ActError::NoNode(why));
         }
-        let order = LoadOrder {
+        // A node that failed keeps its cause until the next outcome.
+        let rows = self.rows_of(lacking.iter().filter(|node| !job.has_node(node)));
+        let is_silent = |node: &String| self.health.silence(node).is_some();
+        let nodes: Vec<String> = lacking
+            .into_iter()
+            .filter(|node| !is_silent(node))
+            .collect();
+        let order = (!nodes.is_empty()).then(|| LoadOrder {
             job: self.parts.job_name(&job.row.mark),
             uid: job.row.uid,
             sources: job.request.source_paths(),
-            nodes: lacking.clone(),
+            nodes,
             set: job.first_set(),
             has_results: job.request.results.is_some(),
             keeping: job.request.keeping,
-        };
-        // A node that failed keeps its cause until the next outcome.
-        let is_new = |node: &String| !job.nodes.iter().any(|row| row.node == *node);
-        let rows = wanted(lacking.into_iter().filter(is_new));
+        });
         let mark = job.row.mark.clone();
-        let mut table = self.parts.table.lock();
-        table.set_nodes(self.lease.epoch, &mark, &rows)?;
+        self.note_nodes(&mark, rows);
         Ok(order)
     }
 
     /// Adds nodes that came up since the first cast of a job.
-    pub(super) fn refresh(&mut self, at: usize) -> Result<(), ChangeError> {
+    pub(super) fn refresh(&mut self, at: usize) {
         let Some(job) = self.jobs.get(at) else {
-            return Ok(());
+            return;
         };
         let mark = job.row.mark.clone();
         if self.works.is_paused(&mark, WorkKind::Refresh) {
-            return Ok(());
+            return;
         }
-        let jobs = u32::try_from(self.jobs.len()).unwrap_or(u32::MAX);
-        let pause = REFRESH.max(REFRESH_OF_JOB.saturating_mul(jobs));
-        self.works.pause_for(&mark, WorkKind::Refresh, pause);
-        match self.candidates(at) {
-            Ok(nodes) => {
-                let known = self.jobs.get(at).map(|job| &job.nodes);
-                let is_new = |node: &String| {
-                    known.is_some_and(|known| !known.iter().any(|row| row.node == *node))
-                };
-                let rows = wanted(nodes.into_iter().filter(is_new));
-                let mut table = self.parts.table.lock();
-                table.set_nodes(self.lease.epoch, &mark, &rows)
-            }
-            Err(ActError::Change(error)) => Err(error),
-            // The next refresh asks again.
-            Err(ActError::Batch(_) | ActError::Other(_)) => Ok(()),
-        }
+        // After an error, the next refresh asks again.
+        let nodes = match self.candidates(at) {
+            Ok(None) => return,
+            Ok(Some(nodes)) => nodes,
+            Err(_) => Vec::new(),
+        };
+        self.works.pause_for(&mark, WorkKind::Refresh, REFRESH);
+        let known = self.jobs.get(at);
+        let is_new = |node: &&String| known.is_some_and(|job| !job.has_node(node));
+        let rows = self.rows_of(nodes.iter().filter(is_new));
+        self.note_nodes(&mark, rows);
     }
 
-    /// Returns the nodes that may get the data set of a job now.
-    fn candidates(&self, at: usize) -> Result<Vec<String>, ActError> {
-        let job = self.job(at)?;
-        let candidates = self.parts.batch.candidates(&number_of(job)?)?;
-        self.reached(job, candidates)
+    /// Returns the rows of nodes that are to get a data set.
+    fn rows_of<'a>(&self, nodes: impl Iterator<Item = &'a String>) -> Vec<JobNodeRow> {
+        let row = |node: &String| match self.health.silence(node) {
+            Some(cause) => silent_row(node.clone(), cause),
+            None => JobNodeRow {
+                node: node.clone(),
+                state: JobNodeState::Wanted,
+                fault: None,
+            },
+        };
+        nodes.map(row).collect()
+    }
+
+    /// Returns the nodes that may get the data set of a job now. `None` if the batch system has to be
+    /// asked, and it is too early for that.
+    fn candidates(&mut self, at: usize) -> Result<Option<Vec<String>>, ActError> {
+        let number = number_of(self.job(at)?)?;
+        let mut now = Instant::now();
+        let all = || jobs_to_ask(&self.jobs);
+        if let Some(asked) = self.candidates.to_ask(&number, all, now) {
+            let answer = self.parts.batch.candidates(&asked);
+            let end = Instant::now();
+            self.candidates.note(answer, (now, end));
+            now = end;
+        }
+        match self.candidates.of(&number, now) {
+            None => Ok(None),
+            Some(Err(error)) => Err(ActError::Batch(error)),
+            Some(Ok(nodes)) => self.reached(self.job(at)?, nodes).map(Some),
+        }
     }
 
     /// Returns the nodes on which a job may run, which its user wants, and which the gateway reaches.
@@ -143,7 +184,7 @@ impl GatewayLeader<'_> {
         if !reached.is_empty() {
             return Ok(reached);
         }
-        Err(ActError::Other(match others.is_empty() {
+        Err(ActError::NoNode(match others.is_empty() {
             true => {
                 "no node is up on which the job may run; check its partition or queue, and --nodes"
                     .into()
@@ -167,7 +208,8 @@ impl GatewayLeader<'_> {
         match self.try_release(at) {
             Ok(()) => {
                 self.works.succeed(&mark, WorkKind::Batch);
-                self.note_fault(&mark, None)
+                self.note_fault(&mark, None);
+                Ok(())
             }
             Err(error) => self.postpone(&mark, WorkKind::Batch, error),
         }
@@ -180,21 +222,23 @@ impl GatewayLeader<'_> {
         let readiness = nodes.readiness(slot.as_ref());
         let slot_number = self.chosen_slot(at);
         // The table states the slot before the batch system knows it: it is never lost.
-        self.put_slot(at, slot_number, false)?;
+        self.put_slot(at, slot_number, false);
+        self.flush()?;
         if let Some(slot) = &slot {
             let all: Vec<String> = nodes.all.iter().cloned().collect();
             self.parts.batch.declare(slot, &all)?;
             self.parts.batch.tell_ready(&readiness, &[])?;
         }
         self.parts.batch.require(&number, &readiness)?;
-        self.put_slot(at, slot_number, true)?;
-        self.put_stage(at, JobStage::Releasing)?;
+        self.put_slot(at, slot_number, true);
+        self.put_stage(at, JobStage::Releasing);
+        self.flush()?;
         self.finish_release(at, &number, nodes.ready.len())
     }
 
     fn finish_release(&mut self, at: usize, number: &JobId, ready: usize) -> Result<(), ActError> {
         self.parts.batch.release(number)?;
-        self.put_stage(at, JobStage::Released)?;
+        self.put_stage(at, JobStage::Released);
         tracing::info!("job {number}: released; nodes with its data: {ready}");
         Ok(())
     }
@@ -218,31 +262,31 @@ impl GatewayLeader<'_> {
     }
 
     /// Notes that all tasks of a job ended.
-    pub(super) fn end(&mut self, at: usize) -> Result<(), ChangeError> {
+    pub(super) fn end(&mut self, at: usize) {
         let Some(job) = self.jobs.get(at) else {
-            return Ok(());
+            return;
         };
         let mark = job.row.mark.clone();
         tracing::info!("job {}: ended; its copies are removed", self.shown(&mark));
         self.works.stop_load(&mark);
-        self.put_stage(at, JobStage::Ended)
+        self.put_stage(at, JobStage::Ended);
     }
 
     /// Removes the copies of a job that ended.
-    pub(super) fn purge(&mut self, at: usize) -> Result<(), ChangeError> {
+    pub(super) fn purge(&mut self, at: usize) {
         let Some(job) = self.jobs.get(at) else {
-            return Ok(());
+            return;
         };
         let mark = job.row.mark.clone();
         self.works.stop_load(&mark);
         let is_busy = self.works.is_loading(&mark) || self.works.is_purging(&mark);
         if is_busy || self.works.is_paused(&mark, WorkKind::Purge) {
-            return Ok(());
+            return;
         }
         let has_results = job.request.results.is_some();
         if has_results && !self.outboxes.is_empty(&mark) {
             // The results come first: a node does not end a job with an outbox that has entries.
-            return Ok(());
+            return;
         }
         self.outboxes.look_again(&mark);
         let left = job
@@ -258,25 +302,22 @@ impl GatewayLeader<'_> {
             tracing::warn!(
                 "{shown}: not in --nodes any more; run \"driftless node purge --job {name}\" there"
             );
-            self.note_purged(&mark, unknown)?;
+            self.note_purged(&mark, unknown);
         }
         if !nodes.is_empty() {
             let name = self.parts.job_name(&mark);
             self.works
                 .purge(&mark, name, nodes, &self.parts.distribution);
         }
-        Ok(())
     }
 
-    fn note_purged(&self, mark: &str, nodes: Vec<String>) -> Result<(), ChangeError> {
+    fn note_purged(&mut self, mark: &str, nodes: Vec<String>) {
         let purged = |node| JobNodeRow {
             node,
             state: JobNodeState::Purged,
             fault: None,
         };
-        let rows: Vec<JobNodeRow> = nodes.into_iter().map(purged).collect();
-        let mut table = self.parts.table.lock();
-        table.set_nodes(self.lease.epoch, mark, &rows)
+        self.note_nodes(mark, nodes.into_iter().map(purged).collect());
     }
 
     /// Removes the slot of a job if no other job uses it, and closes the job.
@@ -294,8 +335,9 @@ impl GatewayLeader<'_> {
             }
             self.told.forget(slot);
         }
-        self.put_slot(at, None, false)?;
-        self.put_stage(at, JobStage::Closed)?;
+        self.put_slot(at, None, false);
+        self.put_stage(at, JobStage::Closed);
+        self.reread();
         tracing::info!("job {}: closed", self.shown(&mark));
         Ok(())
     }
@@ -315,11 +357,18 @@ impl GatewayLeader<'_> {
                 self.works.pause(mark, kind);
                 return Ok(());
             }
+            ActError::NoNode(why) => {
+                let pause = self.parts.settings.retry.saturating_mul(WITHOUT_NODES);
+                self.works.pause_for(mark, kind, pause);
+                self.note_fault(mark, Some(&why));
+                return Ok(());
+            }
             ActError::Batch(error) => error.to_string(),
             ActError::Other(why) => why,
         };
         self.works.pause(mark, kind);
-        self.note_fault(mark, Some(&fault))
+        self.note_fault(mark, Some(&fault));
+        Ok(())
     }
 
     fn job(&self, at: usize) -> Result<&PlannedJob, ActError> {
@@ -370,13 +419,12 @@ impl GatewayLeader<'_> {
     }
 }
 
-fn wanted(nodes: impl Iterator<Item = String>) -> Vec<JobNodeRow> {
-    let wanted = |node| JobNodeRow {
-        node,
-        state: JobNodeState::Wanted,
-        fault: None,
-    };
-    nodes.map(wanted).collect()
+/// Returns the numbers of the jobs that get data.
+fn jobs_to_ask(jobs: &[PlannedJob]) -> Vec<JobId> {
+    let is_asked =
+        |job: &&PlannedJob| matches!(job.row.stage, JobStage::Loading | JobStage::Released);
+    let asked = jobs.iter().filter(is_asked);
+    asked.filter_map(|job| number_of(job).ok()).collect()
 }
 
 /// Returns the number of a job in the batch system.

@@ -89,6 +89,9 @@ impl GatewayLeader<'_> {
             );
             is_any = true;
         }
+        if is_any {
+            self.reread();
+        }
         Ok(is_any)
     }
 }

@@ -3,7 +3,8 @@
 
 use super::state::GatewayLeader;
 use crate::distribution::NodeAnswer;
-use driftless_state::jobs::{ChangeError, JobNodeRow, JobNodeState, JobStage};
+use crate::plan::PlannedJob;
+use driftless_state::jobs::{JobNodeRow, JobNodeState, JobStage};
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
@@ -12,13 +13,13 @@ const INTERVAL: Duration = Duration::from_secs(60);
 
 impl GatewayLeader<'_> {
     /// Asks the nodes for their references if it is time.
-    pub(super) fn check_references(&mut self) -> Result<(), ChangeError> {
+    pub(super) fn check_references(&mut self) {
         let is_early = self
             .references
             .asked
             .is_some_and(|at| at.elapsed() < INTERVAL);
         if is_early || self.references.is_at_work {
-            return Ok(());
+            return;
         }
         self.references.asked = Some(Instant::now());
         let mut nodes: BTreeSet<String> = self.parts.distribution.nodes().into_iter().collect();
@@ -41,50 +42,44 @@ impl GatewayLeader<'_> {
             let (prefix, distribution) = (self.parts.prefix(), &self.parts.distribution);
             self.references.is_at_work = self.works.ask_references(nodes, prefix, distribution);
         }
-        Ok(())
     }
 
     /// Compares the answers with the table.
-    pub(super) fn note_references(
-        &mut self,
-        answers: Vec<NodeAnswer<Vec<String>>>,
-    ) -> Result<(), ChangeError> {
+    pub(super) fn note_references(&mut self, answers: Vec<NodeAnswer<Vec<String>>>) {
         self.references.is_at_work = false;
+        self.note_signs(&answers);
         for answer in answers {
             // A node that does not answer keeps what it has.
             let Ok(names) = answer.answer else {
                 continue;
             };
             let names: HashSet<String> = names.into_iter().collect();
-            self.note_lost(&answer.node, &names)?;
+            self.note_lost(&answer.node, &names);
             self.drop_forgotten(answer.node, names);
         }
-        Ok(())
     }
 
     /// Notes that a node lost the reference of a job: the next cast brings the data set again.
-    fn note_lost(&mut self, node: &str, names: &HashSet<String>) -> Result<(), ChangeError> {
-        for job in &self.jobs {
-            let name = self.parts.job_name(&job.row.mark);
-            let known = (name, node.to_owned());
-            let is_lost = self.references.ready.contains(&known)
+    fn note_lost(&mut self, node: &str, names: &HashSet<String>) {
+        let is_lost = |job: &&PlannedJob| {
+            let known = (self.parts.job_name(&job.row.mark), node.to_owned());
+            self.references.ready.contains(&known)
                 && !names.contains(&known.0)
                 && !self.works.is_loading(&job.row.mark)
-                && job.row.stage < JobStage::Ended;
-            if !is_lost {
-                continue;
-            }
-            let job_number = self.shown(&job.row.mark);
-            tracing::warn!("{node} lost the data of job {job_number}; the gateway sends it again");
+                && job.row.stage < JobStage::Ended
+        };
+        let lost = self.jobs.iter().filter(is_lost);
+        let lost: Vec<String> = lost.map(|job| job.row.mark.clone()).collect();
+        for mark in lost {
+            let number = self.shown(&mark);
+            tracing::warn!("{node} lost the data of job {number}; the gateway sends it again");
             let row = JobNodeRow {
                 node: node.to_owned(),
                 state: JobNodeState::Wanted,
                 fault: Some("the node lost the data set".into()),
             };
-            let mut table = self.parts.table.lock();
-            table.set_nodes(self.lease.epoch, &job.row.mark, &[row])?;
+            self.note_nodes(&mark, vec![row]);
         }
-        Ok(())
     }
 
     /// Ends references of jobs that were not open when the nodes were asked, and are not now.

@@ -1,5 +1,7 @@
 //! State of the gateway that acts, and how the table follows it.
 
+use super::candidates::CandidateNodes;
+use super::health::NodeSigns;
 use super::outboxes::Outboxes;
 use super::references::References;
 use super::sight::BatchSight;
@@ -9,18 +11,26 @@ use crate::JobRequest;
 use crate::lease::GatewayLease;
 use crate::parts::{GatewayParts, now};
 use crate::plan::PlannedJob;
-use driftless_state::jobs::{ChangeError, JobNodeRow, JobStage};
+use driftless_state::jobs::{ChangeError, JobChange, JobNodeRow, JobStage};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Interval at which the table is read, even if no other process changed it.
+const REREAD: Duration = Duration::from_secs(60);
 
 /// The gateway that acts.
 pub(crate) struct GatewayLeader<'a> {
     pub parts: &'a Arc<GatewayParts>,
     pub lease: GatewayLease,
     pub jobs: Vec<PlannedJob>,
-    pub version: Option<(i64, i64)>,
+    /// Version of the table that was read last, and when.
+    read: Option<((i64, u64), Instant)>,
+    /// Changes of jobs that the table lacks yet.
+    changes: Vec<JobChange>,
     pub sight: BatchSight,
+    pub candidates: CandidateNodes,
+    pub health: NodeSigns,
     pub works: Works,
     pub told: ToldReadiness,
     pub outboxes: Outboxes,
@@ -34,8 +44,11 @@ impl<'a> GatewayLeader<'a> {
             parts,
             lease,
             jobs: Vec::new(),
-            version: None,
+            read: None,
+            changes: Vec::new(),
             sight: BatchSight::default(),
+            candidates: CandidateNodes::default(),
+            health: NodeSigns::new(parts.settings.retry),
             works: Works::new(parts.settings.retry),
             told: ToldReadiness::default(),
             outboxes: Outboxes::default(),
@@ -49,11 +62,13 @@ impl<'a> GatewayLeader<'a> {
         self.lease.keep(&mut table, Instant::now())
     }
 
-    /// Reads the table if it changed.
+    /// Reads the table if a client or another process changed it. The leader follows its own changes.
     pub fn reload(&mut self) -> Result<(), ChangeError> {
+        self.flush()?;
         let table = self.parts.table.lock();
-        let version = table.version()?;
-        if self.version == Some(version) {
+        let version = table.version_of_others()?;
+        let is_same = |(read, at): (_, Instant)| read == version && at.elapsed() < REREAD;
+        if self.read.is_some_and(is_same) {
             return Ok(());
         }
         let (rows, nodes) = (table.open_jobs()?, table.open_nodes()?);
@@ -68,7 +83,32 @@ impl<'a> GatewayLeader<'a> {
             row,
         };
         self.jobs = rows.into_iter().map(planned).collect();
-        self.version = Some(version);
+        self.read = Some((version, Instant::now()));
+        Ok(())
+    }
+
+    /// Reads the table in the next turn.
+    pub fn reread(&mut self) {
+        self.read = None;
+    }
+
+    /// Notes changes of a job. The table gets them with [`flush`](Self::flush).
+    pub fn note(&mut self, change: JobChange) {
+        let of_mark = |job: &&mut PlannedJob| job.row.mark == change.mark();
+        if let Some(job) = self.jobs.iter_mut().find(of_mark) {
+            job.follow(&change);
+        }
+        self.changes.push(change);
+    }
+
+    /// Writes all changes that were noted, in one transaction.
+    pub fn flush(&mut self) -> Result<(), ChangeError> {
+        if self.changes.is_empty() {
+            return Ok(());
+        }
+        let mut table = self.parts.table.lock();
+        table.change_jobs(self.lease.epoch, &self.changes)?;
+        self.changes.clear();
         Ok(())
     }
 
@@ -84,17 +124,27 @@ impl<'a> GatewayLeader<'a> {
     }
 
     /// Notes the last problem of a job, and writes it to the log if it is new.
-    pub fn note_fault(&mut self, mark: &str, fault: Option<&str>) -> Result<(), ChangeError> {
+    pub fn note_fault(&mut self, mark: &str, fault: Option<&str>) {
         let known = self.jobs.iter().find(|job| job.row.mark == mark);
         let is_known = known.is_some_and(|job| job.row.fault.as_deref() == fault);
         if is_known {
-            return Ok(());
+            return;
         }
         if let Some(fault) = fault {
             tracing::warn!("job {}: {fault}", self.shown(mark));
         }
-        let mut table = self.parts.table.lock();
-        table.set_fault(self.lease.epoch, mark, fault)
+        self.note(JobChange::Fault {
+            mark: mark.to_owned(),
+            fault: fault.map(str::to_owned),
+        });
+    }
+
+    /// Notes nodes of a job.
+    pub fn note_nodes(&mut self, mark: &str, rows: Vec<JobNodeRow>) {
+        if !rows.is_empty() {
+            let mark = mark.to_owned();
+            self.note(JobChange::Nodes { mark, rows });
+        }
     }
 
     /// Returns the number of a job for messages, or its mark.
@@ -105,29 +155,22 @@ impl<'a> GatewayLeader<'a> {
     }
 
     /// Notes the stage of a job. Later acts of the same turn see it.
-    pub fn put_stage(&mut self, at: usize, stage: JobStage) -> Result<(), ChangeError> {
-        let Some(job) = self.jobs.get_mut(at) else {
-            return Ok(());
-        };
-        let (now, mut table) = (now(), self.parts.table.lock());
-        table.set_stage(self.lease.epoch, &job.row.mark, stage, now)?;
-        (job.row.stage, job.row.changed) = (stage, now);
-        Ok(())
+    pub fn put_stage(&mut self, at: usize, stage: JobStage) {
+        if let Some(job) = self.jobs.get(at) {
+            let mark = job.row.mark.clone();
+            let now = now();
+            self.note(JobChange::Stage { mark, stage, now });
+        }
     }
 
     /// Notes the slot of a job. Later acts of the same turn choose no slot that is taken.
-    pub fn put_slot(
-        &mut self,
-        at: usize,
-        slot: Option<u32>,
-        is_required: bool,
-    ) -> Result<(), ChangeError> {
-        let Some(job) = self.jobs.get_mut(at) else {
-            return Ok(());
-        };
-        let mut table = self.parts.table.lock();
-        table.set_slot(self.lease.epoch, &job.row.mark, slot, is_required)?;
-        (job.row.slot, job.row.is_required) = (slot, is_required);
-        Ok(())
+    pub fn put_slot(&mut self, at: usize, slot: Option<u32>, is_required: bool) {
+        if let Some(job) = self.jobs.get(at) {
+            self.note(JobChange::Slot {
+                mark: job.row.mark.clone(),
+                slot,
+                is_required,
+            });
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::distribution::{
 };
 use crossbeam_channel::{Receiver, Sender, bounded};
 use driftless_state::jobs::{JobNodeRow, JobNodeState};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(600);
+/// Casts at work, those that only wait for silent nodes included, as a multiple of the others.
+const WAITING_TIMES: usize = 4;
 /// Events that wait for the leader.
 const EVENTS_MAX: usize = 4096;
 
@@ -28,6 +30,12 @@ pub(crate) enum WorkEvent {
     },
     /// Nodes of a job changed their state.
     Nodes { mark: String, rows: Vec<JobNodeRow> },
+    /// A node of a job does not answer.
+    Silent {
+        mark: String,
+        node: String,
+        cause: String,
+    },
     /// The cast of a job ended.
     LoadEnded {
         mark: String,
@@ -47,6 +55,8 @@ pub(crate) enum WorkEvent {
     CollectEnded { mark: String, is_complete: bool },
     /// Nodes answered which jobs they know.
     References(Vec<NodeAnswer<Vec<String>>>),
+    /// Nodes that were silent answered, or did not.
+    Probed(Vec<NodeAnswer<Vec<String>>>),
 }
 
 /// Work for a job.
@@ -61,6 +71,14 @@ pub(crate) enum WorkKind {
     Batch,
 }
 
+/// A cast at work.
+#[derive(Debug, Default)]
+struct LoadAtWork {
+    stop: Arc<AtomicBool>,
+    /// Nodes without an outcome, but for those that do not answer.
+    pending: HashSet<String>,
+}
+
 /// Time before the next attempt.
 #[derive(Debug, Clone, Copy)]
 struct Pause {
@@ -73,10 +91,11 @@ pub(crate) struct Works {
     send: Sender<WorkEvent>,
     receive: Receiver<WorkEvent>,
     waiting: Vec<WorkEvent>,
-    loads: HashMap<String, Arc<AtomicBool>>,
+    loads: HashMap<String, LoadAtWork>,
     purges: HashMap<String, Arc<AtomicBool>>,
     collects: HashMap<String, Arc<AtomicBool>>,
     pauses: HashMap<(String, WorkKind), Pause>,
+    is_probing: bool,
     threads: Vec<JoinHandle<()>>,
     pause_min: Duration,
 }
@@ -93,6 +112,7 @@ impl Works {
             purges: HashMap::new(),
             collects: HashMap::new(),
             pauses: HashMap::new(),
+            is_probing: false,
             threads: Vec::new(),
             pause_min,
         }
@@ -115,9 +135,19 @@ impl Works {
         events
     }
 
-    /// Returns the number of casts at work.
-    pub fn loads(&self) -> usize {
-        self.loads.len()
+    /// Returns whether as many casts are at work as may be. A cast that only waits for nodes which do
+    /// not answer leaves its place to another one.
+    pub fn is_full(&self, casts_max: usize) -> bool {
+        let is_busy = |load: &&LoadAtWork| !load.pending.is_empty();
+        let busy = self.loads.values().filter(is_busy).count();
+        busy >= casts_max || self.loads.len() >= casts_max.saturating_mul(WAITING_TIMES)
+    }
+
+    /// Notes that a node has its outcome in the cast of a job, or does not answer.
+    pub fn note_outcome(&mut self, mark: &str, node: &str) {
+        if let Some(load) = self.loads.get_mut(mark) {
+            load.pending.remove(node);
+        }
     }
 
     /// Returns whether a cast of a job is at work.
@@ -166,8 +196,8 @@ impl Works {
 
     /// Asks the cast of a job to end.
     pub fn stop_load(&self, mark: &str) {
-        if let Some(stop) = self.loads.get(mark) {
-            stop.store(true, Relaxed);
+        if let Some(load) = self.loads.get(mark) {
+            load.stop.store(true, Relaxed);
         }
     }
 
@@ -201,26 +231,28 @@ impl Works {
         }
     }
 
-    /// Starts a cast. With `is_again`, nodes that do not answer are left out first: a cast reads all
-    /// of the sources, and they may be large.
+    /// Starts a cast. Nodes that are not `proven` are asked first, and left out if they do not answer:
+    /// a cast reads all of the sources, and waits for its nodes.
     pub fn load(
         &mut self,
         mark: &str,
         mut order: LoadOrder,
-        is_again: bool,
+        proven: HashSet<String>,
         distribution: &Arc<dyn Distribution>,
     ) {
-        let (stop, send) = (Arc::new(AtomicBool::new(false)), self.send.clone());
-        self.loads.insert(mark.to_owned(), Arc::clone(&stop));
+        let load = LoadAtWork {
+            stop: Arc::default(),
+            pending: order.nodes.iter().cloned().collect(),
+        };
+        let (stop, send) = (Arc::clone(&load.stop), self.send.clone());
+        self.loads.insert(mark.to_owned(), load);
         let (mark, distribution) = (mark.to_owned(), Arc::clone(distribution));
         let failed = mark.clone();
         let is_started = self.start("load", move || {
             let report = |event| {
                 let _the_leader_may_be_gone = send.send(event_of(&mark, event));
             };
-            if is_again {
-                order.nodes = answering(&*distribution, &order, &report);
-            }
+            order.nodes = answering(&*distribution, &order, &proven, &report);
             let outcome = match order.nodes.is_empty() {
                 true => Ok(()),
                 false => distribution.load(&order, &report, &stop),
@@ -233,6 +265,28 @@ impl Works {
         if !is_started {
             self.end_load(&failed, false);
         }
+    }
+
+    /// Asks silent nodes whether they answer again, unless a question is at work.
+    pub fn probe(
+        &mut self,
+        nodes: Vec<String>,
+        prefix: String,
+        distribution: &Arc<dyn Distribution>,
+    ) {
+        if nodes.is_empty() || self.is_probing {
+            return;
+        }
+        let (send, distribution) = (self.send.clone(), Arc::clone(distribution));
+        self.is_probing = self.start("probe", move || {
+            let answers = distribution.jobs_on(&nodes, &prefix);
+            let _the_leader_may_be_gone = send.send(WorkEvent::Probed(answers));
+        });
+    }
+
+    /// Notes the end of the question to silent nodes.
+    pub fn end_probe(&mut self) {
+        self.is_probing = false;
     }
 
     /// Starts a purge.
@@ -357,7 +411,8 @@ impl Works {
 
     /// Ends all casts, and waits for all threads.
     pub fn stop_all(&mut self) {
-        for stop in self.loads.values().chain(self.collects.values()) {
+        let loads = self.loads.values().map(|load| &load.stop);
+        for stop in loads.chain(self.collects.values()) {
             stop.store(true, Relaxed);
         }
         for thread in self.threads.drain(..) {
@@ -387,36 +442,43 @@ impl Works {
     }
 }
 
-/// Returns the nodes of an order that answer, and reports the others.
+/// Returns the nodes of an order that are proven or answer, and reports the others.
 fn answering(
     distribution: &dyn Distribution,
     order: &LoadOrder,
+    proven: &HashSet<String>,
     report: &dyn Fn(LoadEvent),
 ) -> Vec<String> {
-    let answers = distribution.jobs_on(&order.nodes, &order.job);
-    let answering = answers.into_iter().filter_map(|answer| {
-        let (node, Err(cause)) = (answer.node.clone(), answer.answer) else {
-            return Some(answer.node);
-        };
-        report(LoadEvent::Failed { node, cause });
-        None
-    });
-    answering.collect()
+    let nodes = order.nodes.iter().cloned();
+    let (mut answering, asked): (Vec<String>, Vec<String>) =
+        nodes.partition(|node| proven.contains(node));
+    if asked.is_empty() {
+        return answering;
+    }
+    for answer in distribution.jobs_on(&asked, &order.job) {
+        let node = answer.node;
+        match answer.answer {
+            Ok(_) => answering.push(node),
+            Err(cause) => report(LoadEvent::Unreachable { node, cause }),
+        }
+    }
+    answering
 }
 
 fn event_of(mark: &str, event: LoadEvent) -> WorkEvent {
     let mark = mark.to_owned();
-    let one = |node, state, fault| JobNodeRow { node, state, fault };
+    let rows = |node, state, fault| vec![JobNodeRow { node, state, fault }];
     match event {
         LoadEvent::Data { hash, bytes } => WorkEvent::Data { mark, hash, bytes },
         LoadEvent::Ready { node } => WorkEvent::Nodes {
             mark,
-            rows: vec![one(node, JobNodeState::Ready, None)],
+            rows: rows(node, JobNodeState::Ready, None),
         },
         LoadEvent::Failed { node, cause } => WorkEvent::Nodes {
             mark,
-            rows: vec![one(node, JobNodeState::Failed, Some(cause))],
+            rows: rows(node, JobNodeState::Failed, Some(cause)),
         },
+        LoadEvent::Unreachable { node, cause } => WorkEvent::Silent { mark, node, cause },
     }
 }
 

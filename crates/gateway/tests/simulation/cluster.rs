@@ -1,8 +1,8 @@
 //! A batch system and nodes in memory, with a real gateway and a real table.
 
 use driftless_batch::{
-    BatchError, BatchKind, BatchResult, BatchSystem, DataSlot, HeldRequest, JobId, JobMark,
-    LiveJob, LiveTask, MarkedJob, Readiness, Submission,
+    BatchError, BatchKind, BatchResult, BatchSystem, DataSlot, HeldRequest, JobCandidates, JobId,
+    JobMark, LiveJob, LiveTask, MarkedJob, Readiness, Submission,
 };
 use driftless_gateway::{
     CollectOrder, CollectedResults, Distribution, Gateway, GatewaySettings, JobInfo, JobRequest,
@@ -65,6 +65,13 @@ struct State {
     is_paused: bool,
     fails: u32,
     loads: u32,
+    /// Questions about the nodes on which jobs may run.
+    questions: u32,
+    /// Questions to silent nodes.
+    probes: u32,
+    drained: BTreeSet<String>,
+    /// Nodes whose daemons do not answer.
+    silent: BTreeSet<String>,
     /// Owner, if not the user of the test.
     owner: Option<String>,
     /// Tasks of the next job.
@@ -211,6 +218,24 @@ impl Cluster {
         self.sim.state().delays.insert(node.into(), time);
     }
 
+    pub fn drain(&self, nodes: &[&str]) {
+        self.sim.state().drained = nodes.iter().map(|node| (*node).to_owned()).collect();
+    }
+
+    pub fn silence(&self, nodes: &[&str]) {
+        self.sim.state().silent = nodes.iter().map(|node| (*node).to_owned()).collect();
+    }
+
+    /// Returns the number of questions about the nodes on which jobs may run.
+    pub fn questions(&self) -> u32 {
+        self.sim.state().questions
+    }
+
+    /// Returns the number of questions to silent nodes.
+    pub fn probes(&self) -> u32 {
+        self.sim.state().probes
+    }
+
     pub fn pause_tasks(&self, is_paused: bool) {
         self.sim.state().is_paused = is_paused;
     }
@@ -286,6 +311,21 @@ impl Cluster {
         self.wait_until("all jobs are closed", || self.all().iter().all(is_closed));
     }
 
+    /// Returns the number of jobs whose fault has a text.
+    pub fn with_fault(&self, text: &str) -> usize {
+        let has = |job: &&JobInfo| job.fault.as_ref().is_some_and(|fault| fault.contains(text));
+        self.all().iter().filter(has).count()
+    }
+
+    /// Returns the number of jobs that failed to get their data to a node.
+    pub fn waiting_for(&self, node: &str) -> usize {
+        let waits = |job: &&JobInfo| {
+            let mut nodes = job.nodes.iter();
+            nodes.any(|one| one.node == node && one.state == "failed")
+        };
+        self.all().iter().filter(waits).count()
+    }
+
     fn all(&self) -> Vec<JobInfo> {
         jobs(&self.socket).expect("an answer")
     }
@@ -331,6 +371,14 @@ impl Drop for Cluster {
 }
 
 impl Sim {
+    /// Returns whether a node does not answer, and counts the question if so.
+    fn is_silent(&self, node: &str) -> bool {
+        let mut state = self.state();
+        let is_silent = state.silent.contains(node);
+        state.probes += u32::from(is_silent);
+        is_silent
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no test panics with the lock")
     }
@@ -516,8 +564,19 @@ impl BatchSystem for SimBatch {
         })
     }
 
-    fn candidates(&self, _: &JobId) -> BatchResult<Vec<String>> {
-        self.0.call(|| self.0.nodes.clone())
+    fn candidates(&self, jobs: &[JobId]) -> BatchResult<JobCandidates> {
+        self.0.call(|| {
+            let mut state = self.0.state();
+            state.questions += 1;
+            let up = self.0.nodes.iter();
+            let up: Vec<String> = up
+                .filter(|node| !state.drained.contains(*node))
+                .cloned()
+                .collect();
+            jobs.iter()
+                .map(|job| (job.clone(), Ok(up.clone())))
+                .collect()
+        })
     }
 
     fn declare(&self, slot: &DataSlot, _: &[String]) -> BatchResult<()> {
@@ -619,9 +678,23 @@ impl Distribution for SimNodes {
         report(LoadEvent::Data { hash, bytes: 7 });
         let begin = Instant::now();
         let mut left = order.nodes.clone();
+        let mut reported = BTreeSet::new();
         while !left.is_empty() && !stop.load(SeqCst) {
+            let is_silent = |node: &String| self.0.state().silent.contains(node);
+            for node in left.iter().filter(|node| is_silent(node)) {
+                // A cast waits for the node.
+                if reported.insert(node.clone()) {
+                    report(LoadEvent::Unreachable {
+                        node: node.clone(),
+                        cause: "connection refused".into(),
+                    });
+                }
+            }
             let is_due = |node: &String| {
                 let state = self.0.state();
+                if state.silent.contains(node) {
+                    return false;
+                }
                 let delay = state.delays.get(node).copied().unwrap_or_default();
                 begin.elapsed() >= delay
             };
@@ -759,6 +832,12 @@ impl Distribution for SimNodes {
 
     fn jobs_on(&self, nodes: &[String], prefix: &str) -> Vec<NodeAnswer<Vec<String>>> {
         let ask = |node: &String| {
+            if self.0.is_silent(node) {
+                return NodeAnswer {
+                    node: node.clone(),
+                    answer: Err("connection refused".into()),
+                };
+            }
             let answer = self.0.call(|| {
                 let state = self.0.state();
                 let jobs = state.references.get(node).into_iter().flatten();

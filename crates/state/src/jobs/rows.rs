@@ -1,9 +1,10 @@
 //! The rows of the table of jobs.
 
+use super::JobChange;
 use crate::StoreError;
-use crate::columns::{bad, count, number, time};
+use crate::columns::{bad, capped, count, millis, number, time};
 use rusqlite::types::Type;
-use rusqlite::{Connection, Row, ToSql};
+use rusqlite::{Connection, Row, ToSql, params};
 use std::time::Duration;
 
 /// Columns of a job, in the order of [`job`].
@@ -150,6 +151,49 @@ pub struct LeaseRow {
     pub beat: u64,
     /// Name of the holder.
     pub holder: String,
+}
+
+/// Makes a change of a job. Changes nothing if the table lacks the job.
+pub(super) fn change(file: &Connection, change: &JobChange) -> Result<(), StoreError> {
+    match change {
+        JobChange::Data { mark, hash, bytes } => {
+            const SET: &str = "UPDATE jobs SET hash = ?, bytes = ? WHERE mark = ?";
+            let mut set = file.prepare_cached(SET)?;
+            set.execute(params![hash, capped(*bytes), mark]).map(drop)
+        }
+        JobChange::Nodes { mark, rows } => set_nodes(file, mark, rows),
+        JobChange::Stage { mark, stage, now } => {
+            const SET: &str = "UPDATE jobs SET stage = ?, changed_ms = ? WHERE mark = ?";
+            let mut set = file.prepare_cached(SET)?;
+            let values = params![stage.word(), millis(*now), mark];
+            set.execute(values).map(drop)
+        }
+        JobChange::Slot {
+            mark,
+            slot,
+            is_required,
+        } => {
+            const SET: &str = "UPDATE jobs SET slot = ?, is_required = ? WHERE mark = ?";
+            let mut set = file.prepare_cached(SET)?;
+            set.execute(params![slot, is_required, mark]).map(drop)
+        }
+        JobChange::Fault { mark, fault } => {
+            const SET: &str = "UPDATE jobs SET fault = ? WHERE mark = ? AND fault IS NOT ?";
+            let mut set = file.prepare_cached(SET)?;
+            set.execute(params![fault, mark, fault]).map(drop)
+        }
+    }
+}
+
+fn set_nodes(file: &Connection, mark: &str, nodes: &[JobNodeRow]) -> Result<(), StoreError> {
+    const SET: &str = "INSERT INTO job_nodes (mark, node, state, fault)
+        SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM jobs WHERE mark = ?1)
+        ON CONFLICT (mark, node) DO UPDATE SET state = excluded.state, fault = excluded.fault";
+    let mut set = file.prepare_cached(SET)?;
+    for row in nodes {
+        set.execute(params![mark, row.node, row.state.word(), row.fault])?;
+    }
+    Ok(())
 }
 
 /// Reads jobs.
