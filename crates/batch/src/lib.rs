@@ -87,6 +87,16 @@ pub trait BatchSystem: Send + Sync {
     /// [`BatchError::Rights`] if this user may not change nodes.
     fn declare(&self, slot: &DataSlot, nodes: &[String]) -> BatchResult<()>;
 
+    /// Makes a slot known, and tells the scheduler the nodes that offer it.
+    ///
+    /// # Errors
+    /// As [`declare`](BatchSystem::declare) and [`tell_ready`](BatchSystem::tell_ready).
+    fn offer(&self, slot: &DataSlot, readiness: &Readiness<'_>) -> BatchResult<()> {
+        let nodes: Vec<String> = readiness.all.iter().cloned().collect();
+        self.declare(slot, &nodes)?;
+        self.tell_ready(readiness, &[])
+    }
+
     /// Makes a held job run on ready nodes only: it demands the slot beside its own wishes, or, without
     /// a slot, excludes nodes that are not ready. The data set is known by now: the submission knew no
     /// slot. A repeated call changes nothing.

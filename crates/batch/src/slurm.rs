@@ -60,6 +60,28 @@ impl Slurm {
         answer::changed(self.settings.run("scontrol", &args)?)
     }
 
+    /// Makes a job demand a constraint with a slot. Returns `false` if no task waits.
+    fn demand(
+        &self,
+        job: &JobId,
+        slot: &DataSlot,
+        constraint: &str,
+        readiness: &Readiness<'_>,
+    ) -> BatchResult<bool> {
+        let demand = || self.update(job, &[format!("Features={constraint}")]);
+        match demand() {
+            // Slurm refuses a feature that no node has, and forgets those of an earlier time.
+            Err(BatchError::Refused { .. }) => {
+                self.set_slot(slot, &|node| {
+                    let is_known = readiness.all.contains(&node.name);
+                    is_known.then_some(SlotState::Known)
+                })?;
+                demand()
+            }
+            done => done,
+        }
+    }
+
     /// Makes a job exclude all nodes of its partitions that are not ready, beside those that its user
     /// excludes. Returns `false` if no task waits.
     fn exclude(
@@ -230,6 +252,11 @@ impl BatchSystem for Slurm {
         })
     }
 
+    fn offer(&self, _slot: &DataSlot, readiness: &Readiness<'_>) -> BatchResult<()> {
+        // A change of features makes the slot known to each node of the job.
+        self.tell_ready(readiness, &[])
+    }
+
     fn require(&self, job: &JobId, readiness: &Readiness<'_>) -> BatchResult<()> {
         let records = self.living(job)?;
         let has_begun = || BatchError::Refused {
@@ -245,14 +272,7 @@ impl BatchSystem for Slurm {
         }
         let joined = slot.and_then(|slot| Some((slot, constraint.with(slot)?)));
         let waits = match joined {
-            Some((slot, text)) => {
-                // Slurm refuses a feature that no node has, and forgets those of an earlier time.
-                self.set_slot(slot, &|node| {
-                    let is_known = readiness.all.contains(&node.name);
-                    is_known.then_some(SlotState::Known)
-                })?;
-                self.update(job, &[format!("Features={text}")])?
-            }
+            Some((slot, text)) => self.demand(job, slot, &text, readiness)?,
             None => self.exclude(record, readiness, &self.nodes()?)?,
         };
         if waits { Ok(()) } else { Err(has_begun()) }

@@ -225,9 +225,7 @@ impl GatewayLeader<'_> {
         self.put_slot(at, slot_number, false);
         self.flush()?;
         if let Some(slot) = &slot {
-            let all: Vec<String> = nodes.all.iter().cloned().collect();
-            self.parts.batch.declare(slot, &all)?;
-            self.parts.batch.tell_ready(&readiness, &[])?;
+            self.parts.batch.offer(slot, &readiness)?;
         }
         self.parts.batch.require(&number, &readiness)?;
         self.put_slot(at, slot_number, true);
