@@ -86,6 +86,20 @@ impl CommandSettings {
         self.run_with(name, args, |bytes| Ok(printable(&bytes)))
     }
 
+    /// Runs a command whose output has texts of users between control characters of the caller. Replaces
+    /// invalid UTF-8.
+    ///
+    /// # Errors
+    /// As [`run`](CommandSettings::run).
+    pub(crate) fn run_replacing<S: AsRef<OsStr>>(
+        &self,
+        name: &str,
+        args: &[S],
+    ) -> BatchResult<CommandOutput> {
+        let replaced = |bytes: Vec<u8>| Ok(String::from_utf8_lossy(&bytes).into_owned());
+        self.run_with(name, args, replaced)
+    }
+
     fn run_with<S: AsRef<OsStr>>(
         &self,
         name: &str,
@@ -247,6 +261,8 @@ mod tests {
         assert!(settings.run("sh", &["-c", script]).is_err());
         let ended = settings.run_lossy("sh", &["-c", script]).unwrap();
         assert_eq!(ended.stdout, "a\u{fffd}b\u{fffd}c\td\n");
+        let ended = settings.run_replacing("sh", &["-c", script]).unwrap();
+        assert_eq!(ended.stdout, "a\u{1}b\u{fffd}c\td\n");
     }
 
     #[test]

@@ -159,8 +159,12 @@ impl Slurm {
     }
 }
 
-/// Parses the output of `sinfo`, which names a node once for each of its partitions.
+/// Parses the output of `sinfo`, which names a node once for each of its partitions. A cluster has a
+/// node: an output without one was cut off.
 fn parse(output: &str) -> BatchResult<Vec<SinfoNode>> {
+    if !output.ends_with('\n') {
+        return Err(unknown("sinfo", output.lines().last().unwrap_or_default()));
+    }
     let mut found: BTreeMap<String, SinfoNode> = BTreeMap::new();
     for line in output.lines() {
         let fields: Vec<&str> = line.split(SEPARATOR).collect();

@@ -3,6 +3,9 @@
 //! A user chooses the comment of a job, with line ends and separators. Each call therefore has a
 //! random word before each record, so that no comment can be taken for a record. The comment is the
 //! last field.
+//!
+//! The first record has the titles of the fields. An output without it was cut off: it does not state
+//! that no job is there.
 
 use super::answer::{self, unknown};
 use super::sbatch::MARK_WORD;
@@ -125,10 +128,10 @@ impl Slurm {
         let begin = format!("{:016x}", hasher.finish());
         let separator = SEPARATOR.to_string();
         let format = format!("{begin}{separator}{}", FIELDS.join(&separator));
-        let mut args = vec!["--noheader", "--all", "--local", "--states=all"];
+        let mut args = vec!["--all", "--local", "--states=all"];
         args.extend(["--format", &format]);
         args.extend(words);
-        let output = answer::stdout(self.settings.run("squeue", &args)?)?;
+        let output = answer::stdout(self.settings.run_replacing("squeue", &args)?)?;
         parse(&output, &begin)
     }
 
@@ -170,14 +173,25 @@ fn parse(output: &str, begin: &str) -> BatchResult<Vec<SqueueJob>> {
     if !before.is_empty() {
         return Err(wrong(before));
     }
-    let record = |text: &str| {
-        let line = text.strip_suffix('\n')?;
-        let fields: Vec<&str> = line.splitn(FIELDS.len(), SEPARATOR).collect();
-        read(&fields.try_into().ok()?)
-    };
+    let titles = parts.next().unwrap_or_default();
+    if fields(titles).is_none_or(|titles| is_number(titles[0])) {
+        return Err(wrong(titles));
+    }
+    let record = |text: &str| read(&fields(text)?);
     parts
         .map(|text| record(text).ok_or_else(|| wrong(text)))
         .collect()
+}
+
+/// Returns the fields of a complete line.
+fn fields(text: &str) -> Option<[&str; FIELDS.len()]> {
+    let line = text.strip_suffix('\n')?;
+    let fields: Vec<&str> = line.splitn(FIELDS.len(), SEPARATOR).collect();
+    fields.try_into().ok()
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn read(fields: &[&str; FIELDS.len()]) -> Option<SqueueJob> {
@@ -193,20 +207,19 @@ fn read(fields: &[&str; FIELDS.len()]) -> Option<SqueueJob> {
         rest @ ..,
     ] = fields;
     let [constraint, node_count, nodes, reservation, owner, comment] = rest;
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     // The throttle of an array follows a percent sign.
     let (index, count) = match index.split('%').next()? {
         "N/A" => (None, 1),
-        one if digits(one) => (Some(one.parse().ok()?), 1),
+        one if is_number(one) => (Some(one.parse().ok()?), 1),
         many => (None, task_count(many)?),
     };
     Some(SqueueJob {
-        job: JobId::new(job).filter(|_| digits(job))?,
+        job: JobId::new(job).filter(|_| is_number(job))?,
         index,
         count,
         phase: phase(state)?,
         reason: (*reason).to_owned(),
-        priority: Some(*priority).filter(|text| digits(text))?.to_owned(),
+        priority: Some(*priority).filter(|text| is_number(text))?.to_owned(),
         partitions: (*partitions).to_owned(),
         demanded: hostlist::names(demanded)?,
         excluded: hostlist::names(excluded)?,

@@ -4,8 +4,14 @@ use super::*;
 
 const BEGIN: &str = "0123456789abcdef";
 
+const TITLES: &str = "@|ARRAY_JOB_ID|ARRAY_TASK_ID|STATE|REASON|PRIORITY|PARTITION|REQ_NODES|EXC_NODES|FEATURES|NODES|NODELIST|RESERVATION|USER|COMMENT\n";
+
 /// Returns the output with `|` for the separator and `@` for the begin of a record.
 fn output(text: &str) -> String {
+    without_titles(&[TITLES, text].concat())
+}
+
+fn without_titles(text: &str) -> String {
     text.replace('|', &SEPARATOR.to_string())
         .replace('@', BEGIN)
 }
@@ -68,7 +74,6 @@ fn comment_cannot_be_a_record() {
 #[test]
 fn unknown_forms_are_errors() {
     for text in [
-        "squeue: a message\n",
         "@|1|N/A|PENDING|None|5|all|||(null)|1||(null)|eve\n",
         "@|1|N/A|DREAMING|None|5|all|||(null)|1||(null)|eve|\n",
         "@|1|1-4,...|PENDING|None|5|all|||(null)|1||(null)|eve|\n",
@@ -80,6 +85,17 @@ fn unknown_forms_are_errors() {
         assert!(error.to_string().contains("unknown form"), "{error}");
     }
     assert!(parsed("").is_empty());
+}
+
+#[test]
+fn output_without_titles_is_an_error() {
+    let job = "@|1|N/A|PENDING|None|5|all|||(null)|1||(null)|eve|\n";
+    let cut = &TITLES[..TITLES.len() - 1];
+    let after = format!("a message\n{TITLES}");
+    for text in ["", "\n", "squeue: a message\n", job, "@", cut, &after] {
+        let error = parse(&without_titles(text), BEGIN).unwrap_err();
+        assert!(error.to_string().contains("unknown form"), "{error}");
+    }
 }
 
 #[test]
