@@ -4,7 +4,7 @@ use crate::{BatchError, BatchResult};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::string::FromUtf8Error;
@@ -64,7 +64,8 @@ impl CommandSettings {
     ///
     /// # Errors
     /// [`BatchError::Program`] if it cannot be started; [`BatchError::Unavailable`] if it takes too
-    /// long; [`BatchError::Output`] if it prints too much or no UTF-8. Exit codes are the caller's.
+    /// long or a signal ends it; [`BatchError::Output`] if it prints too much or no UTF-8. Exit codes
+    /// are the caller's.
     pub(crate) fn run<S: AsRef<OsStr>>(
         &self,
         name: &str,
@@ -135,6 +136,13 @@ impl CommandSettings {
         let (Some(stdout), Some(stderr)) = (text(stdout), text(stderr)) else {
             return Err(self.too_slow(&shown));
         };
+        if let Some(signal) = status.signal() {
+            let text = format!("signal {signal} ended the command");
+            return Err(BatchError::Unavailable {
+                command: shown,
+                text,
+            });
+        }
         if stdout.len() as u64 > OUTPUT_BYTES_MAX {
             return Err(unreadable(&shown, "more than 64 MiB"));
         }
@@ -271,6 +279,13 @@ mod tests {
         let error = shell("sleep 600 & wait", Duration::from_millis(100)).unwrap_err();
         assert!(error.may_pass(), "{error}");
         assert!(began.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn killed_command_may_answer_later() {
+        let error = shell("echo 1; kill -KILL $$", Duration::from_secs(60)).unwrap_err();
+        assert!(error.may_pass(), "{error}");
+        assert!(error.to_string().contains("signal 9"), "{error}");
     }
 
     #[test]

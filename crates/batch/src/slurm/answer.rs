@@ -40,15 +40,14 @@ pub(super) fn stdout(output: CommandOutput) -> BatchResult<String> {
     if output.status.success() {
         return Ok(output.stdout);
     }
-    Err(error(output.command, output.stderr, output.stdout))
+    Err(error(output))
 }
 
-fn error(command: String, stderr: String, stdout: String) -> BatchError {
-    let text = if stderr.trim().is_empty() {
-        stdout
-    } else {
-        stderr
-    };
+fn error(output: CommandOutput) -> BatchError {
+    let command = output.command;
+    let texts = [output.stderr, output.stdout];
+    let mut told = texts.into_iter().filter(|text| !text.trim().is_empty());
+    let text = told.next().unwrap_or_else(|| output.status.to_string());
     let has = |part: &&str| text.contains(*part);
     if PASSING.iter().any(has) {
         BatchError::Unavailable { command, text }
@@ -77,7 +76,7 @@ pub(super) fn changed(output: CommandOutput) -> BatchResult<bool> {
         let text = line.split_once(": ").map_or(line, |(_, text)| text);
         let is_past = |past: &str| text.starts_with(past) || line.starts_with(past);
         if !PAST.iter().any(|past| is_past(past)) {
-            return Err(error(output.command, output.stderr, output.stdout));
+            return Err(error(output));
         }
         any = true;
         has_changed |= text == PAST[0];
@@ -85,7 +84,7 @@ pub(super) fn changed(output: CommandOutput) -> BatchResult<bool> {
     if any {
         Ok(has_changed)
     } else {
-        Err(error(output.command, output.stderr, output.stdout))
+        Err(error(output))
     }
 }
 
