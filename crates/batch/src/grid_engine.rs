@@ -152,6 +152,11 @@ impl GridEngine {
     /// Writes the list of complexes with one more line, and has qconf read it.
     fn add_complex(&self, slot: &DataSlot) -> BatchResult<()> {
         let list = self.run("qconf", &["-sc"])?;
+        if !is_whole_list(&list.stdout) {
+            let line = list.stdout.lines().last().unwrap_or_default().to_owned();
+            let command = list.command;
+            return Err(BatchError::Output { command, line });
+        }
         let line = format!("{slot} {slot} BOOL == YES NO 0 0\n");
         let file =
             own_file(&format!("{}{line}", list.stdout)).map_err(|cause| BatchError::Program {
@@ -350,6 +355,14 @@ fn place_wish(job: &JobDetails, complexes: &[Complex]) -> Vec<String> {
         }
     }
     wish
+}
+
+/// Returns whether a list of complexes is complete: comments stand before and behind it (complex(5)).
+/// `qconf -Mc` removes each complex that its file lacks.
+fn is_whole_list(text: &str) -> bool {
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    let is_comment = |line: Option<&str>| line.is_some_and(|line| line.starts_with('#'));
+    is_comment(lines.next()) && lines.clone().count() > 1 && is_comment(lines.last())
 }
 
 /// A row of `qconf -sc`.
