@@ -1,6 +1,6 @@
-//! Proves that no failed command of Grid Engine or PBS is taken for an answer: commands that hang,
-//! refuse, or print what another version prints. Counts the commands that ask about many jobs. Scripts
-//! stand in for all commands.
+//! Proves that no failed command of a batch system is taken for an answer: commands that hang, refuse,
+//! are killed, or print nothing, a part, or what another version prints. Counts the commands that ask
+//! about many jobs. Scripts stand in for all commands.
 #![allow(clippy::disallowed_methods)]
 
 use driftless_batch::{
@@ -12,10 +12,22 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-const KINDS: [BatchKind; 2] = [BatchKind::GridEngine, BatchKind::Pbs];
-const COMMANDS: [&str; 11] = [
-    "pbsnodes", "qalter", "qconf", "qhost", "qmgr", "qrls", "qselect", "qstat", "qsub", "sinfo",
-    "squeue",
+const KINDS: [BatchKind; 3] = [BatchKind::Slurm, BatchKind::GridEngine, BatchKind::Pbs];
+const COMMANDS: [&str; 12] = [
+    "pbsnodes", "qalter", "qconf", "qhost", "qmgr", "qrls", "qselect", "qstat", "qsub", "scontrol",
+    "sinfo", "squeue",
+];
+/// Prints what the commands print while no job is there.
+const NO_JOBS: [(BatchKind, &str); 3] = [
+    (
+        BatchKind::Slurm,
+        "for word; do case $word in *%F*) printf '%s\\n' \"$word\" | tr -d %;; esac; done",
+    ),
+    (
+        BatchKind::GridEngine,
+        "echo '<job_info><queue_info></queue_info><job_info></job_info></job_info>'",
+    ),
+    (BatchKind::Pbs, "echo '{\"pbs_server\":\"s\"}'"),
 ];
 
 /// A batch system whose commands all run one script.
@@ -47,8 +59,14 @@ impl Stub {
         Stub::new(kind, script, Duration::from_secs(60))
     }
 
-    /// Returns the errors of all calls that run a command.
+    /// Returns the errors of all calls that run a command. Each must fail.
     fn errors(&self) -> Vec<BatchError> {
+        let all = self.failures().into_iter();
+        all.map(|error| error.expect("an error")).collect()
+    }
+
+    /// Returns the outcomes of all calls that run a command.
+    fn failures(&self) -> [Option<BatchError>; 8] {
         let all = BTreeSet::from(["n1".to_owned()]);
         let slot = DataSlot::numbered(1);
         let readiness = Readiness {
@@ -67,7 +85,7 @@ impl Stub {
             self.system.release(&job),
             self.system.undeclare(&slot),
         ];
-        results.map(|result| result.unwrap_err()).into()
+        results.map(Result::err)
     }
 }
 
@@ -86,6 +104,11 @@ fn slow_commands_may_answer_later() {
 #[test]
 fn refusals_tell_what_is_missing() {
     let rights = [
+        (
+            BatchKind::Slurm,
+            "slurm_update error: Invalid user id",
+            "adminlevel=admin",
+        ),
         (
             BatchKind::GridEngine,
             "denied: \"ann\" must be manager for this operation",
@@ -117,6 +140,16 @@ fn refusals_tell_what_is_missing() {
             assert!(error.to_string().contains(remedy), "{kind}: {error}");
         }
     }
+    let passing = [
+        "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+        "error: unable to contact qmaster using port 6444 on host \"head\"",
+        "Connection refused\nqstat: cannot connect to server s (errno=111)",
+    ];
+    for (kind, text) in KINDS.into_iter().zip(passing) {
+        for error in Stub::quick(kind, &format!("printf '%s' '{text}' >&2; exit 1")).errors() {
+            assert!(error.may_pass(), "{kind}: {error}");
+        }
+    }
     for kind in KINDS {
         for error in Stub::quick(kind, "echo no way >&2; exit 1").errors() {
             assert!(
@@ -131,6 +164,10 @@ fn refusals_tell_what_is_missing() {
 #[test]
 fn unknown_jobs_are_told_apart() {
     for (kind, text) in [
+        (
+            BatchKind::Slurm,
+            "slurm_load_jobs error: Invalid job id specified",
+        ),
         (BatchKind::GridEngine, "denied: job \"1\" does not exist"),
         (BatchKind::GridEngine, "Following jobs do not exist: \n1"),
         (BatchKind::Pbs, "qrls: Unknown Job Id 1.server"),
@@ -179,8 +216,109 @@ fn output_of_other_versions_is_an_error() {
 }
 
 #[test]
+fn killed_commands_may_answer_later() {
+    for (kind, answer) in NO_JOBS {
+        let script = format!("{answer}\nkill -KILL $$");
+        for error in Stub::quick(kind, &script).errors() {
+            assert!(error.may_pass(), "{kind}: {error}");
+            assert!(error.to_string().contains("signal 9"), "{kind}: {error}");
+        }
+    }
+}
+
+#[test]
+fn silent_commands_state_nothing() {
+    for kind in KINDS {
+        for error in Stub::quick(kind, "exit 3").errors() {
+            let text = error.to_string();
+            assert!(text.contains("exit status: 3"), "{kind}: {text}");
+        }
+        for script in ["exit 0", "printf '\\n'"] {
+            let stub = Stub::quick(kind, script);
+            for error in stub.failures().into_iter().flatten() {
+                assert!(
+                    matches!(error, BatchError::Output { .. }),
+                    "{kind}: {error}"
+                );
+            }
+            // PBS lists no resource, which is no list of jobs or nodes.
+            let failed = stub.failures().iter().flatten().count();
+            let expected = if kind == BatchKind::Pbs { 7 } else { 8 };
+            assert_eq!(failed, expected, "{kind}");
+        }
+    }
+}
+
+#[test]
+fn warnings_are_no_part_of_answers() {
+    for (kind, answer) in NO_JOBS {
+        let script = format!("echo 'warning: the clock is slow' >&2\n{answer}");
+        let stub = Stub::quick(kind, &script);
+        assert!(stub.system.alive().unwrap().is_empty(), "{kind}");
+    }
+}
+
+#[test]
+fn commands_run_in_the_c_locale() {
+    for (kind, answer) in NO_JOBS {
+        let script = format!("[ \"$LC_ALL\" = C ] || exit 1\n{answer}");
+        let stub = Stub::quick(kind, &script);
+        assert!(stub.system.alive().unwrap().is_empty(), "{kind}");
+    }
+}
+
+#[test]
+fn part_of_an_answer_is_an_error() {
+    for (kind, answer) in NO_JOBS {
+        let full = format!("answer() {{ {answer}; }}\nanswer \"$@\"");
+        let whole = Stub::quick(kind, &format!("{full} | wc -c >\"$0.bytes\"\nexit 1"));
+        let _no_answer = whole.system.alive();
+        let count = |name: &str| fs::read_to_string(whole.folder.path().join(name));
+        let bytes = count("squeue.bytes").or_else(|_| count("qstat.bytes"));
+        let bytes: usize = bytes.unwrap().trim().parse().unwrap();
+        // The end of the last line of JSON or XML states nothing.
+        let needed = if kind == BatchKind::Slurm {
+            bytes
+        } else {
+            bytes - 1
+        };
+        for cut in [0, 1, 7, bytes / 2, needed - 1] {
+            let stub = Stub::quick(kind, &format!("{full} | head -c {cut}"));
+            let error = stub.system.alive().unwrap_err();
+            assert!(
+                matches!(error, BatchError::Output { .. }),
+                "{kind}: {cut} bytes: {error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn cut_list_of_complexes_replaces_none() {
+    let head = "#name shortcut type relop requestable consumable default urgency";
+    let row = "arch a RESTRING == YES NO NONE 0";
+    for list in ["", head, &format!("{head}\n{row}"), &format!("{head}\n#")] {
+        let script = format!(
+            "case $1 in -sc) cat <<'END'\n{list}\nEND\n;; *) echo \"$@\" >>\"$0.calls\";; esac"
+        );
+        let stub = Stub::quick(BatchKind::GridEngine, &script);
+        let error = stub
+            .system
+            .declare(&DataSlot::numbered(1), &[])
+            .unwrap_err();
+        assert!(
+            matches!(error, BatchError::Output { .. }),
+            "{list}: {error}"
+        );
+        assert!(!stub.folder.path().join("qconf.calls").exists(), "{list}");
+    }
+}
+
+#[test]
 fn numbers_of_submissions_are_read() {
     for (kind, output, expected) in [
+        (BatchKind::Slurm, "12\n", Some("12")),
+        (BatchKind::Slurm, "", None),
         (BatchKind::GridEngine, "12\n", Some("12")),
         (BatchKind::GridEngine, "hello\n12.1-9:2\n\n", Some("12")),
         (
