@@ -123,10 +123,12 @@ impl PlannedJob {
         self.nodes.iter().filter(is_in).map(named).collect()
     }
 
-    /// Returns the data set that nodes of the job have already.
+    /// Returns the data set that nodes of the job have already, or that tasks may have read on nodes
+    /// which lost it since.
     pub fn first_set(&self) -> Option<String> {
         let has_some = !self.nodes_in(JobNodeState::Ready).is_empty();
-        self.row.hash.clone().filter(|_| has_some)
+        let is_fixed = has_some || self.is_joined();
+        self.row.hash.clone().filter(|_| is_fixed)
     }
 
     /// Returns whether the job runs, or may run soon.
@@ -308,6 +310,20 @@ pub(crate) mod tests {
         assert_eq!(next_act(&half, Sight::Gone, NOW), NextAct::Purge);
         let whole = job("a", JobStage::Ended, &[("n1", purged), ("n2", purged)]);
         assert_eq!(next_act(&whole, Sight::Gone, NOW), NextAct::Close);
+    }
+
+    #[test]
+    fn released_job_keeps_its_data_set() {
+        let first = Some("aa".to_owned());
+        let loading = job("a", JobStage::Loading, &[("n1", WANTED)]);
+        assert_eq!(loading.first_set(), None);
+        let ready = job("a", JobStage::Loading, &[("n1", READY), ("n2", WANTED)]);
+        assert_eq!(ready.first_set(), first);
+        for stage in [JobStage::Releasing, JobStage::Released] {
+            // Each node lost its copy, and tasks ran before.
+            let lost = job("a", stage, &[("n1", WANTED)]);
+            assert_eq!(lost.first_set(), first);
+        }
     }
 
     #[test]

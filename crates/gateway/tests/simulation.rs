@@ -96,6 +96,33 @@ fn node_that_lost_its_copy_gets_it_again() {
 }
 
 #[test]
+fn job_reads_one_version_of_its_data() {
+    for call in (1..50).step_by(7) {
+        let cluster = Cluster::start(&NODES[..2], Some((call, When::After)));
+        cluster.pause_tasks(true);
+        let job = cluster.submit("/data/a", policy(ReleaseNeed::First), 10_000);
+        cluster.wait_until("the job is released", || cluster.releases(&job) == 1);
+        cluster.pause_tasks(false);
+        cluster.wait_until("a task ran", || !cluster.ran(&job).is_empty());
+        cluster.pause_tasks(true);
+        cluster.change_data();
+        for node in &NODES[..2] {
+            cluster.lose_copies(node);
+        }
+        cluster.take_over();
+        let is_told = || {
+            let fault = cluster.fault(&job);
+            fault.is_some_and(|fault| fault.contains("the data changed"))
+        };
+        cluster.wait_until("the change is told", is_told);
+        assert!(!cluster.has_copy("n1") && !cluster.has_copy("n2"));
+        cluster.cancel(&job);
+        cluster.wait_until_closed();
+        cluster.check_nothing_is_left();
+    }
+}
+
+#[test]
 fn refusals_of_the_batch_system_are_repeated() {
     let cluster = Cluster::start(&NODES, None);
     cluster.fail_calls(5);

@@ -43,6 +43,8 @@ struct SimJob {
     next: u64,
     running: Vec<(String, u64)>,
     ran: Vec<String>,
+    /// Data sets that tasks found.
+    read: BTreeSet<String>,
 }
 
 /// State that the parts share.
@@ -54,6 +56,10 @@ struct State {
     slots: HashMap<String, BTreeSet<String>>,
     /// Names of jobs that refer to copies, for each node.
     references: HashMap<String, BTreeSet<String>>,
+    /// Data set of each node and job, which the job began to use last.
+    copies: HashMap<(String, String), String>,
+    /// Version of all data.
+    version: u32,
     /// Results in the outboxes of a node and a job, by task: whether the task wrote all.
     outboxes: HashMap<(String, String), BTreeMap<u64, bool>>,
     /// The same once a collection took them.
@@ -238,6 +244,20 @@ impl Cluster {
 
     pub fn pause_tasks(&self, is_paused: bool) {
         self.sim.state().is_paused = is_paused;
+    }
+
+    pub fn change_data(&self) {
+        self.sim.state().version += 1;
+    }
+
+    /// Returns the last problem of a job.
+    pub fn fault(&self, job: &JobId) -> Option<String> {
+        let mark = self.sim.state().jobs.get(job).map(|job| job.mark.clone());
+        let found = self
+            .all()
+            .into_iter()
+            .find(|info| Some(&info.mark) == mark.as_ref());
+        found.and_then(|info| info.fault)
     }
 
     pub fn lose_copies(&self, node: &str) {
@@ -458,6 +478,10 @@ impl Sim {
                     ));
                 }
                 let outbox = (node.clone(), job.mark.clone());
+                job.read.extend(state.copies.get(&outbox).cloned());
+                if job.read.len() > 1 {
+                    faults.push(format!("{} has two versions: {:?}", job.mark, job.read));
+                }
                 state
                     .outboxes
                     .entry(outbox)
@@ -674,8 +698,15 @@ impl Distribution for SimNodes {
         stop: &AtomicBool,
     ) -> Result<(), String> {
         self.0.state().loads += 1;
-        let hash = format!("{:?}", order.sources);
-        report(LoadEvent::Data { hash, bytes: 7 });
+        let hash = format!("{:?} {}", order.sources, self.0.state().version);
+        if order.set.as_ref().is_some_and(|set| *set != hash) {
+            return Err("the data changed".into());
+        }
+        let data = hash.clone();
+        report(LoadEvent::Data {
+            hash: data,
+            bytes: 7,
+        });
         let begin = Instant::now();
         let mut left = order.nodes.clone();
         let mut reported = BTreeSet::new();
@@ -704,6 +735,7 @@ impl Distribution for SimNodes {
                     let mut state = self.0.state();
                     let jobs = state.references.entry(node.clone()).or_default();
                     jobs.insert(order.job.clone());
+                    state.copies.insert(place(&node, &order.job), hash.clone());
                 });
                 report(match added {
                     Ok(()) => LoadEvent::Ready { node },
