@@ -9,6 +9,7 @@ use crate::parts::{GatewayParts, now};
 use crate::users::User;
 use crate::{Error, JobRequest};
 use driftless_batch::{JobId, JobMark};
+use driftless_lock::Mutex;
 use driftless_state::StateError;
 use driftless_state::jobs::{BatchJobRow, JobTable, NewJob};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,7 +20,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Variable of a task: the directory with the data.
@@ -27,7 +28,9 @@ const SPOOL: &str = "SPOOL_DIRECTORY";
 /// Variable of a task: the directory for results.
 const RESULTS: &str = "RESULTS_DIRECTORY";
 /// Clients that are answered at the same time.
-const CLIENTS_MAX: u32 = 64;
+const CLIENTS_MAX: usize = 128;
+/// The same for one user: no user keeps the gateway from the others.
+const USER_CLIENTS_MAX: usize = 16;
 /// Longest wait for a client.
 const CLIENT_MAX: Duration = Duration::from_secs(10);
 /// Pause between two looks at the wish to stop, while no client comes.
@@ -65,14 +68,15 @@ pub(crate) fn bind(path: &Path) -> Result<UnixListener, Error> {
 /// The server for clients.
 pub(crate) struct ClientServer {
     parts: Arc<GatewayParts>,
-    clients: Arc<AtomicU32>,
+    /// UID of each client that is being answered.
+    clients: Arc<Mutex<Vec<u32>>>,
 }
 
 impl ClientServer {
     pub fn new(parts: Arc<GatewayParts>) -> Self {
         ClientServer {
             parts,
-            clients: Arc::new(AtomicU32::new(0)),
+            clients: Arc::default(),
         }
     }
 
@@ -83,34 +87,54 @@ impl ClientServer {
                 std::thread::sleep(FAILED);
             }
             match socket.accept() {
-                Ok((stream, _)) if self.clients.load(Relaxed) < CLIENTS_MAX => self.start(stream),
-                // Too many at a time: the client finds the connection closed, and tries again.
-                Ok(_) => {}
+                Ok((stream, _)) => self.start(stream),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => std::thread::sleep(FAILED),
             }
         }
     }
 
+    /// Answers a client in a thread of its own. A client too many finds the connection closed.
     fn start(&self, stream: UnixStream) {
-        self.clients.fetch_add(1, Relaxed);
+        let Ok(uid) = socket_peercred(&stream).map(|peer| peer.uid.as_raw()) else {
+            return;
+        };
+        if !self.admit(uid) {
+            return;
+        }
         let (parts, clients) = (Arc::clone(&self.parts), Arc::clone(&self.clients));
         let answering = move || {
-            let _the_client_may_be_gone = answer(&parts, stream);
-            clients.fetch_sub(1, Relaxed);
+            let _the_client_may_be_gone = answer(&parts, uid, stream);
+            leave(&clients, uid);
         };
         let thread = std::thread::Builder::new().name("client".into());
         if thread.spawn(answering).is_err() {
-            self.clients.fetch_sub(1, Relaxed);
+            leave(&self.clients, uid);
         }
+    }
+
+    fn admit(&self, uid: u32) -> bool {
+        let mut clients = self.clients.lock();
+        let own = clients.iter().filter(|known| **known == uid).count();
+        let is_admitted = clients.len() < CLIENTS_MAX && own < USER_CLIENTS_MAX;
+        if is_admitted {
+            clients.push(uid);
+        }
+        is_admitted
     }
 }
 
-fn answer(parts: &GatewayParts, mut stream: UnixStream) -> io::Result<()> {
+fn leave(clients: &Mutex<Vec<u32>>, uid: u32) {
+    let mut clients = clients.lock();
+    if let Some(at) = clients.iter().position(|known| *known == uid) {
+        clients.swap_remove(at);
+    }
+}
+
+fn answer(parts: &GatewayParts, uid: u32, mut stream: UnixStream) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(CLIENT_MAX))?;
     stream.set_write_timeout(Some(CLIENT_MAX))?;
-    let uid = socket_peercred(&stream)?.uid.as_raw();
     let own = rustix::process::geteuid().as_raw();
     let request = read(&mut stream, REQUEST_BYTES_MAX)?;
     let reply = match own == 0 || own == uid {
