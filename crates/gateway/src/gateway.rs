@@ -46,6 +46,7 @@ impl Gateway {
             batch,
             distribution,
             table: Mutex::new(table),
+            batch_fault: Mutex::new(None),
             group,
             nudge,
         };
@@ -100,7 +101,9 @@ impl Gateway {
     fn lead(&self, lease: GatewayLease, stop: &AtomicBool) {
         tracing::info!("this gateway acts, lease epoch {}", lease.epoch);
         let mut leader = GatewayLeader::new(&self.parts, lease);
-        match leader.run(&self.nudges, stop) {
+        let end = leader.run(&self.nudges, stop);
+        *self.parts.batch_fault.lock() = None;
+        match end {
             LeaderEnd::Stopped => {}
             LeaderEnd::LeaseLost => tracing::warn!("another gateway took over; this one waits"),
         }

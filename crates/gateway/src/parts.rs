@@ -56,6 +56,8 @@ pub(crate) struct GatewayParts {
     pub batch: Arc<dyn BatchSystem>,
     pub distribution: Arc<dyn Distribution>,
     pub table: Mutex<JobTable>,
+    /// Why the batch system did not answer the last question.
+    pub batch_fault: Mutex<Option<String>>,
     /// Name of all gateways of this directory.
     pub group: String,
     /// Wakes the leader: a client told something.

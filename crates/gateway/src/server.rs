@@ -11,7 +11,7 @@ use crate::{Error, JobRequest};
 use driftless_batch::{JobId, JobMark};
 use driftless_lock::Mutex;
 use driftless_state::StateError;
-use driftless_state::jobs::{BatchJobRow, JobTable, NewJob};
+use driftless_state::jobs::{BatchJobRow, JobStage, JobTable, NewJob};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use std::fs::{self, Permissions};
@@ -168,7 +168,9 @@ fn reply(parts: &GatewayParts, uid: u32, request: ClientRequest) -> Result<Gatew
             let of = (uid != 0).then_some(uid);
             let jobs = table.jobs_of(of).map_err(failed)?;
             let info = |job| info_of(&table, job).map_err(failed);
-            let jobs = jobs.into_iter().map(info).collect::<Result<_, _>>()?;
+            let mut jobs = jobs.into_iter().map(info).collect::<Result<Vec<_>, _>>()?;
+            drop(table);
+            add_batch_fault(parts, &mut jobs);
             Ok(GatewayReply::Jobs(jobs))
         }
     }
@@ -209,6 +211,17 @@ fn prepare(parts: &GatewayParts, uid: u32, request: &JobRequest) -> Result<Gatew
         system: system.to_owned(),
         variables,
     }))
+}
+
+/// States why the batch system does not answer, for jobs that wait for it and have no problem of their
+/// own.
+fn add_batch_fault(parts: &GatewayParts, jobs: &mut [JobInfo]) {
+    let fault = parts.batch_fault.lock().clone();
+    for job in jobs.iter_mut().filter(|_| fault.is_some()) {
+        if job.fault.is_none() && job.stage != JobStage::Closed.word() {
+            job.fault.clone_from(&fault);
+        }
+    }
 }
 
 fn info_of(table: &JobTable, row: BatchJobRow) -> Result<JobInfo, StateError> {

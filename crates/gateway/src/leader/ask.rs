@@ -31,7 +31,7 @@ impl GatewayLeader<'_> {
         self.sight.next = Some(Instant::now() + pause);
         match asked {
             Ok((marked, alive)) => {
-                self.sight.last_fault = None;
+                self.note_batch_fault(None);
                 self.sight.answered = Some(begin);
                 self.sight.alive = Some(alive);
                 self.sight.count_absent(&self.jobs);
@@ -39,14 +39,21 @@ impl GatewayLeader<'_> {
             }
             Err(error) => {
                 self.sight.alive = None;
-                let fault = Some(error.to_string());
-                if self.sight.last_fault != fault {
-                    tracing::warn!("{error}; the gateway tries again");
-                    self.sight.last_fault = fault;
-                }
+                self.note_batch_fault(Some(error.to_string()));
                 Ok(false)
             }
         }
+    }
+
+    /// Shows users why the batch system did not answer, and writes a new cause to the log.
+    fn note_batch_fault(&self, fault: Option<String>) {
+        let mut known = self.parts.batch_fault.lock();
+        match &fault {
+            Some(cause) if *known != fault => tracing::warn!("{cause}; the gateway tries again"),
+            None if known.is_some() => tracing::info!("the batch system answers again"),
+            _ => {}
+        }
+        *known = fault;
     }
 
     /// Returns the jobs with a mark, if a job waits for its number, and the jobs that live. A job that

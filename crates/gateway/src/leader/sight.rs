@@ -17,7 +17,6 @@ pub(crate) struct BatchSight {
     pub next: Option<Instant>,
     /// Begin of the last question that was answered.
     pub answered: Option<Instant>,
-    pub last_fault: Option<String>,
 }
 
 impl BatchSight {
