@@ -10,7 +10,8 @@
 //! [`Slurm::node_dir`] is another one on each node, as a local disk is.
 
 use crate::hosts::{Host, LET_GO, Lab};
-use crate::scratch::scratch_folder;
+use crate::processes;
+use crate::scratch::{must_run, scratch_folder};
 use crate::wait::{EVENT_MAX, wait_slowly_until, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
@@ -73,7 +74,7 @@ pub struct Slurm {
 #[derive(Debug)]
 struct Place {
     name: String,
-    _holder: Daemon,
+    holder: Daemon,
     slurmd: Option<Daemon>,
 }
 
@@ -122,9 +123,7 @@ impl Slurm {
 
     /// Address of a node, or of the host `head`, in the network of the cluster.
     pub fn address(&self, name: &str) -> IpAddr {
-        let number = self.places.iter().position(|place| place.name == name);
-        let number = number.unwrap_or_else(|| panic!("no node {name}"));
-        self.lab.host(number).address()
+        self.lab.host(self.number_of(name)).address()
     }
 
     /// A program on the host of the controller, as root, in the caller's directory.
@@ -214,6 +213,38 @@ impl Slurm {
         self.wait_until_idle(&[name.to_owned()]);
     }
 
+    /// Ends all processes of a node at once, and unmounts its folder, as a loss of power does.
+    pub fn crash_node(&mut self, name: &str) {
+        let number = self.number_of(name);
+        let holder = self.places[number].holder.child.id();
+        let host = self.lab.host(number);
+        let rest = || {
+            let mut found = host.processes();
+            found.retain(|pid| *pid != holder);
+            found
+        };
+        assert!(processes::end_all(rest), "a process does not end");
+        self.place_mut(name).slurmd = None;
+        let mut unmount = self.command_in_node(name, "umount");
+        must_run(unmount.arg("--lazy").arg(self.node_dir()));
+    }
+
+    /// Mounts the folder of a node again after a crash, and starts its `slurmd`. A node that is marked
+    /// as down comes up once the `slurmd` has registered.
+    pub fn boot_node(&mut self, name: &str) {
+        let mut look = self.command_in_node(name, "mountpoint");
+        let look = look.arg("-q").arg(self.node_dir()).status();
+        if !look.expect("mountpoint").success() {
+            let mut mount = self.command_in_node(name, "mount");
+            must_run(
+                mount
+                    .arg("--bind")
+                    .args([self.disk_of(name), self.node_dir()]),
+            );
+        }
+        self.start_slurmd(name);
+    }
+
     /// Kills the controller, as a crash does. Jobs of the last seconds may be lost: the controller
     /// saves its state with a delay.
     pub fn kill(&mut self) {
@@ -273,6 +304,11 @@ impl Slurm {
         self.places.iter().filter(|place| place.name != HEAD)
     }
 
+    fn number_of(&self, name: &str) -> usize {
+        let number = self.places.iter().position(|place| place.name == name);
+        number.unwrap_or_else(|| panic!("no node {name}"))
+    }
+
     fn place_mut(&mut self, name: &str) -> &mut Place {
         let found = self.places.iter_mut().find(|place| place.name == name);
         found.unwrap_or_else(|| panic!("no node {name}"))
@@ -307,7 +343,7 @@ impl Place {
         write_script(&entrance(folder, &name), &text);
         Place {
             name,
-            _holder: holder,
+            holder,
             slurmd: None,
         }
     }
