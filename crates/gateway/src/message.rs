@@ -123,6 +123,12 @@ pub(crate) fn read<T: DeserializeOwned>(stream: &mut UnixStream, bytes_max: u32)
         return Err(io::Error::other("the message is too long"));
     }
     let mut bytes = Vec::new();
-    stream.take(length.into()).read_to_end(&mut bytes)?;
-    postcard::from_bytes(&bytes).map_err(io::Error::other)
+    let read = stream.take(length.into()).read_to_end(&mut bytes)?;
+    if u32::try_from(read) != Ok(length) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    match postcard::take_from_bytes(&bytes).map_err(io::Error::other)? {
+        (value, []) => Ok(value),
+        _ => Err(io::Error::other("the message has more than one value")),
+    }
 }
