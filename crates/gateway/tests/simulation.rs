@@ -96,6 +96,21 @@ fn node_that_lost_its_copy_gets_it_again() {
 }
 
 #[test]
+fn lost_copies_are_noticed_while_nodes_load() {
+    let cluster = Cluster::start(&NODES[..2], None);
+    cluster.delay("n2", Duration::from_secs(1000));
+    cluster.pause_tasks(true);
+    let job = cluster.submit("/data/a", policy(ReleaseNeed::First), 2);
+    cluster.wait_until("n1 offers the data", || cluster.offers("n1"));
+    cluster.lose_copies("n1");
+    cluster.take_over();
+    cluster.wait_until("n1 offers it no more", || !cluster.offers("n1"));
+    cluster.cancel(&job);
+    cluster.wait_until_closed();
+    cluster.check_nothing_is_left();
+}
+
+#[test]
 fn job_reads_one_version_of_its_data() {
     for call in (1..50).step_by(7) {
         let cluster = Cluster::start(&NODES[..2], Some((call, When::After)));

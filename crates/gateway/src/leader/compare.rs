@@ -26,9 +26,10 @@ impl GatewayLeader<'_> {
         self.references.ready.clear();
         for job in &self.jobs {
             nodes.extend(job.nodes.iter().map(|row| row.node.clone()));
-            if self.works.is_loading(&job.row.mark) || job.row.stage >= JobStage::Ended {
+            if job.row.stage >= JobStage::Ended {
                 continue;
             }
+            // A node states that it is ready once it has the reference, also while others load.
             for node in job.nodes_in(JobNodeState::Ready) {
                 let known = (self.parts.job_name(&job.row.mark), node);
                 self.references.ready.insert(known);
@@ -65,7 +66,6 @@ impl GatewayLeader<'_> {
             let known = (self.parts.job_name(&job.row.mark), node.to_owned());
             self.references.ready.contains(&known)
                 && !names.contains(&known.0)
-                && !self.works.is_loading(&job.row.mark)
                 && job.row.stage < JobStage::Ended
         };
         let lost = self.jobs.iter().filter(is_lost);

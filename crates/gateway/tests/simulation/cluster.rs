@@ -272,6 +272,12 @@ impl Cluster {
             .is_some_and(|jobs| !jobs.is_empty())
     }
 
+    /// Returns whether a node offers a data set.
+    pub fn offers(&self, node: &str) -> bool {
+        let state = self.sim.state();
+        state.slots.values().any(|nodes| nodes.contains(node))
+    }
+
     pub fn take_over(&self) {
         self.sim.take_over();
     }
