@@ -213,7 +213,9 @@ impl Slurm {
         self.wait_until_idle(&[name.to_owned()]);
     }
 
-    /// Ends all processes of a node at once, and unmounts its folder, as a loss of power does.
+    /// Ends all processes of a node at once, and unmounts its folder, as a loss of power does. The
+    /// controller takes the node for down, which it otherwise does after minutes (slurm.conf(5),
+    /// `SlurmdTimeout`), and starts its jobs again.
     pub fn crash_node(&mut self, name: &str) {
         let number = self.number_of(name);
         let holder = self.places[number].holder.child.id();
@@ -227,6 +229,8 @@ impl Slurm {
         self.place_mut(name).slurmd = None;
         let mut unmount = self.command_in_node(name, "umount");
         must_run(unmount.arg("--lazy").arg(self.node_dir()));
+        let name = format!("NodeName={name}");
+        self.run("scontrol", &["update", &name, "State=DOWN", "Reason=power"]);
     }
 
     /// Mounts the folder of a node again after a crash, and starts its `slurmd`. A node that is marked
