@@ -139,6 +139,9 @@ SHARE_SEEDS = 50
 OF_CASTS = accidents kills
 CAST_SEEDS = 40
 
+# Rounds of random accidents of jobs, of which make test runs one; nodes that come up late are left to this campaign.
+JOB_SEEDS = 30
+
 # Accidents of each kind in movers_chaos, of which make test runs at most four.
 CHAOS_SEEDS = 10
 CHAOS = --test movers_chaos -- --ignored --test-threads=5
@@ -152,6 +155,7 @@ campaign: test-packages
 	DRIFTLESS_SEEDS=$(MIRROR_SEEDS) $(TEST) --no-fail-fast $(call suites,$(OF_MIRRORS)) || failed="$$failed mirrors"; \
 	DRIFTLESS_SEEDS=$(SHARE_SEEDS) $(TEST) --no-fail-fast $(call suites,$(OF_SHARES)) || failed="$$failed shares"; \
 	DRIFTLESS_SEEDS=$(CAST_SEEDS) $(TEST) --no-fail-fast $(call suites,$(OF_CASTS)) || failed="$$failed casts"; \
+	DRIFTLESS_SEEDS=$(JOB_SEEDS) $(TEST) --no-fail-fast --test jobs -- --include-ignored || failed="$$failed jobs"; \
 	DRIFTLESS_SEEDS=$(CHAOS_SEEDS) $(TEST) $(CHAOS) || failed="$$failed movers_chaos"; \
 	for way in push pull; do DRIFTLESS_TEST_OVER=$$way $(TEST) --no-fail-fast \
 	$(call suites,$(OVER_SSH_ALL_WAYS) $(OVER_SSH) $(OVER_SSH_LONG)) || failed="$$failed $$way"; done; \

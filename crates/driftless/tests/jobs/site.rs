@@ -4,6 +4,7 @@ use crate::cluster::{Cluster, must};
 use driftless_testkit::accounts::ORDINARY_ID;
 use driftless_testkit::{wait_slowly_until, wait_until};
 use serde_json::Value;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -13,11 +14,13 @@ use std::time::{Duration, Instant};
 
 /// User whose jobs run.
 pub const USER: u32 = ORDINARY_ID;
+/// Another user, who has a name on each Debian.
+pub const OTHER: u32 = 1;
 const PORT: u16 = 7400;
 /// Time for the end of a job and the removal of its copies, on a loaded machine.
 const CLOSED_MAX: Duration = Duration::from_secs(120);
 
-/// A Slurm with node daemons and a gateway.
+/// A cluster with node daemons and a gateway.
 pub struct Site<C: Cluster> {
     gateway: Option<Child>,
     daemons: Vec<Child>,
@@ -26,6 +29,8 @@ pub struct Site<C: Cluster> {
     pub cluster: C,
     /// Key of the gateway.
     key: String,
+    /// Folder that stands before others in the PATH of the gateway.
+    pub first_in_path: Option<PathBuf>,
 }
 
 impl<C: Cluster> Site<C> {
@@ -46,6 +51,7 @@ impl<C: Cluster> Site<C> {
             user,
             cluster: C::start(nodes),
             key: String::new(),
+            first_in_path: None,
         };
         fs::create_dir(site.shared().join("gateway")).expect("a folder");
         site.give(&site.shared().join("gateway"));
@@ -119,6 +125,10 @@ impl<C: Cluster> Site<C> {
         if self.user.is_some() {
             gateway.arg("--without-rights");
         }
+        if let Some(folder) = &self.first_in_path {
+            let path = with_first(folder, &gateway);
+            gateway.env("PATH", path);
+        }
         self.gateway = Some(spawn(&mut gateway, &self.log_of("gateway")));
         wait_until("the gateway answers", || self.list(&[]).status.success());
     }
@@ -134,11 +144,11 @@ impl<C: Cluster> Site<C> {
         self.cluster.shared_dir()
     }
 
-    fn store(&self) -> PathBuf {
+    pub fn store(&self) -> PathBuf {
         self.cluster.node_dir().join("store")
     }
 
-    fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.shared().join("gateway.sock")
     }
 
@@ -178,6 +188,11 @@ impl<C: Cluster> Site<C> {
 
     /// Makes a directory with files that the ordinary user alone can read.
     pub fn make_data(&self, name: &str, bytes: usize) {
+        self.make_data_of(USER, name, bytes);
+    }
+
+    /// Makes a directory with files that one user alone can read.
+    pub fn make_data_of(&self, uid: u32, name: &str, bytes: usize) {
         let folder = self.shared().join(name);
         fs::create_dir_all(&folder).expect("a folder");
         let content: Vec<u8> = std::iter::repeat_with(|| fastrand::u8(..))
@@ -186,7 +201,7 @@ impl<C: Cluster> Site<C> {
         fs::write(folder.join("part"), content).expect("a file");
         fs::write(folder.join("name"), "nr\n").expect("a file");
         for path in [folder.join("part"), folder.join("name"), folder.clone()] {
-            chown(&path, Some(USER), Some(USER)).expect("given");
+            chown(&path, Some(uid), Some(uid)).expect("given");
         }
         self.close_to_others(&folder);
     }
@@ -269,9 +284,39 @@ impl<C: Cluster> Site<C> {
         lines.collect::<Result<_, _>>().expect("lines of JSON")
     }
 
-    fn job(&self, job: &str) -> Value {
+    /// Returns what the gateway knows of a job.
+    pub fn job(&self, job: &str) -> Value {
         let found = self.jobs().into_iter().find(|one| one["job"] == job);
         found.unwrap_or(Value::Null)
+    }
+
+    pub fn stage_of(&self, job: &str) -> String {
+        self.job(job)["stage"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    pub fn wait_for_stage(&self, job: &str, stage: &str) {
+        wait_slowly_until(&format!("job {job} is {stage}"), || {
+            self.stage_of(job) == stage
+        });
+    }
+
+    /// Waits until a message of a job or of one of its nodes has a text.
+    pub fn wait_for_fault(&self, job: &str, text: &str) {
+        let has = |fault: &Value| fault.as_str().is_some_and(|fault| fault.contains(text));
+        wait_slowly_until(&format!("job {job} tells \"{text}\""), || {
+            let job = self.job(job);
+            let nodes = job["nodes"].as_array().cloned().unwrap_or_default();
+            has(&job["fault"]) || nodes.iter().any(|node| has(&node["fault"]))
+        });
+    }
+
+    /// Returns the numbers of copies and of links of jobs on a node.
+    pub fn held_by(&self, node: &str) -> [usize; 2] {
+        let store = self.cluster.disk_of(node).join("store");
+        ["sets", "jobs"].map(|folder| names_in(&store.join(folder)).len())
     }
 
     pub fn fault_of(&self, job: &str) -> Option<String> {
@@ -299,7 +344,7 @@ impl<C: Cluster> Site<C> {
         }
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         fs::read_to_string(self.log_of("gateway")).unwrap_or_default()
     }
 
@@ -331,6 +376,17 @@ impl<C: Cluster> Drop for Site<C> {
     }
 }
 
+/// Returns the PATH of a command with a folder before it.
+fn with_first(folder: &Path, command: &Command) -> OsString {
+    let of_command = command.get_envs().find(|(name, _)| *name == "PATH");
+    let of_command = of_command.and_then(|(_, value)| value.map(OsStr::to_owned));
+    let path = of_command.or_else(|| std::env::var_os("PATH"));
+    let mut all = folder.as_os_str().to_owned();
+    all.push(":");
+    all.push(path.expect("a PATH"));
+    all
+}
+
 /// Returns the number that a submission printed.
 fn number_of(text: &str) -> String {
     text.trim().to_owned()
@@ -345,7 +401,7 @@ fn names_in(folder: &Path) -> Vec<String> {
     names.collect()
 }
 
-fn bin() -> &'static str {
+pub fn bin() -> &'static str {
     env!("CARGO_BIN_EXE_driftless")
 }
 
