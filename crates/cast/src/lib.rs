@@ -46,7 +46,8 @@ pub use message::is_job_name;
 pub use node::serve_one_cast;
 pub use orders::{EndedJob, NodeJobs, OrderFault, OrderSettings, end_job, list_jobs};
 pub use outbox::{
-    EndedRelay, NodeResults, discard_outbox, list_outbox, list_sealed, relay_outbox, seal_outbox,
+    EndedRelay, NodeOutbox, NodeResults, OutboxReader, SealedOutbox, discard_outbox, list_outbox,
+    list_outboxes, list_sealed, relay_outbox, seal_and_list, seal_outbox,
 };
 pub use report::StayingCopyInfo;
 pub use settings::{
@@ -61,6 +62,7 @@ pub use driftless_dataplane::{
 pub use driftless_planner::{
     FailReason, HostlistError, NodeOutcome, PlanLimits, RackTopology, TopologyError, parse_hostlist,
 };
+pub use driftless_pool::Pace;
 pub use driftless_remote::{Deploy, Reach};
 pub use driftless_store::{
     CastSources, CopyRights, Dir, DirRef, OpenSource, SealMove, SealOutcome, SealedPath, TopPlace,

@@ -7,6 +7,7 @@ use crate::message::{
 use crate::orders::{END_MAX, ask_all, fault_of, unreachable};
 use crate::relay::{RelayEnds, carry};
 use crate::{CastNode, Error, OrderFault, OrderSettings};
+use driftless_pool::Pace;
 use driftless_store::{OUTBOX_PAGE_NAMES, SealMove, SealOutcome, SealedPath};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicBool;
@@ -25,6 +26,34 @@ pub struct NodeResults {
     pub node: String,
     /// Names of entries, ascending and at most 131,072, or why they are unknown.
     pub names: Result<Vec<Vec<u8>>, OrderFault>,
+}
+
+/// Outbox of a job at a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeOutbox {
+    /// Node.
+    pub node: String,
+    /// Names of entries as in [`NodeResults`], and whether any result is sealed; or why this is unknown.
+    pub names: Result<(Vec<Vec<u8>>, bool), OrderFault>,
+}
+
+/// Outcomes of an order to seal, and all that is sealed after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedOutbox {
+    /// Outcome of each move.
+    pub outcomes: Vec<SealOutcome>,
+    /// Names at the top of the sealed results, as in [`NodeResults`].
+    pub names: Vec<Vec<u8>>,
+}
+
+/// Reader of the sealed results of a job.
+pub struct OutboxReader<'a> {
+    /// Job.
+    pub job: &'a str,
+    /// A client of an agent is at the other end.
+    pub stream: &'a UnixStream,
+    /// Limit on the bytes that the client gets, which several readers may share.
+    pub pace: Option<&'a Pace>,
 }
 
 /// End of an agent at a node.
@@ -48,11 +77,7 @@ pub fn list_outbox(
     job: &str,
     stop: &AtomicBool,
 ) -> Result<Vec<NodeResults>, Error> {
-    let order = |after| NodeOrder::ListOutbox {
-        job: job.into(),
-        after,
-    };
-    list(settings, nodes, stop, &order)
+    list(settings, nodes, stop, &|after| outbox_after(job, after))
 }
 
 /// Returns the names at the top of the sealed results of a job, as [`list_outbox`]. Each is a result, or a
@@ -66,11 +91,47 @@ pub fn list_sealed(
     job: &str,
     stop: &AtomicBool,
 ) -> Result<Vec<NodeResults>, Error> {
-    let order = |after| NodeOrder::ListSealed {
+    list(settings, nodes, stop, &|after| sealed_after(job, after))
+}
+
+/// Returns the outboxes of a job and whether results are sealed, as [`list_outbox`], over one
+/// connection to each node.
+///
+/// # Errors
+/// As [`list_outbox`].
+pub fn list_outboxes(
+    settings: &OrderSettings,
+    nodes: &[CastNode],
+    job: &str,
+    stop: &AtomicBool,
+) -> Result<Vec<NodeOutbox>, Error> {
+    let answers = ask_all(settings, nodes, stop, &|node| {
+        let names = names_of(node, &|after| outbox_after(job, after))?;
+        let order = sealed_after(job, Vec::new());
+        match node.ask(&order, END_MAX).map_err(unreachable)? {
+            NodeMessage::Results(sealed) => Ok((names, !sealed.is_empty())),
+            other => Err(fault_of(other)),
+        }
+    })?;
+    let named = nodes.iter().zip(answers).map(|(node, names)| NodeOutbox {
+        node: node.name.clone(),
+        names,
+    });
+    Ok(named.collect())
+}
+
+fn outbox_after(job: &str, after: Vec<u8>) -> NodeOrder {
+    NodeOrder::ListOutbox {
         job: job.into(),
         after,
-    };
-    list(settings, nodes, stop, &order)
+    }
+}
+
+fn sealed_after(job: &str, after: Vec<u8>) -> NodeOrder {
+    NodeOrder::ListSealed {
+        job: job.into(),
+        after,
+    }
 }
 
 fn list(
@@ -127,26 +188,52 @@ pub fn seal_outbox(
     (job, moves): (&str, &[SealMove]),
     stop: &AtomicBool,
 ) -> Result<Vec<SealOutcome>, OrderFault> {
+    ask_one(settings, node, (job, stop), &|asked| {
+        seal_all(asked, job, moves)
+    })
+}
+
+/// Seals entries as [`seal_outbox`], and lists all that is sealed then, over one connection.
+///
+/// # Errors
+/// As [`seal_outbox`].
+pub fn seal_and_list(
+    settings: &OrderSettings,
+    node: &CastNode,
+    (job, moves): (&str, &[SealMove]),
+    stop: &AtomicBool,
+) -> Result<SealedOutbox, OrderFault> {
+    ask_one(settings, node, (job, stop), &|asked| {
+        Ok(SealedOutbox {
+            outcomes: seal_all(asked, job, moves)?,
+            names: names_of(asked, &|after| sealed_after(job, after))?,
+        })
+    })
+}
+
+fn seal_all(
+    asked: &mut AskedNode<'_>,
+    job: &str,
+    moves: &[SealMove],
+) -> Result<Vec<SealOutcome>, OrderFault> {
     let wire = |one: &SealMove| WireSeal {
         name: one.name.as_bytes().to_vec(),
         path: one.path.as_bytes().to_vec(),
     };
-    ask_one(settings, node, (job, stop), &|asked| {
-        let mut outcomes = Vec::new();
-        for some in moves.chunks(SEALS_PER_MESSAGE) {
-            let order = NodeOrder::Seal {
-                job: job.into(),
-                moves: some.iter().map(wire).collect(),
-            };
-            match asked.ask(&order, END_MAX).map_err(unreachable)? {
-                NodeMessage::Sealed(answers) if answers.len() == some.len() => {
-                    outcomes.extend(answers.into_iter().map(outcome));
-                }
-                other => return Err(fault_of(other)),
+    let mut outcomes = Vec::new();
+    for some in moves.chunks(SEALS_PER_MESSAGE) {
+        let order = NodeOrder::Seal {
+            job: job.into(),
+            moves: some.iter().map(wire).collect(),
+        };
+        match asked.ask(&order, END_MAX).map_err(unreachable)? {
+            NodeMessage::Sealed(answers) if answers.len() == some.len() => {
+                outcomes.extend(answers.into_iter().map(outcome));
             }
+            other => return Err(fault_of(other)),
         }
-        Ok(outcomes)
-    })
+    }
+    Ok(outcomes)
 }
 
 fn outcome(answer: SealAnswer) -> SealOutcome {
@@ -188,24 +275,29 @@ pub fn discard_outbox(
 }
 
 /// Starts an agent at a node that reads the sealed results of a job with the rights of its user, and
-/// carries bytes between the agent and `stream` until the agent ends. A client of the agent is at the
-/// other end of `stream`; the end of its bytes ends the agent. Closes `stream`.
+/// carries bytes between the agent and a client until the agent ends. The end of the client's bytes ends
+/// the agent. Closes the stream.
 ///
 /// # Errors
 /// The node cannot be reached, has no sealed results of the job, or cannot start the agent.
 pub fn relay_outbox(
     settings: &OrderSettings,
     node: &CastNode,
-    (job, stream): (&str, &UnixStream),
+    reader: &OutboxReader<'_>,
     stop: &AtomicBool,
 ) -> Result<EndedRelay, OrderFault> {
-    ask_one(settings, node, (job, stop), &|asked| {
-        let order = NodeOrder::RelayOutbox { job: job.into() };
+    ask_one(settings, node, (reader.job, stop), &|asked| {
+        let job = reader.job.to_owned();
+        let order = NodeOrder::RelayOutbox { job };
         match asked.ask(&order, ANSWER_MAX).map_err(unreachable)? {
             NodeMessage::Relaying => {}
             other => return Err(fault_of(other)),
         }
-        let ends = RelayEnds { stream, stop };
+        let ends = RelayEnds {
+            stream: reader.stream,
+            pace: reader.pace,
+            stop,
+        };
         match carry(asked, &ends)? {
             NodeMessage::RelayEnded { code, detail } => Ok(EndedRelay {
                 code,

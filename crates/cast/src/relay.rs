@@ -8,6 +8,7 @@ use crate::coordinator::asked::{AskedNode, OTHER_ANSWER};
 use crate::message::{NodeMessage, RELAY_BYTES_MAX, decode, kind};
 use crate::orders::unreachable;
 use driftless_dataplane::{BundleEvent, BundleReceiver, BundleSender, BundleWait};
+use driftless_pool::Pace;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -19,9 +20,10 @@ const TICK: Duration = Duration::from_millis(100);
 /// Stack of a thread in bytes.
 const STACK_BYTES: usize = 256 << 10;
 
-/// The client of a relay, and the flag that stops it.
+/// The client of a relay, the limit on its bytes, and the flag that stops it.
 pub(crate) struct RelayEnds<'a> {
     pub stream: &'a UnixStream,
+    pub pace: Option<&'a Pace>,
     pub stop: &'a AtomicBool,
 }
 
@@ -117,6 +119,9 @@ fn receive_all(link: &mut BundleReceiver, ends: &RelayEnds<'_>) -> Result<NodeMe
 /// Writes bytes to the client. Returns `false` if the client takes no more.
 fn give(mut bytes: &[u8], ends: &RelayEnds<'_>) -> bool {
     let mut stream = ends.stream;
+    if let Some(pace) = ends.pace {
+        pace.take(bytes.len() as u64, &|| ends.stop.load(Relaxed));
+    }
     while !bytes.is_empty() && !ends.stop.load(Relaxed) {
         match stream.write(bytes) {
             Ok(count @ 1..) => bytes = bytes.get(count..).unwrap_or_default(),

@@ -6,8 +6,8 @@ mod common;
 use common::{Cluster, LONG, patient, run_node, wait_until};
 use driftless_cast::{
     CastNode, ContentLimits, DaemonSettings, DaemonTrust, EndedRelay, ExpectedPeer, NodeAccess,
-    NodeDaemon, OrderFault, OrderSettings, SealMove, SealOutcome, SealedPath, TlsIdentity,
-    discard_outbox, end_job, list_outbox, list_sealed, relay_outbox, seal_outbox,
+    NodeDaemon, OrderFault, OrderSettings, OutboxReader, SealMove, SealOutcome, SealedPath,
+    TlsIdentity, discard_outbox, end_job, list_outbox, list_sealed, relay_outbox, seal_outbox,
 };
 use std::fs;
 use std::io::{Read, Write};
@@ -130,7 +130,12 @@ impl Site {
         let (own, other) = UnixStream::pair().expect("streams");
         std::thread::scope(|scope| {
             let client = scope.spawn(move || client(other));
-            let ended = relay_outbox(&self.orders, &self.node, ("job", &own), stop);
+            let reader = OutboxReader {
+                job: "job",
+                stream: &own,
+                pace: None,
+            };
+            let ended = relay_outbox(&self.orders, &self.node, &reader, stop);
             drop(own);
             (ended, client.join().expect("the client"))
         })

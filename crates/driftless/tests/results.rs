@@ -8,9 +8,9 @@ use common::programs::script;
 use common::{USER, check_equal, driftless, stage, wait_until};
 use driftless_cast::{
     CastEvent, CastMonitor, CastNode, CastPlace, CastSettings, CastSources, ContentLimits,
-    CopyRights, EndedRelay, NodeAccess, OrderFault, OrderSettings, PlanLimits, RackTopology, Reach,
-    SealMove, SealOutcome, SealedPath, SshStart, TransferSettings, cast, discard_outbox, end_job,
-    list_outbox, list_sealed, relay_outbox, seal_outbox,
+    CopyRights, EndedRelay, NodeAccess, OrderFault, OrderSettings, OutboxReader, PlanLimits,
+    RackTopology, Reach, SealMove, SealOutcome, SealedPath, SshStart, TransferSettings, cast,
+    discard_outbox, end_job, list_outbox, list_sealed, relay_outbox, seal_outbox,
 };
 use driftless_model::Keep;
 use driftless_testkit::{Driftless, Profile, Scratch, attrs, build_tree};
@@ -153,7 +153,12 @@ impl Site {
     /// Connects the next client of a socket to the agent of the node, until `stop` is set.
     fn relay(&self, socket: &UnixListener, stop: &AtomicBool) -> Result<EndedRelay, OrderFault> {
         let (stream, _) = socket.accept().expect("a client");
-        relay_outbox(&self.orders, &self.node, ("job", &stream), stop)
+        let reader = OutboxReader {
+            job: "job",
+            stream: &stream,
+            pace: None,
+        };
+        relay_outbox(&self.orders, &self.node, &reader, stop)
     }
 
     /// Returns the run that collects the results, by the user.

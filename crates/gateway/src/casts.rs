@@ -9,8 +9,8 @@ use crate::distribution::{
 use crate::users::User;
 use driftless_cast::{
     CastEvent, CastMonitor, CastNode, CastPlace, CastSettings, CastSources, ContentLimits,
-    CopyRights, NodeResults, OrderSettings, PlanLimits, RackTopology, Reach, SshStart, TlsIdentity,
-    TransferSettings, cast, end_job, list_jobs, list_outbox, list_sealed, open_through_agent,
+    CopyRights, NodeOutbox, OrderSettings, Pace, PlanLimits, RackTopology, Reach, SshStart,
+    TlsIdentity, TransferSettings, cast, end_job, list_jobs, list_outboxes, open_through_agent,
 };
 use driftless_model::Keep;
 use std::collections::BTreeMap;
@@ -57,6 +57,8 @@ pub struct CastsSettings {
 pub struct Casts {
     settings: CastsSettings,
     nodes: BTreeMap<String, CastNode>,
+    /// Limit on the bytes of all collections.
+    pace: Option<Arc<Pace>>,
 }
 
 impl Casts {
@@ -64,7 +66,12 @@ impl Casts {
     pub fn new(settings: CastsSettings) -> Self {
         let named = |node: &CastNode| (node.name.clone(), node.clone());
         let nodes = settings.nodes.iter().map(named).collect();
-        Casts { settings, nodes }
+        let pace = Pace::new(settings.transfer.bytes_per_second_max).map(Arc::new);
+        Casts {
+            settings,
+            nodes,
+            pace,
+        }
     }
 
     fn known(&self, names: &[String]) -> Vec<CastNode> {
@@ -166,25 +173,19 @@ impl Distribution for Casts {
 
     fn outboxes(&self, job: &str, nodes: &[String]) -> Vec<NodeAnswer<OutboxState>> {
         let (stop, known) = (AtomicBool::new(false), self.known(nodes));
-        let listed = list_outbox(&self.orders(), &known, job, &stop);
-        let sealed = list_sealed(&self.orders(), &known, job, &stop);
-        let (listed, sealed) = match (listed, sealed) {
-            (Ok(listed), Ok(sealed)) => (listed, sealed),
-            (Err(error), _) | (_, Err(error)) => return failed(nodes, &error.to_string()),
-        };
-        let answer = |(own, sealed): (NodeResults, NodeResults)| {
-            let state = own.names.and_then(|names| {
-                Ok(OutboxState {
-                    names,
-                    has_sealed: !sealed.names?.is_empty(),
-                })
-            });
+        let answer = |own: NodeOutbox| {
+            let state = own
+                .names
+                .map(|(names, has_sealed)| OutboxState { names, has_sealed });
             NodeAnswer {
                 node: own.node,
                 answer: state.map_err(|fault| fault.to_string()),
             }
         };
-        listed.into_iter().zip(sealed).map(answer).collect()
+        match list_outboxes(&self.orders(), &known, job, &stop) {
+            Ok(listed) => listed.into_iter().map(answer).collect(),
+            Err(error) => failed(nodes, &error.to_string()),
+        }
     }
 
     fn collect(&self, order: &CollectOrder, stop: &AtomicBool) -> Result<CollectedResults, String> {
@@ -200,6 +201,7 @@ impl Distribution for Casts {
                 .node_dir
                 .join("outbox/.sealed")
                 .join(&order.job),
+            pace: self.pace.clone(),
         };
         Collection::new(ways, order, stop)?.run()
     }

@@ -7,8 +7,8 @@
 use crate::distribution::{CollectOrder, CollectedResults};
 use crate::users::User;
 use driftless_cast::{
-    CastNode, OrderFault, OrderSettings, SealMove, SealOutcome, SealedPath, discard_outbox,
-    list_sealed, relay_outbox, seal_outbox,
+    CastNode, OrderFault, OrderSettings, OutboxReader, Pace, SealMove, SealOutcome, SealedPath,
+    discard_outbox, relay_outbox, seal_and_list,
 };
 use rustix::fs::{Gid, Uid, chown};
 use rustix::net::sockopt::socket_peercred;
@@ -21,6 +21,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
@@ -46,6 +47,8 @@ pub(crate) struct CollectionWays {
     pub relay_dir: PathBuf,
     /// Directory of the sealed results of the job on the node.
     pub sealed_dir: PathBuf,
+    /// Limit on the bytes of all collections.
+    pub pace: Option<Arc<Pace>>,
 }
 
 /// A collection from one node.
@@ -89,8 +92,7 @@ impl<'a> Collection<'a> {
     /// # Errors
     /// Cause and remedy. What did not arrive stays on the node.
     pub fn run(&self) -> Result<CollectedResults, String> {
-        self.seal()?;
-        let names = self.sealed()?;
+        let names = self.seal()?;
         if names.is_empty() {
             return Ok(CollectedResults::default());
         }
@@ -104,7 +106,8 @@ impl<'a> Collection<'a> {
         Ok(collected)
     }
 
-    fn seal(&self) -> Result<(), String> {
+    /// Seals what is complete. Returns the names at the top of all that is sealed.
+    fn seal(&self) -> Result<Vec<Vec<u8>>, String> {
         let refused = |name: &[u8], why: &str| {
             let name = driftless_model::escape(name);
             format!("result \"{name}\": {why}")
@@ -116,26 +119,15 @@ impl<'a> Collection<'a> {
             let entry = entry.map_err(|_| refused(name, "it is no name of an entry"))?;
             moves.push(SealMove { name: entry, path });
         }
-        if moves.is_empty() {
-            return Ok(());
-        }
         let (orders, job) = (&self.ways.orders, self.order.job.as_str());
-        let outcomes =
-            seal_outbox(orders, &self.ways.node, (job, &moves), self.stop).map_err(text)?;
-        for (outcome, (name, _)) in outcomes.into_iter().zip(&self.order.moves) {
+        let sealed = seal_and_list(orders, &self.ways.node, (job, &moves), self.stop);
+        let sealed = sealed.map_err(text)?;
+        for (outcome, (name, _)) in sealed.outcomes.into_iter().zip(&self.order.moves) {
             if let SealOutcome::Refused(why) = outcome {
                 return Err(refused(name, &why));
             }
         }
-        Ok(())
-    }
-
-    fn sealed(&self) -> Result<Vec<Vec<u8>>, String> {
-        let nodes = std::slice::from_ref(&self.ways.node);
-        let listed = list_sealed(&self.ways.orders, nodes, &self.order.job, self.stop);
-        let listed = listed.map_err(|error| error.to_string())?;
-        let own = listed.into_iter().next();
-        own.map_or(Ok(Vec::new()), |own| own.names.map_err(text))
+        Ok(sealed.names)
     }
 
     fn discard(&self, names: &[Vec<u8>]) -> Result<(), String> {
@@ -226,8 +218,12 @@ impl<'a> Collection<'a> {
         };
         let blocking = stream.set_nonblocking(false);
         blocking.map_err(|error| driftless_model::cause(&error))?;
-        let (orders, job) = (&self.ways.orders, self.order.job.as_str());
-        let ended = relay_outbox(orders, &self.ways.node, (job, &stream), self.stop);
+        let reader = OutboxReader {
+            job: &self.order.job,
+            stream: &stream,
+            pace: self.ways.pace.as_deref(),
+        };
+        let ended = relay_outbox(&self.ways.orders, &self.ways.node, &reader, self.stop);
         ended.map(drop).map_err(text)
     }
 
