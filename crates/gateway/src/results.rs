@@ -32,15 +32,15 @@ pub(crate) fn order_of(
     names: &[Vec<u8>],
     is_ended: &dyn Fn(Option<u64>) -> bool,
 ) -> CollectOrder {
-    let base = base_of(job);
+    let paths = ResultPaths::of(job, node);
     let complete = names.iter().filter(|name| is_ended(task_of(name)));
-    let moves = complete.map(|name| (name.clone(), below(job, node, name, &base)));
+    let moves = complete.map(|name| (name.clone(), paths.below(name)));
     CollectOrder {
         job: job.name.to_owned(),
         uid: job.uid,
         node: node.to_owned(),
         moves: moves.collect(),
-        base,
+        base: paths.base(),
     }
 }
 
@@ -56,41 +56,66 @@ fn digits(number: &str) -> &str {
     number.get(..end.unwrap_or(number.len())).unwrap_or(number)
 }
 
-/// Returns the part of the pattern that all tasks and nodes share.
-fn base_of(job: &ResultJob<'_>) -> Vec<u8> {
-    let path = job.pattern.expand(digits(job.number), ANY_TASK, ANY_NODE);
-    let shared = path
-        .split(|byte| *byte == b'/')
-        .take_while(|part| !part.contains(&1));
-    let parts: Vec<&[u8]> = shared.filter(|part| !part.is_empty()).collect();
-    [b"/", parts.join(&b'/').as_slice()].concat()
+/// Paths of the results of a job on one node.
+struct ResultPaths<'a> {
+    pattern: &'a ResultPattern,
+    number: &'a str,
+    node: &'a str,
+    /// The path with signs in place of the task and the node.
+    signed: Vec<u8>,
+    has_task: bool,
+    has_node: bool,
 }
 
-/// Returns the path of an entry below the base. Entries of several nodes that belong to no task do
-/// not meet: their path has the node.
-fn below(job: &ResultJob<'_>, node: &str, name: &[u8], base: &[u8]) -> Vec<u8> {
-    let has = |sign: &str| {
-        let path = job.pattern.expand("", ANY_TASK, ANY_NODE);
-        path.windows(sign.len()).any(|part| part == sign.as_bytes())
-    };
-    let task = task_of(name).map(|task| task.to_string());
-    let shown = task.as_deref().unwrap_or(NO_TASK);
-    let path = job.pattern.expand(digits(job.number), shown, node);
-    let mut parts: Vec<&[u8]> = path
-        .split(|byte| *byte == b'/')
-        .filter(|part| !part.is_empty())
-        .collect();
-    let above = base
-        .split(|byte| *byte == b'/')
-        .filter(|part| !part.is_empty());
-    parts.drain(..above.count().min(parts.len()));
-    match &task {
-        Some(task) if !has(ANY_TASK) => parts.push(task.as_bytes()),
-        Some(_) => {}
-        None if has(ANY_NODE) => parts.push(name),
-        None => parts.extend([node.as_bytes(), name]),
+impl<'a> ResultPaths<'a> {
+    fn of(job: &ResultJob<'a>, node: &'a str) -> Self {
+        let number = digits(job.number);
+        let signed = job.pattern.expand(number, ANY_TASK, ANY_NODE);
+        let has = |sign: &str| {
+            signed
+                .windows(sign.len())
+                .any(|part| part == sign.as_bytes())
+        };
+        ResultPaths {
+            pattern: job.pattern,
+            number,
+            node,
+            has_task: has(ANY_TASK),
+            has_node: has(ANY_NODE),
+            signed,
+        }
     }
-    parts.join(&b'/')
+
+    /// Returns the names of the part that all tasks and nodes share.
+    fn shared(&self) -> impl Iterator<Item = &[u8]> {
+        names_of(&self.signed).take_while(|name| !name.contains(&1))
+    }
+
+    fn base(&self) -> Vec<u8> {
+        let names: Vec<&[u8]> = self.shared().collect();
+        [b"/", names.join(&b'/').as_slice()].concat()
+    }
+
+    /// Returns the path of an entry below the base. Entries of several nodes that belong to no task do
+    /// not meet: their path has the node.
+    fn below(&self, name: &[u8]) -> Vec<u8> {
+        let task = task_of(name).map(|task| task.to_string());
+        let shown = task.as_deref().unwrap_or(NO_TASK);
+        let path = self.pattern.expand(self.number, shown, self.node);
+        let mut parts: Vec<&[u8]> = names_of(&path).skip(self.shared().count()).collect();
+        match &task {
+            Some(_) if self.has_task => {}
+            None if !self.has_node => parts.extend([self.node.as_bytes(), name]),
+            Some(_) | None => parts.push(name),
+        }
+        parts.join(&b'/')
+    }
+}
+
+/// Returns the names of a path.
+fn names_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]
