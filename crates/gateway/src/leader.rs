@@ -9,6 +9,7 @@ mod ask;
 mod candidates;
 mod collect;
 mod compare;
+mod credits;
 mod health;
 mod outboxes;
 mod readiness;
@@ -72,6 +73,7 @@ impl GatewayLeader<'_> {
             }
             self.wait(nudges);
         };
+        self.outboxes.stop_all();
         self.works.stop_all();
         if end == LeaderEnd::Stopped {
             let mut table = self.parts.table.lock();
@@ -109,7 +111,7 @@ impl GatewayLeader<'_> {
         self.act()?;
         self.flush()?;
         self.tell_ready()?;
-        self.collect()?;
+        self.collect();
         self.forget()
     }
 
@@ -159,18 +161,12 @@ impl GatewayLeader<'_> {
                 WorkEvent::PurgeEnded { mark, is_complete } => {
                     self.works.end_purge(&mark, is_complete);
                 }
-                WorkEvent::Outboxes { mark, list } => {
-                    self.works.end_list(&mark);
-                    self.outboxes.note(mark, list);
-                }
+                WorkEvent::Outboxes { mark, list } => self.note_list(&mark, list)?,
                 WorkEvent::Collected {
                     mark,
                     node,
                     outcome,
                 } => self.note_collected(&mark, node, outcome)?,
-                WorkEvent::CollectEnded { mark, is_complete } => {
-                    self.works.end_collect(&mark, is_complete);
-                }
                 WorkEvent::References(answers) => self.note_references(answers),
                 WorkEvent::Probed(answers) => {
                     self.works.end_probe();

@@ -25,6 +25,8 @@ pub struct GatewaySettings {
     pub slots_max: u32,
     /// Casts at the same time.
     pub casts_max: usize,
+    /// Collections of results at the same time.
+    pub collections_max: usize,
     /// Pause between two questions to the batch system, at least.
     pub poll: Duration,
     /// Pause after a failure, at first. Each further pause is twice as long.
@@ -43,6 +45,7 @@ impl GatewaySettings {
             has_slots: true,
             slots_max: 64,
             casts_max: 4,
+            collections_max: 4,
             poll: Duration::from_secs(2),
             retry: Duration::from_secs(5),
             lease_max: Duration::from_secs(15),

@@ -1,14 +1,20 @@
 //! Whole lives of jobs, with a batch system and nodes in memory. Another gateway takes over at each
 //! call in turn, before its effect and after.
+//!
+//! `DRIFTLESS_SEEDS` sets the number of runs with random accidents, `DRIFTLESS_SEED` repeats one.
 #![allow(clippy::disallowed_methods)]
 
 #[path = "simulation/cluster.rs"]
 mod cluster;
 
-use cluster::{Cluster, When};
+use cluster::{COLLECTIONS, Cluster, When};
 use driftless_gateway::{ReleaseNeed, ReleasePolicy};
 use std::time::Duration;
 
+/// Runs with random accidents without a variable of the environment.
+const SEEDS: u64 = 2;
+/// Accidents of a run.
+const ACCIDENTS: usize = 40;
 const NODES: [&str; 4] = ["n1", "n2", "n3", "n4"];
 
 fn policy(need: ReleaseNeed) -> ReleasePolicy {
@@ -206,6 +212,25 @@ fn node_that_answers_again_gets_all_data() {
 }
 
 #[test]
+fn collections_at_a_time_are_limited() {
+    let cluster = Cluster::start(&NODES, None);
+    cluster.hold_up(true);
+    let first = cluster.submit("/data/a", policy(ReleaseNeed::All), 8);
+    let second = cluster.submit("/data/b", policy(ReleaseNeed::All), 8);
+    cluster.wait_until("nodes are collected from at the same time", || {
+        cluster.collecting().0 == COLLECTIONS
+    });
+    let calls = cluster.calls();
+    cluster.wait_until("the gateway goes on", || cluster.calls() > calls + 20);
+    cluster.hold_up(false);
+    cluster.wait_until_closed();
+    assert_eq!(cluster.collecting(), (0, COLLECTIONS));
+    cluster.check_ran(&first);
+    cluster.check_ran(&second);
+    cluster.check_nothing_is_left();
+}
+
+#[test]
 fn held_jobs_ask_for_nodes_together() {
     let cluster = Cluster::start(&NODES, None);
     cluster.drain(&NODES);
@@ -224,4 +249,85 @@ fn held_jobs_ask_for_nodes_together() {
     for job in &jobs {
         cluster.wait_until("the job ran", || cluster.ran(job).len() == 1);
     }
+}
+
+#[test]
+fn results_wait_for_room_at_their_destination() {
+    let cluster = Cluster::start(&NODES, None);
+    cluster.fill(true);
+    let job = cluster.submit("/data/a", policy(ReleaseNeed::All), 6);
+    cluster.wait_until("the gateway shows the fault", || cluster.has_result_fault());
+    cluster.wait_until("all tasks ran", || cluster.ran(&job).len() == 6);
+    assert_ne!(cluster.stage(&job), "closed");
+    cluster.fill(false);
+    cluster.wait_until_closed();
+    cluster.check_ran(&job);
+    assert!(!cluster.has_result_fault());
+    cluster.check_nothing_is_left();
+}
+
+#[test]
+fn silent_node_holds_up_no_other_results() {
+    let cluster = Cluster::start(&NODES, None);
+    let job = cluster.submit("/data/a", policy(ReleaseNeed::All), 8);
+    cluster.wait_until("tasks ran", || !cluster.ran(&job).is_empty());
+    cluster.silence(&["n2"]);
+    cluster.wait_until("all tasks ran", || cluster.ran(&job).len() == 8);
+    cluster.wait_until("other nodes are empty", || {
+        cluster.nodes_with_results() <= 1
+    });
+    cluster.wait_until("the gateway shows the fault", || cluster.has_result_fault());
+    cluster.silence(&[]);
+    cluster.wait_until_closed();
+    cluster.check_ran(&job);
+    cluster.check_nothing_is_left();
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn results_survive_random_accidents() {
+    let run = |seed: u64| {
+        println!("seed {seed}: DRIFTLESS_SEED={seed} repeats it");
+        run_with_accidents(&mut fastrand::Rng::with_seed(seed));
+    };
+    match number("DRIFTLESS_SEED") {
+        Some(seed) => run(seed),
+        None => (0..number("DRIFTLESS_SEEDS").unwrap_or(SEEDS)).for_each(run),
+    }
+}
+
+/// Lets gateways lose the lease, nodes fall silent, destinations fill up and calls fail while jobs run.
+fn run_with_accidents(rng: &mut fastrand::Rng) {
+    let cluster = Cluster::start(&NODES, None);
+    let other = cluster.second_gateway();
+    let needs = [
+        ReleaseNeed::First,
+        ReleaseNeed::All,
+        ReleaseNeed::Quorum(50),
+    ];
+    let data = ["/data/a", "/data/b"];
+    let submit = |tasks| {
+        let need = needs[tasks as usize % needs.len()];
+        cluster.submit(data[tasks as usize % data.len()], policy(need), tasks)
+    };
+    let jobs: Vec<_> = (0..5).map(|_| submit(rng.u64(3..30))).collect();
+    for _ in 0..ACCIDENTS {
+        match rng.u8(..6) {
+            0 => cluster.take_over(),
+            1 => cluster.fill(true),
+            2 => cluster.silence(&NODES[..rng.usize(1..3)]),
+            3 => cluster.fail_calls(4),
+            4 => cluster.hold_up(true),
+            _ => cluster.calm(),
+        }
+        std::thread::sleep(Duration::from_millis(rng.u64(..30)));
+    }
+    cluster.calm();
+    cluster.wait_until_closed();
+    jobs.iter().for_each(|job| cluster.check_ran(job));
+    cluster.check_nothing_is_left();
+    drop(other);
 }

@@ -40,12 +40,17 @@ pub struct GatewayArgs {
     /// Casts at the same time
     #[arg(long, value_name = "N", default_value = "4", value_parser = crate::units::above_zero, help_heading = "Gateway")]
     pub casts: u64,
+    /// Collections of results at the same time
+    #[arg(long, value_name = "N", default_value = "4", value_parser = crate::units::above_zero, help_heading = "Gateway")]
+    pub collections: u64,
     /// Order the chain by the racks in FILE
     ///
     /// FILE has the form of Slurm's topology.conf, or a node and its switch path on each line.
     #[arg(long, value_name = "FILE", help_heading = "Gateway")]
     pub topology: Option<PathBuf>,
     /// Send at most RATE bytes a second from each host
+    ///
+    /// All collections of results together receive at most RATE bytes a second.
     #[arg(long, value_name = "RATE", value_parser = crate::units::rate, help_heading = "Gateway")]
     pub bwlimit: Option<u64>,
     #[command(flatten)]

@@ -63,6 +63,7 @@ fn serve(args: &GatewayArgs, signals: &Signals) -> Result<Exit, Unreached> {
     settings.has_slots = !args.without_rights;
     settings.slots_max = u32::try_from(args.slots).unwrap_or(u32::MAX);
     settings.casts_max = usize::try_from(args.casts).unwrap_or(usize::MAX);
+    settings.collections_max = usize::try_from(args.collections).unwrap_or(usize::MAX);
     let gateway = Gateway::start(settings, Arc::from(batch), Arc::new(casts)).map_err(failed)?;
     tracing::info!("serves jobs of {kind}");
     let service = service::begin(ServedGateway, signals.stop.clone());

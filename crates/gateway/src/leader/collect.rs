@@ -1,17 +1,21 @@
 //! Collection of results: first the nodes list the outboxes of a job, then the batch system states
 //! which tasks run, and then the entries of the other tasks are collected. A task that began after
 //! the list cannot look as if it had ended.
+//!
+//! Each node of a job is collected on its own: one that is slow or does not answer holds up no other.
+//! Credits limit the collections at the same time, over all jobs.
 
-use super::outboxes::OutboxList;
+use super::credits::OutboxKey;
+use super::outboxes::{OutboxList, WaitingOutbox};
 use super::state::GatewayLeader;
 use super::work::WorkKind;
-use crate::distribution::{CollectOrder, CollectedResults, NodeAnswer, OutboxState};
+use crate::distribution::{CollectOrder, CollectedResults};
 use crate::parts::now;
 use crate::plan::{PlannedJob, Sight};
 use crate::results::{ResultJob, order_of};
 use driftless_state::jobs::{ChangeError, JobNodeState, JobStage, ResultRow};
 use driftless_taskfile::ResultPattern;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// Interval between two lists of the outboxes of a job that runs.
@@ -19,132 +23,192 @@ const INTERVAL: Duration = Duration::from_secs(5);
 
 impl GatewayLeader<'_> {
     /// Lists outboxes and collects what is complete, for each job with results.
-    pub(super) fn collect(&mut self) -> Result<(), ChangeError> {
-        let known: HashSet<String> = self.jobs.iter().map(|job| job.row.mark.clone()).collect();
-        self.outboxes.asked.retain(|mark, _| known.contains(mark));
-        self.outboxes.listed.retain(|mark, _| known.contains(mark));
-        self.outboxes.empty.retain(|mark| known.contains(mark));
+    pub(super) fn collect(&mut self) {
+        let row = |job: &'_ PlannedJob| (job.row.mark.clone(), job.row.uid);
+        let open: HashMap<String, u32> = self.jobs.iter().map(row).collect();
+        self.outboxes.retain(&open);
         for at in 0..self.jobs.len() {
-            let Some(job) = self.jobs.get(at).filter(|job| has_results(job)) else {
-                continue;
-            };
-            let mark = job.row.mark.clone();
-            if self.works.is_collecting(&mark) {
-                continue;
+            if self.jobs.get(at).is_some_and(has_results) {
+                self.list(at);
             }
-            match self.outboxes.listed.remove(&mark) {
-                Some(list) if list.is_final || self.sight.is_younger(list.ended) => {
-                    self.collect_listed(at, list);
+        }
+        self.start_collections();
+    }
+
+    /// Asks the nodes of a job for its outboxes if it is time. Nodes whose results wait or are being
+    /// collected are left out, and so are those that failed a moment ago.
+    fn list(&mut self, at: usize) {
+        let Some(job) = self.jobs.get(at) else {
+            return;
+        };
+        let (mark, is_final) = (&job.row.mark, job.row.stage == JobStage::Ended);
+        let is_listing = self.outboxes.listing.contains(mark);
+        if is_listing || is_final && self.outboxes.is_empty(mark) {
+            return;
+        }
+        let mark = mark.clone();
+        let may_have = |node: &String| {
+            let is_empty = is_final && self.outboxes.is_node_empty(&mark, node);
+            !is_empty && self.parts.distribution.reaches(node)
+        };
+        let rows = job.nodes.iter();
+        let rows = rows.filter(|row| row.state != JobNodeState::Purged);
+        let left: Vec<String> = rows.map(|row| row.node.clone()).filter(may_have).collect();
+        if left.is_empty() && is_final {
+            self.outboxes.set_empty(&mark);
+        }
+        let may_ask = |node: &String| {
+            let is_paused = self
+                .works
+                .is_paused(&pause_key(&mark, node), WorkKind::Collect);
+            !is_paused && !self.outboxes.is_busy(&mark, node)
+        };
+        let nodes: Vec<String> = left.into_iter().filter(may_ask).collect();
+        if nodes.is_empty() || self.is_early(&mark, is_final) {
+            return;
+        }
+        let asked = (Instant::now(), is_final);
+        self.outboxes.asked.insert(mark.clone(), asked);
+        let asked = (self.parts.job_name(&mark), nodes);
+        let distribution = &self.parts.distribution;
+        if self
+            .works
+            .list_outboxes(&mark, asked, is_final, distribution)
+        {
+            self.outboxes.listing.insert(mark);
+        }
+    }
+
+    /// Returns whether the next list of a job has to wait. The first one after its end has not.
+    fn is_early(&self, mark: &str, is_final: bool) -> bool {
+        let settings = &self.parts.settings;
+        let pause = match is_final {
+            true => settings.poll,
+            false => settings.poll.max(INTERVAL.min(settings.retry)),
+        };
+        let asked = self.outboxes.asked.get(mark);
+        asked.is_some_and(|(at, was_final)| *was_final == is_final && at.elapsed() < pause)
+    }
+
+    /// Notes what nodes answered.
+    pub(super) fn note_list(&mut self, mark: &str, list: OutboxList) -> Result<(), ChangeError> {
+        self.outboxes.listing.remove(mark);
+        let job = self.jobs.iter().find(|job| job.row.mark == mark);
+        let Some(uid) = job.map(|job| job.row.uid) else {
+            return Ok(());
+        };
+        for answer in list.answers {
+            let node = answer.node;
+            match answer.answer {
+                Ok(state) if state.has_sealed || !state.names.is_empty() => {
+                    let mark = mark.to_owned();
+                    self.outboxes.push(WaitingOutbox {
+                        key: OutboxKey { mark, node, uid },
+                        listed: list.ended,
+                        is_final: list.is_final,
+                        state,
+                    });
                 }
-                Some(waiting) => {
-                    self.outboxes.listed.insert(mark, waiting);
-                }
-                None => self.list(at),
+                Ok(_) => self.note_empty(mark, node, list.is_final)?,
+                Err(cause) => self.note_silent(mark, node, (cause, list.is_final))?,
             }
         }
         Ok(())
     }
 
-    /// Asks the nodes of a job for its outboxes if it is time.
-    fn list(&mut self, at: usize) {
-        let Some(job) = self.jobs.get(at) else {
-            return;
-        };
-        let mark = job.row.mark.clone();
-        let is_ended = job.row.stage == JobStage::Ended;
-        let pause = self
-            .parts
-            .settings
-            .poll
-            .max(INTERVAL.min(self.parts.settings.retry));
-        let is_early = self
-            .outboxes
-            .asked
-            .get(&mark)
-            .is_some_and(|at| at.elapsed() < pause);
-        let is_done = is_ended && self.outboxes.is_empty(&mark);
-        if is_early || is_done || self.works.is_paused(&mark, WorkKind::Collect) {
-            return;
+    fn note_empty(&mut self, mark: &str, node: String, is_final: bool) -> Result<(), ChangeError> {
+        let key = pause_key(mark, &node);
+        self.works.succeed(&key, WorkKind::Collect);
+        if !is_final {
+            return Ok(());
         }
-        let reached = |node: &String| self.parts.distribution.reaches(node);
-        let nodes = job
-            .nodes
-            .iter()
-            .filter(|row| row.state != JobNodeState::Purged);
-        let nodes: Vec<String> = nodes.map(|row| row.node.clone()).filter(reached).collect();
-        self.outboxes.asked.insert(mark.clone(), Instant::now());
-        match nodes.is_empty() {
-            true if is_ended => {
-                self.outboxes.empty.insert(mark);
-            }
-            true => {}
+        self.outboxes.set_node_empty(mark, &node);
+        match self.fault_of_results(mark, &node) {
+            Some(_) => self.add_results(mark, node, Ok(CollectedResults::default())),
+            None => Ok(()),
+        }
+    }
+
+    /// Notes that a node did not list its outbox. While tasks run, this is no problem of the results.
+    fn note_silent(
+        &mut self,
+        mark: &str,
+        node: String,
+        (cause, is_final): (String, bool),
+    ) -> Result<(), ChangeError> {
+        let key = pause_key(mark, &node);
+        self.works.pause(&key, WorkKind::Collect);
+        match is_final {
+            true => self.add_results(mark, node, Err(cause)),
             false => {
-                let name = self.parts.job_name(&mark);
-                let distribution = &self.parts.distribution;
-                self.works
-                    .list_outboxes(&mark, (name, nodes), is_ended, distribution);
+                tracing::debug!("job {}: {cause}", self.shown(mark));
+                Ok(())
             }
         }
     }
 
-    /// Starts the collection of the entries of tasks that ended.
-    fn collect_listed(&mut self, at: usize, list: OutboxList) {
-        let Some(job) = self.jobs.get(at) else {
-            return;
-        };
-        let mark = job.row.mark.clone();
-        let OutboxList {
-            is_final, answers, ..
-        } = list;
-        let silent = answers
-            .iter()
-            .find_map(|answer| answer.answer.as_ref().err());
-        if let Some(cause) = silent {
-            tracing::debug!("job {}: {cause}", self.shown(&mark));
-        }
-        let is_whole = silent.is_none();
-        let orders = self.orders(job, answers);
-        if !orders.is_empty() {
-            self.works.collect(&mark, orders, &self.parts.distribution);
-        } else if !is_whole {
-            self.works.pause(&mark, WorkKind::Collect);
-        } else if is_final {
-            self.outboxes.empty.insert(mark);
+    /// Starts collections while there are credits.
+    fn start_collections(&mut self) {
+        while self.lease.is_sure(Instant::now()) {
+            let sight = &self.sight;
+            let is_due = |one: &WaitingOutbox| one.is_final || sight.is_younger(one.listed);
+            let credits = self.parts.settings.collections_max;
+            let Some(WaitingOutbox { key, state, .. }) = self.outboxes.next(credits, &is_due)
+            else {
+                return;
+            };
+            let order = self.order_of_results(&key, &state.names);
+            let order = order.filter(|order| !order.moves.is_empty() || state.has_sealed);
+            let Some(order) = order else {
+                self.outboxes.end(&key.mark, &key.node);
+                continue;
+            };
+            let (mark, node) = (key.mark.clone(), key.node.clone());
+            let stop = self.outboxes.begin(key);
+            let distribution = &self.parts.distribution;
+            if !self.works.collect(&mark, order, stop, distribution) {
+                self.outboxes.end(&mark, &node);
+                let key = pause_key(&mark, &node);
+                self.works.pause(&key, WorkKind::Collect);
+            }
         }
     }
 
-    fn orders(&self, job: &PlannedJob, answers: Vec<NodeAnswer<OutboxState>>) -> Vec<CollectOrder> {
-        let (Some(number), Some(pattern)) = (&job.row.number, pattern_of(job)) else {
-            return Vec::new();
-        };
+    /// Returns the order for the entries of a node whose tasks ended, by the last answer of the batch
+    /// system: a task may have begun again while its results waited for a credit.
+    fn order_of_results(&self, key: &OutboxKey, names: &[Vec<u8>]) -> Option<CollectOrder> {
+        let job = self.jobs.iter().find(|job| job.row.mark == key.mark)?;
         let name = self.parts.job_name(&job.row.mark);
-        let job_of_results = ResultJob {
+        let pattern = pattern_of(job)?;
+        let of_results = ResultJob {
             name: &name,
             uid: job.row.uid,
-            number,
+            number: job.row.number.as_deref()?,
             pattern: &pattern,
         };
         let sight = self.sight.of(job);
         let is_ended = |task| job.row.stage == JobStage::Ended || is_task_ended(sight, task);
-        let order = |answer: NodeAnswer<OutboxState>| {
-            let state = answer.answer.ok()?;
-            let order = order_of(&job_of_results, &answer.node, &state.names, &is_ended);
-            (!order.moves.is_empty() || state.has_sealed).then_some(order)
-        };
-        answers.into_iter().filter_map(order).collect()
+        Some(order_of(&of_results, &key.node, names, &is_ended))
     }
 
-    /// Writes the cause of a failed collection to the log if it is new.
-    fn log_uncollected(&self, mark: &str, node: &str, cause: &str) {
-        let known = self.parts.table.lock().results(mark).unwrap_or_default();
-        let is_known = |row: &ResultRow| row.node == node && row.fault.as_deref() == Some(cause);
-        if !known.iter().any(is_known) {
-            tracing::warn!("job {}: results of {node}: {cause}", self.shown(mark));
-        }
-    }
-
-    /// Notes what a collection brought.
+    /// Notes the end of a collection.
     pub(super) fn note_collected(
+        &mut self,
+        mark: &str,
+        node: String,
+        outcome: Result<CollectedResults, String>,
+    ) -> Result<(), ChangeError> {
+        self.outboxes.end(mark, &node);
+        let key = pause_key(mark, &node);
+        match outcome.is_ok() {
+            true => self.works.succeed(&key, WorkKind::Collect),
+            false => self.works.pause(&key, WorkKind::Collect),
+        }
+        self.add_results(mark, node, outcome)
+    }
+
+    /// Adds to the table what a node brought, or why it brought nothing. Writes a new cause to the log.
+    fn add_results(
         &mut self,
         mark: &str,
         node: String,
@@ -152,11 +216,13 @@ impl GatewayLeader<'_> {
     ) -> Result<(), ChangeError> {
         let (collected, fault) = match outcome {
             Ok(collected) => (collected, None),
-            Err(cause) => {
-                self.log_uncollected(mark, &node, &cause);
-                (CollectedResults::default(), Some(cause))
-            }
+            Err(cause) => (CollectedResults::default(), Some(cause)),
         };
+        if let Some(cause) = &fault
+            && self.fault_of_results(mark, &node).as_ref() != Some(cause)
+        {
+            tracing::warn!("job {}: results of {node}: {cause}", self.shown(mark));
+        }
         let row = ResultRow {
             node,
             entries: collected.entries,
@@ -167,6 +233,17 @@ impl GatewayLeader<'_> {
         let mut table = self.parts.table.lock();
         table.add_results(self.lease.epoch, mark, &row)
     }
+
+    /// Returns the cause of the last failure with the results of a node, by the table.
+    fn fault_of_results(&self, mark: &str, node: &str) -> Option<String> {
+        let known = self.parts.table.lock().results(mark).unwrap_or_default();
+        known.into_iter().find(|row| row.node == node)?.fault
+    }
+}
+
+/// Returns the name under which attempts for the results of a job on a node wait.
+fn pause_key(mark: &str, node: &str) -> String {
+    format!("{mark} {node}")
 }
 
 /// Returns whether results of a job may lie on nodes.

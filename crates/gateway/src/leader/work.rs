@@ -51,8 +51,6 @@ pub(crate) enum WorkEvent {
         node: String,
         outcome: Result<CollectedResults, String>,
     },
-    /// The collection of a job ended.
-    CollectEnded { mark: String, is_complete: bool },
     /// Nodes answered which jobs they know.
     References(Vec<NodeAnswer<Vec<String>>>),
     /// Nodes that were silent answered, or did not.
@@ -93,7 +91,6 @@ pub(crate) struct Works {
     waiting: Vec<WorkEvent>,
     loads: HashMap<String, LoadAtWork>,
     purges: HashMap<String, Arc<AtomicBool>>,
-    collects: HashMap<String, Arc<AtomicBool>>,
     pauses: HashMap<(String, WorkKind), Pause>,
     is_probing: bool,
     threads: Vec<JoinHandle<()>>,
@@ -110,7 +107,6 @@ impl Works {
             waiting: Vec::new(),
             loads: HashMap::new(),
             purges: HashMap::new(),
-            collects: HashMap::new(),
             pauses: HashMap::new(),
             is_probing: false,
             threads: Vec::new(),
@@ -160,11 +156,6 @@ impl Works {
         self.purges.contains_key(mark)
     }
 
-    /// Returns whether the outboxes of a job are being listed or collected.
-    pub fn is_collecting(&self, mark: &str) -> bool {
-        self.collects.contains_key(mark)
-    }
-
     /// Returns whether the next attempt has to wait.
     pub fn is_paused(&self, mark: &str, kind: WorkKind) -> bool {
         let pause = self.pauses.get(&(mark.to_owned(), kind));
@@ -211,17 +202,6 @@ impl Works {
     pub fn end_purge(&mut self, mark: &str, is_complete: bool) {
         self.purges.remove(mark);
         self.note(mark, WorkKind::Purge, is_complete);
-    }
-
-    /// Notes the end of a list of outboxes.
-    pub fn end_list(&mut self, mark: &str) {
-        self.collects.remove(mark);
-    }
-
-    /// Notes the end of a collection.
-    pub fn end_collect(&mut self, mark: &str, is_complete: bool) {
-        self.collects.remove(mark);
-        self.note(mark, WorkKind::Collect, is_complete);
     }
 
     fn note(&mut self, mark: &str, kind: WorkKind, is_complete: bool) {
@@ -318,61 +298,48 @@ impl Works {
         }
     }
 
-    /// Asks nodes for the outboxes of a job. `is_final` states whether all of its tasks ended.
+    /// Asks nodes for the outboxes of a job. `is_final` states whether all of its tasks ended. Returns
+    /// whether they are asked.
     pub fn list_outboxes(
         &mut self,
         mark: &str,
         (job, nodes): (String, Vec<String>),
         is_final: bool,
         distribution: &Arc<dyn Distribution>,
-    ) {
+    ) -> bool {
         let (send, distribution) = (self.send.clone(), Arc::clone(distribution));
-        self.collects.insert(mark.to_owned(), Arc::default());
-        let of = mark.to_owned();
-        let is_started = self.start("outboxes", move || {
+        let mark = mark.to_owned();
+        self.start("outboxes", move || {
             let answers = distribution.outboxes(&job, &nodes);
             let list = OutboxList {
                 ended: Instant::now(),
                 is_final,
                 answers,
             };
-            let _the_leader_may_be_gone = send.send(WorkEvent::Outboxes { mark: of, list });
-        });
-        if !is_started {
-            self.end_collect(mark, false);
-        }
+            let _the_leader_may_be_gone = send.send(WorkEvent::Outboxes { mark, list });
+        })
     }
 
-    /// Collects results of a job, one node after the other: the destination is one disk.
+    /// Collects results of a job from a node, until `stop` is set. Returns whether this began.
     pub fn collect(
         &mut self,
         mark: &str,
-        orders: Vec<CollectOrder>,
+        order: CollectOrder,
+        stop: Arc<AtomicBool>,
         distribution: &Arc<dyn Distribution>,
-    ) {
-        let (stop, send) = (Arc::new(AtomicBool::new(false)), self.send.clone());
-        self.collects.insert(mark.to_owned(), Arc::clone(&stop));
-        let (of, distribution) = (mark.to_owned(), Arc::clone(distribution));
-        let is_started = self.start("collect", move || {
-            let mut is_complete = true;
-            for order in orders {
-                let outcome = distribution.collect(&order, &stop);
-                is_complete &= outcome.is_ok();
-                let _the_leader_may_be_gone = send.send(WorkEvent::Collected {
-                    mark: of.clone(),
-                    node: order.node,
-                    outcome,
-                });
-            }
-            let ended = WorkEvent::CollectEnded {
-                mark: of,
-                is_complete,
+    ) -> bool {
+        let (send, distribution) = (self.send.clone(), Arc::clone(distribution));
+        let mark = mark.to_owned();
+        self.start("collect", move || {
+            let outcome = distribution.collect(&order, &stop);
+            let node = order.node;
+            let collected = WorkEvent::Collected {
+                mark,
+                node,
+                outcome,
             };
-            let _the_leader_may_be_gone = send.send(ended);
-        });
-        if !is_started {
-            self.end_collect(mark, false);
-        }
+            let _the_leader_may_be_gone = send.send(collected);
+        })
     }
 
     /// Asks nodes for the jobs that they know. Returns whether they are asked.
@@ -411,8 +378,7 @@ impl Works {
 
     /// Ends all casts, and waits for all threads.
     pub fn stop_all(&mut self) {
-        let loads = self.loads.values().map(|load| &load.stop);
-        for stop in loads.chain(self.collects.values()) {
+        for stop in self.loads.values().map(|load| &load.stop) {
             stop.store(true, Relaxed);
         }
         for thread in self.threads.drain(..) {

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const PAUSE: Duration = Duration::from_millis(5);
+/// Credits of collections.
+pub const COLLECTIONS: usize = 3;
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Side of the call at which another gateway takes over.
@@ -67,6 +69,14 @@ struct State {
     /// Tasks whose results arrived, by the mark of the job.
     collected: HashMap<String, BTreeSet<u64>>,
     delays: HashMap<String, Duration>,
+    /// Nodes that do not answer.
+    silent: BTreeSet<String>,
+    /// Whether no destination has room.
+    is_full: bool,
+    /// Whether collections that began wait.
+    is_held_up: bool,
+    /// Collections at work, and the most at a time.
+    collecting: (usize, usize),
     faults: Vec<String>,
     is_paused: bool,
     fails: u32,
@@ -76,8 +86,6 @@ struct State {
     /// Questions to silent nodes.
     probes: u32,
     drained: BTreeSet<String>,
-    /// Nodes whose daemons do not answer.
-    silent: BTreeSet<String>,
     /// Owner, if not the user of the test.
     owner: Option<String>,
     /// Tasks of the next job.
@@ -167,6 +175,7 @@ impl Cluster {
             poll: PAUSE,
             retry: PAUSE,
             lease_max: Duration::from_secs(2),
+            collections_max: COLLECTIONS,
             ..GatewaySettings::new(dir, socket, name.into())
         };
         let batch = Arc::new(SimBatch(Arc::clone(&self.sim)));
@@ -284,6 +293,46 @@ impl Cluster {
 
     pub fn fail_calls(&self, count: u32) {
         self.sim.state().fails = count;
+    }
+
+    /// Fills the destinations of results, or frees them.
+    pub fn fill(&self, is_full: bool) {
+        self.sim.state().is_full = is_full;
+    }
+
+    /// Lets collections that began wait.
+    pub fn hold_up(&self, is_held_up: bool) {
+        self.sim.state().is_held_up = is_held_up;
+    }
+
+    /// Ends all accidents.
+    pub fn calm(&self) {
+        self.silence(&[]);
+        self.fill(false);
+        self.hold_up(false);
+        self.fail_calls(0);
+    }
+
+    /// Returns the number of nodes with results that were not collected.
+    pub fn nodes_with_results(&self) -> usize {
+        let state = self.sim.state();
+        let outboxes = state.outboxes.iter().filter(|(_, left)| !left.is_empty());
+        let sealed = state.sealed.iter().filter(|(_, left)| !left.is_empty());
+        let outboxes = outboxes.map(|((node, _), _)| node);
+        let nodes: BTreeSet<&String> = outboxes.chain(sealed.map(|((node, _), _)| node)).collect();
+        nodes.len()
+    }
+
+    /// Returns the collections at work, and the most at a time.
+    pub fn collecting(&self) -> (usize, usize) {
+        self.sim.state().collecting
+    }
+
+    /// Returns whether the gateway shows why results of a job were not collected.
+    pub fn has_result_fault(&self) -> bool {
+        let jobs = self.all();
+        let mut results = jobs.iter().flat_map(|job| &job.results);
+        results.any(|one| one.fault.is_some())
     }
 
     pub fn loads(&self) -> u32 {
@@ -418,6 +467,14 @@ impl Sim {
                 table.end_lease(epoch).expect("ended");
                 return;
             }
+        }
+    }
+
+    /// Counts a call to a node.
+    fn call_node<T>(&self, node: &str, effect: impl FnOnce() -> T) -> BatchResult<T> {
+        match self.state().silent.contains(node) {
+            true => Err(gone()),
+            false => self.call(effect),
         }
     }
 
@@ -684,6 +741,59 @@ impl BatchSystem for SimBatch {
 
 struct SimNodes(Arc<Sim>);
 
+impl SimNodes {
+    /// Three calls: takes the entries, copies them, removes them.
+    fn collect_in_steps(&self, order: &CollectOrder) -> BatchResult<CollectedResults> {
+        let (place, node) = (place(&order.node, &order.job), order.node.as_str());
+        self.0.call_node(node, || self.seal(&place, order))?;
+        let copied = self.0.call_node(node, || self.copy(&place))?;
+        let copied = copied.ok_or_else(gone)?;
+        let discard = || self.discard(&place, &copied);
+        self.0.call_node(node, discard)?;
+        Ok(CollectedResults {
+            entries: copied.len() as u64,
+            bytes: 0,
+        })
+    }
+
+    fn seal(&self, place: &(String, String), order: &CollectOrder) {
+        let mut guard = self.0.state();
+        let state = &mut *guard;
+        for (name, _) in &order.moves {
+            let index: u64 = String::from_utf8_lossy(name).parse().expect("a task");
+            let outbox = state.outboxes.entry(place.clone()).or_default();
+            match outbox.remove(&index) {
+                Some(true) => {}
+                // Another gateway sealed it.
+                None => continue,
+                Some(false) => {
+                    let fault = format!("{index} of {} runs, and was collected", order.job);
+                    state.faults.push(fault);
+                }
+            }
+            state.sealed.entry(place.clone()).or_default().insert(index);
+        }
+    }
+
+    /// Returns the results that arrived; `None` if the destination is full.
+    fn copy(&self, place: &(String, String)) -> Option<BTreeSet<u64>> {
+        let mut guard = self.0.state();
+        let state = &mut *guard;
+        let sealed = state.sealed.get(place).cloned().unwrap_or_default();
+        let collected = state.collected.entry(place.1.clone()).or_default();
+        (!state.is_full).then(|| {
+            collected.extend(&sealed);
+            sealed
+        })
+    }
+
+    fn discard(&self, place: &(String, String), copied: &BTreeSet<u64>) {
+        let mut state = self.0.state();
+        let sealed = state.sealed.entry(place.clone()).or_default();
+        sealed.retain(|index| !copied.contains(index));
+    }
+}
+
 impl Distribution for SimNodes {
     fn nodes(&self) -> Vec<String> {
         self.0.nodes.clone()
@@ -763,7 +873,7 @@ impl Distribution for SimNodes {
 
     fn outboxes(&self, job: &str, nodes: &[String]) -> Vec<NodeAnswer<OutboxState>> {
         let ask = |node: &String| {
-            let answer = self.0.call(|| {
+            let answer = self.0.call_node(node, || {
                 let (state, place) = (self.0.state(), place(node, job));
                 let outbox = state.outboxes.get(&place);
                 let names = outbox.into_iter().flat_map(BTreeMap::keys);
@@ -783,43 +893,18 @@ impl Distribution for SimNodes {
         nodes.iter().map(ask).collect()
     }
 
-    /// Three calls: takes the entries, copies them, removes them.
-    fn collect(&self, order: &CollectOrder, _: &AtomicBool) -> Result<CollectedResults, String> {
-        let place = place(&order.node, &order.job);
-        let failed = |error: BatchError| error.to_string();
-        let seal = || {
-            let mut guard = self.0.state();
-            let state = &mut *guard;
-            for (name, _) in &order.moves {
-                let index: u64 = String::from_utf8_lossy(name).parse().expect("a task");
-                let outbox = state.outboxes.entry(place.clone()).or_default();
-                if outbox.remove(&index) == Some(false) {
-                    let fault = format!("{index} of {} runs, and was collected", order.job);
-                    state.faults.push(fault);
-                }
-                state.sealed.entry(place.clone()).or_default().insert(index);
-            }
-        };
-        self.0.call(seal).map_err(failed)?;
-        let copy = || {
-            let mut guard = self.0.state();
-            let state = &mut *guard;
-            let sealed = state.sealed.get(&place).cloned().unwrap_or_default();
-            let count = sealed.len();
-            state
-                .collected
-                .entry(place.1.clone())
-                .or_default()
-                .extend(sealed);
-            count
-        };
-        let count = self.0.call(copy).map_err(failed)?;
-        let discard = || self.0.state().sealed.remove(&place);
-        self.0.call(discard).map_err(failed)?;
-        Ok(CollectedResults {
-            entries: count as u64,
-            bytes: 0,
-        })
+    fn collect(&self, order: &CollectOrder, stop: &AtomicBool) -> Result<CollectedResults, String> {
+        {
+            let mut state = self.0.state();
+            let now = state.collecting.0 + 1;
+            state.collecting = (now, now.max(state.collecting.1));
+        }
+        while self.0.state().is_held_up && !stop.load(SeqCst) {
+            std::thread::sleep(PAUSE);
+        }
+        let collected = self.collect_in_steps(order);
+        self.0.state().collecting.0 -= 1;
+        collected.map_err(|error| error.to_string())
     }
 
     fn end_job(&self, job: &str, nodes: &[String]) -> Vec<NodeAnswer<()>> {
@@ -842,7 +927,7 @@ impl Distribution for SimNodes {
                     answer: Err("results are left".into()),
                 };
             }
-            let ended = self.0.call(|| {
+            let ended = self.0.call_node(node, || {
                 let mut guard = self.0.state();
                 let state = &mut *guard;
                 let uses = |sim: &SimJob| {
