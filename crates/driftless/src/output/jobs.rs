@@ -34,15 +34,22 @@ pub fn jobs(jobs: &[JobInfo], is_json: bool) {
         if let Some(fault) = &job.fault {
             line(&format!("{}: {}", number(job), escape_text(fault)));
         }
-        failed_nodes(job);
+        let nodes = job.nodes.iter().map(|one| (&one.node, &one.fault));
+        failed_nodes(job, "", nodes);
+        let results = job.results.iter().map(|one| (&one.node, &one.fault));
+        failed_nodes(job, "results stay on ", results);
     }
 }
 
 /// Prints the first node that failed, and how many others did.
-fn failed_nodes(job: &JobInfo) {
-    let faults = job.nodes.iter().filter_map(|node| {
-        let fault = node.fault.as_ref()?;
-        Some((escape_text(&node.node), escape_text(fault)))
+fn failed_nodes<'a>(
+    job: &JobInfo,
+    before: &str,
+    nodes: impl Iterator<Item = (&'a String, &'a Option<String>)>,
+) {
+    let faults = nodes.filter_map(|(node, fault)| {
+        let fault = fault.as_ref()?;
+        Some((escape_text(node), escape_text(fault)))
     });
     let faults: Vec<(String, String)> = faults.collect();
     if let Some((node, fault)) = faults.first() {
@@ -50,7 +57,7 @@ fn failed_nodes(job: &JobInfo) {
             0 => String::new(),
             more => format!(" ({more} more nodes)"),
         };
-        line(&format!("{}: {node}: {fault}{more}", number(job)));
+        line(&format!("{}: {before}{node}: {fault}{more}", number(job)));
     }
 }
 
