@@ -132,7 +132,7 @@ OF_MIRRORS = mirror mirror_moves cycles listed_cycles simulation
 MIRROR_SEEDS = 200
 
 # Suites of which make test runs about a third.
-OF_SHARES = kill property
+OF_SHARES = kill property jobs
 SHARE_SEEDS = 50
 
 # Suites of cast that make test runs, with more casts and kills.

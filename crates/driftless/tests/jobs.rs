@@ -22,6 +22,8 @@ mod late;
 mod pbs;
 #[path = "jobs/reboot.rs"]
 mod reboot;
+#[path = "jobs/results.rs"]
+mod results;
 #[path = "jobs/seed.rs"]
 mod seed;
 #[path = "jobs/site.rs"]

@@ -323,6 +323,26 @@ impl<C: Cluster> Site<C> {
         self.job(job)["fault"].as_str().map(str::to_owned)
     }
 
+    fn results(&self, job: &str, option: &str) -> Output {
+        let mut results = self.cluster.command_as(USER, bin());
+        results.args(["results", option, job, "--gateway"]);
+        results.arg(self.socket()).output().expect("results")
+    }
+
+    /// Waits until the results of a job have arrived; returns the exit code of the command.
+    pub fn wait_for_results(&self, job: &str) -> Option<i32> {
+        self.results(job, "--wait").status.code()
+    }
+
+    /// Returns why results of a job were not collected.
+    pub fn result_fault(&self, job: &str) -> Option<String> {
+        let output = self.results(job, "--json").stdout;
+        let line: Value = serde_json::from_slice(&output).ok()?;
+        let nodes = line["nodes"].as_array()?;
+        let fault = nodes.iter().find_map(|node| node["fault"].as_str());
+        fault.map(str::to_owned)
+    }
+
     /// Returns the path by which tasks of a job find their data.
     pub fn spool_of(&self, job: &str) -> PathBuf {
         let mark = self.job(job)["mark"].as_str().expect("a mark").to_owned();
