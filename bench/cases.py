@@ -7,9 +7,9 @@ from casting import FIRST, KILLS, ONE, SECOND, SLOW_LINK, STOPPED
 from figures import NoLess, NoMore, Share
 from jobs import DRAINED, SILENT, SMALL, WHOLE
 from peers import (
-    BARE, BURSTS, CAST, CHAIN, COPYING_PEERS, DRIFTLESS, EMPTY, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, JOBS, LSYNCD, LSYNCD_SLOW, MIRROR,
-    OFTEN, ONE_SYNC, POOL, REPEATING_PEERS, RSYNC, RSYNC_DELETE, RSYNC_FAR, SBATCH, SBCAST, SCP_ALL, SEND, SERVED, SERVED_CACHED, SHIM,
-    SR3, SUM, TAR_ALL, TAR_FAR, UDPCAST, UFTP, UNSYNCED, VERIFIED, VERIFY)
+    BARE, BURSTS, CAST, CHAIN, COLLECT, COPYING_PEERS, DRIFTLESS, EMPTY, FAR, FLOOR, FPSYNC_FAR, HASHING_PEERS, JOBS, LSYNCD, LSYNCD_SLOW,
+    MIRROR, OFTEN, ONE_SYNC, POOL, PULL, PULL_TASKS, PULL_UNSYNCED, REPEATING_PEERS, RSYNC, RSYNC_DELETE, RSYNC_FAR, SBATCH, SBCAST,
+    SCP_ALL, SEND, SERVED, SERVED_CACHED, SHIM, SR3, SUM, TAR_ALL, TAR_FAR, UDPCAST, UFTP, UNSYNCED, VERIFIED, VERIFY)
 from targets import Ahead, AtMost, Delayed, Faster, Growth, LineBound, MixedBound, OnTheWire, Peak, PerCall, Within
 
 
@@ -199,6 +199,9 @@ def batch_jobs():
     yield Case(
         "jobs-held", "jobs", "1,000 held jobs", "held", "", "tmpfs", (JOBS,),
         targets=tuple(NoMore("processor", 1, part) for part in (SILENT, DRAINED)))
+    yield Case(
+        "jobs-results", "jobs", "10,000 small results from eight nodes to a disk", "results", "", "disk",
+        (COLLECT, PULL, PULL_UNSYNCED, PULL_TASKS), budget_seconds=300, targets=(Share("seconds", 0.3, "", PULL),))
 
 
 def sums():

@@ -25,9 +25,10 @@ SEND = "btrfs-send"
 CAST = "cast"
 JOBS = "jobs"
 SBATCH, SERVED, SERVED_CACHED = "sbatch", "served", "served-cached"
+COLLECT, PULL, PULL_TASKS, PULL_UNSYNCED = "collect", "rsync-nodes", "rsync-tasks", "rsync-nodes-unsynced"
 SCP_ALL, TAR_ALL, SBCAST, UFTP, UDPCAST = "scp-all", "tar-all", "sbcast", "uftp", "udpcast"
 MOVERS = ("movers-1", "movers-2", "movers-3")
-FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR, OFTEN, MIRROR, SHIM, CHAIN, POOL, CAST, JOBS, *MOVERS)
+FORMS = (DRIFTLESS, UNSYNCED, SUM, VERIFY, VERIFIED, FAR, OFTEN, MIRROR, SHIM, CHAIN, POOL, CAST, JOBS, COLLECT, *MOVERS)
 RSYNC = "rsync-aHAX"
 RSYNC_FAR = "rsync-ssh"
 TAR_FAR = "tar-ssh"
@@ -136,6 +137,17 @@ TOOLS = {
     SERVED: Tool("sbatch, data on one server", "sshfs -o ro,allow_other {host}:{src} {to}; sbatch {script}"),
     SERVED_CACHED: Tool(
         "sbatch, data on one server, cached by each node", "sshfs -o ro,allow_other,kernel_cache {host}:{src} {to}; sbatch {script}"),
+    COLLECT: Tool("driftless gateway, with results", "{driftless} submit --data {src} --results {to}/%j/%t -- sbatch {script}"),
+    PULL: Tool(
+        "rsync, one after the other for each node, with --fsync",
+        'for node in {nodes}; do rsync -a --fsync --remove-source-files -e {ssh} "$node:{src}/" {to}/; done', shell=True),
+    PULL_TASKS: Tool(
+        "rsync for each directory of a task, with --fsync",
+        'for node in {nodes}; do for task in $({ssh} "$node" ls {src}); do '
+        'rsync -a --fsync --remove-source-files -e {ssh} "$node:{src}/$task" {to}/; done; done', shell=True),
+    PULL_UNSYNCED: Tool(
+        "rsync for each node, not durable before it removes",
+        'for node in {nodes}; do rsync -a --remove-source-files -e {ssh} "$node:{src}/" {to}/; done', shell=True),
     SCP_ALL: Tool("scp to each node", "xargs -P {count} -I NODE -a {list} scp -q -F {config} {file} NODE:{to}/big"),
     SBCAST: Tool("sbcast", "env SLURM_CONF={slurm} sbcast --jobid={job} {file} {to}/big"),
     UFTP: Tool("uftp", "uftp -q -I net0 -R {kbits} {file}"),

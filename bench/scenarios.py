@@ -11,6 +11,7 @@ import time
 
 import announcing
 import casting
+import collecting
 import following
 import jobs
 import shims
@@ -309,7 +310,8 @@ def run_from_mark(scene, tool, src, wanted_bytes, act):
 
 KINDS = {kind.__name__: kind for kind in (
     first_copy, far_first, no_change, within, mixed, delayed_first, delayed_same, changed, sums, often, memory,
-    movers_killed, *following.KINDS, *shims.KINDS, *announcing.KINDS, *casting.KINDS, *jobs.KINDS)}
+    movers_killed, *following.KINDS, *shims.KINDS, *announcing.KINDS, *casting.KINDS, *jobs.KINDS,
+    *collecting.KINDS)}
 CREWS = {"crew-links": CrewLinks, "crew-latency": CrewLatency}
 
 

@@ -54,12 +54,16 @@ class Sizes:
     job_bytes_start: int = 8 << 20
     jobs_held: int = 1_000
     held_rest_seconds: int = 60
+    result_tasks: int = 50
+    result_files: int = 25
+    result_bytes: int = 4096
 
 
 QUICK = Sizes(
     20_000, 2_000, 2_000, 400, 140, 64 << 20, 10_000, 4_000, 16, 32 << 20, 32 << 20, 32 << 20, 2_000, 32, 20_000, live_seconds=3, peer_seconds=3, burst_files=5_000, appends=1_000, idle_seconds=5,
     churn_seconds=10, rate_seconds=2, script_lines=200, make_files=10, close_calls=800, read_calls=40_000,
-    job_tasks=16, job_bytes=8 << 20, job_tasks_small=10, job_bytes_small=4 << 20, job_bytes_start=1 << 20, jobs_held=20, held_rest_seconds=5)
+    job_tasks=16, job_bytes=8 << 20, job_tasks_small=10, job_bytes_small=4 << 20, job_bytes_start=1 << 20, jobs_held=20, held_rest_seconds=5,
+    result_tasks=5, result_files=4)
 
 
 def real_folders():
