@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A crate and the crates of this workspace that it may use; the last list is for its tests only.
-const EDGES: [(&str, &[&str], &[&str]); 32] = [
+const EDGES: [(&str, &[&str], &[&str]); 33] = [
     ("lock", &[], &[]),
     ("model", &[], &[]),
     ("tree", &["lock", "model"], &[]),
@@ -124,6 +124,7 @@ const EDGES: [(&str, &[&str], &[&str]); 32] = [
         &["batch", "cast", "lock", "model", "state", "taskfile"],
         &["testkit"],
     ),
+    ("deposit", &["model"], &[]),
     ("queue", &["lock"], &["testkit"]),
     ("detect", &["lock", "model"], &["testkit"]),
     (
