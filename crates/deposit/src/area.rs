@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Mode of the area: users enter their homes, and cannot list those of other users.
 const AREA_MODE: u32 = 0o711;
 /// Mode of a home.
-const HOME_MODE: u32 = 0o700;
+pub(crate) const HOME_MODE: u32 = 0o700;
 /// Mode of a home that root created and did not give to its user yet.
 const NEW_HOME_MODE: u32 = 0o1700;
 /// Mode of directories above the area.
@@ -25,7 +25,7 @@ const MODE_BITS: u32 = 0o7777;
 const OTHERS_WRITE: u32 = 0o022;
 /// Bits that let other users into a directory. Those of the group include each entry of an ACL
 /// (acl(5), "CORRESPONDENCE BETWEEN ACL ENTRIES AND FILE PERMISSION BITS").
-const OTHERS: u32 = 0o077;
+pub(crate) const OTHERS: u32 = 0o077;
 /// Longest name in bytes (limits.h, `NAME_MAX`).
 const NAME_BYTES_MAX: usize = 255;
 
@@ -154,7 +154,7 @@ fn is_empty(home: impl AsFd, path: &Path) -> Result<bool, DepositError> {
     Ok(true)
 }
 
-fn check_owner(path: &Path, meta: &Stat, wanted: u32) -> Result<(), DepositError> {
+pub(crate) fn check_owner(path: &Path, meta: &Stat, wanted: u32) -> Result<(), DepositError> {
     match meta.st_uid == wanted {
         true => Ok(()),
         false => Err(DepositError::Owner {
@@ -165,7 +165,7 @@ fn check_owner(path: &Path, meta: &Stat, wanted: u32) -> Result<(), DepositError
     }
 }
 
-fn check_mode(
+pub(crate) fn check_mode(
     path: &Path,
     meta: &Stat,
     (forbidden, wanted): (u32, u32),

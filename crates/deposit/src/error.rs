@@ -2,6 +2,7 @@
 
 use driftless_model::{cause, quote};
 use rustix::io::Errno;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// A call of this crate that failed.
@@ -43,6 +44,24 @@ pub enum DepositError {
         /// Mode that is safe.
         wanted: u32,
     },
+    /// The name cannot name a deposit.
+    #[error("{}: this name cannot name a deposit; it is empty or longer than 250 bytes, begins with \".\" or contains \"/\"", quote(Path::new(.0)))]
+    Name(OsString),
+    /// A deposit has the name already.
+    #[error("{}: this deposit exists; choose another name, replace it, or remove it first", quote(.0))]
+    Exists(PathBuf),
+    /// No deposit has the name.
+    #[error("{}: no such deposit; list the deposits for their names", quote(.0))]
+    Missing(PathBuf),
+    /// Another process makes or removes a deposit of this name.
+    #[error("{}: another process makes or removes this deposit; wait for its end, or choose another name", quote(.0))]
+    Busy(PathBuf),
+    /// The file system cannot exchange two names at once.
+    #[error("{}: cannot replace it: this file system cannot exchange two names; remove the deposit first", quote(.0))]
+    NoExchange(PathBuf),
+    /// Another file system is mounted in a deposit.
+    #[error("{}: cannot remove it: another file system is mounted in it; unmount that first", quote(.0))]
+    Mounted(PathBuf),
     /// A system call failed.
     #[error("{}: cannot {act}: {}; check its directory and file system", quote(path), cause(&std::io::Error::from(*errno)))]
     Call {
