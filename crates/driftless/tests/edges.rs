@@ -95,6 +95,7 @@ const EDGES: [(&str, &[&str], &[&str]); 33] = [
             "announce",
             "cast",
             "batch",
+            "deposit",
             "gateway",
             "taskfile",
         ],
@@ -121,7 +122,9 @@ const EDGES: [(&str, &[&str], &[&str]); 33] = [
     ("batch", &["model", "planner"], &["testkit"]),
     (
         "gateway",
-        &["batch", "cast", "lock", "model", "state", "taskfile"],
+        &[
+            "batch", "cast", "deposit", "lock", "model", "state", "taskfile",
+        ],
         &["testkit"],
     ),
     ("deposit", &["model"], &[]),

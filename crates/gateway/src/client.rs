@@ -3,11 +3,13 @@
 use crate::message::{ClientRequest, GatewayReply, JobInfo, REPLY_BYTES_MAX, read, write};
 use crate::{Error, JobRequest};
 use driftless_batch::{BatchError, BatchKind, BatchSystem, HeldRequest, JobId, JobMark};
+use driftless_deposit::DepositHome;
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -75,6 +77,20 @@ pub fn submit(
 pub fn jobs(socket: &Path) -> Result<Vec<JobInfo>, Error> {
     match ask(socket, &ClientRequest::Jobs)? {
         GatewayReply::Jobs(jobs) => Ok(jobs),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Returns the directory in which this user deposits data. The gateway creates it if it is missing.
+///
+/// # Errors
+/// No gateway answers, or it refuses; the directory is unsafe, or open to other users.
+pub fn deposits(socket: &Path) -> Result<DepositHome, Error> {
+    match ask(socket, &ClientRequest::Home)? {
+        GatewayReply::Home(path) => {
+            let path = PathBuf::from(OsString::from_vec(path));
+            Ok(DepositHome::open(&path)?)
+        }
         other => Err(unexpected(&other)),
     }
 }
@@ -158,6 +174,7 @@ fn unexpected(reply: &GatewayReply) -> Error {
         GatewayReply::Done => "nothing",
         GatewayReply::Jobs(_) => "jobs",
         GatewayReply::Refused(_) => "a refusal",
+        GatewayReply::Home(_) => "a directory",
     };
     Error::Refused(format!(
         "it has another version (it answered with {kind}); install the same version"

@@ -1,6 +1,7 @@
 //! Errors of a gateway and of its clients.
 
 use driftless_batch::BatchError;
+use driftless_deposit::DepositError;
 use driftless_state::StateError;
 use std::io;
 use std::path::PathBuf;
@@ -15,6 +16,9 @@ pub enum Error {
     /// The batch system failed.
     #[error(transparent)]
     Batch(#[from] BatchError),
+    /// A deposit failed.
+    #[error(transparent)]
+    Deposit(#[from] DepositError),
     /// No gateway answers.
     #[error(
         "{}: no gateway answers: {}; start one with \"driftless gateway\", or name its socket with --gateway",

@@ -9,6 +9,8 @@
 //! repeated. A gateway acts only while it holds the lease. A user is known by the credentials of the
 //! socket, and a job by its mark and the owner that the batch system states.
 //!
+//! Programs use [`GatewayClient`].
+//!
 //! Nothing here prints or knows of arguments.
 
 mod casts;
@@ -19,6 +21,7 @@ mod error;
 mod gateway;
 mod leader;
 mod lease;
+mod library;
 mod message;
 mod parts;
 mod plan;
@@ -28,14 +31,17 @@ mod results;
 mod server;
 mod users;
 
+pub use driftless_batch::JobId;
 pub use casts::{Casts, CastsSettings};
-pub use client::{Submitted, UserSubmission, jobs, submit};
+pub use client::{Submitted, UserSubmission, deposits, jobs, submit};
 pub use distribution::{
     CollectOrder, CollectedResults, CopyKeeping, Distribution, LoadEvent, LoadOrder, NodeAnswer,
     OutboxState,
 };
+pub use driftless_deposit::{CommittedDeposit, Deposit, DepositDraft, DepositError, DepositHome};
 pub use error::Error;
 pub use gateway::Gateway;
+pub use library::{GatewayClient, JobSubmission};
 pub use message::{JobInfo, JobNodeInfo, ResultInfo};
 pub use parts::GatewaySettings;
 pub use policy::{ReleaseError, ReleaseNeed, ReleasePolicy};

@@ -23,6 +23,8 @@ pub(crate) enum ClientRequest {
     Abandon { mark: String },
     /// The jobs of this user, or of all users for root.
     Jobs,
+    /// The path of the directory in which this user deposits data.
+    Home,
 }
 
 /// Answer of a gateway.
@@ -36,6 +38,8 @@ pub(crate) enum GatewayReply {
     Jobs(Vec<JobInfo>),
     /// Cause and remedy.
     Refused(String),
+    /// An absolute path, as bytes.
+    Home(Vec<u8>),
 }
 
 /// A job that a client may submit.

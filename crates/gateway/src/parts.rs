@@ -16,6 +16,8 @@ pub struct GatewaySettings {
     pub dir: PathBuf,
     /// Path of the socket for clients.
     pub socket: PathBuf,
+    /// Directory with the deposits of users. Gateways can share it.
+    pub deposits: PathBuf,
     /// Name of this gateway, for the lease and messages.
     pub name: String,
     /// Whether the gateway may change nodes in the batch system. Without this right, it excludes
@@ -39,6 +41,7 @@ impl GatewaySettings {
     /// Returns the defaults of a gateway with the directory `dir` and the socket `socket`.
     pub fn new(dir: PathBuf, socket: PathBuf, name: String) -> Self {
         GatewaySettings {
+            deposits: dir.join("deposits"),
             dir,
             socket,
             name,

@@ -9,6 +9,7 @@ use crate::parts::{GatewayParts, now};
 use crate::users::User;
 use crate::{Error, JobRequest};
 use driftless_batch::{JobId, JobMark};
+use driftless_deposit::DepositArea;
 use driftless_lock::Mutex;
 use driftless_state::StateError;
 use driftless_state::jobs::{BatchJobRow, JobStage, JobTable, NewJob};
@@ -16,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use std::fs::{self, Permissions};
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -163,6 +165,7 @@ fn reply(parts: &GatewayParts, uid: u32, request: ClientRequest) -> Result<Gatew
             let is_gone = parts.table.lock().abandon(&mark, uid).map_err(failed)?;
             is_gone.then_some(GatewayReply::Done).ok_or_else(unknown)
         }
+        ClientRequest::Home => home(parts, uid),
         ClientRequest::Jobs => {
             let table = parts.table.lock();
             let of = (uid != 0).then_some(uid);
@@ -174,6 +177,15 @@ fn reply(parts: &GatewayParts, uid: u32, request: ClientRequest) -> Result<Gatew
             Ok(GatewayReply::Jobs(jobs))
         }
     }
+}
+
+/// Returns the directory of deposits of a user, and creates it if it is missing.
+fn home(parts: &GatewayParts, uid: u32) -> Result<GatewayReply, String> {
+    let user = User::find(uid)?;
+    let area = DepositArea::new(&parts.settings.deposits);
+    let home = area.home(&user.name, uid, user.gid);
+    let home = home.map_err(|error| error.to_string())?;
+    Ok(GatewayReply::Home(home.into_os_string().into_vec()))
 }
 
 fn unknown() -> String {
