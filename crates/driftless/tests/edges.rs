@@ -98,6 +98,7 @@ const EDGES: [(&str, &[&str], &[&str]); 33] = [
             "deposit",
             "gateway",
             "taskfile",
+            "ftps",
         ],
         &["testkit"],
     ),
@@ -128,6 +129,7 @@ const EDGES: [(&str, &[&str], &[&str]); 33] = [
         &["testkit"],
     ),
     ("deposit", &["model"], &[]),
+    ("ftps", &["lock", "model", "tree", "remote", "deposit"], &[]),
     ("queue", &["lock"], &["testkit"]),
     ("detect", &["lock", "model"], &["testkit"]),
     (

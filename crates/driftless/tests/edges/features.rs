@@ -20,7 +20,11 @@ fn selected(words: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn static_program_uses_libraries_of_the_tests() {
-    let of_tests = selected(&["--workspace", "--exclude=driftless-queue"]);
+    let of_tests = selected(&[
+        "--workspace",
+        "--exclude=driftless-queue",
+        "--features=driftless/ftps",
+    ]);
     let program = selected(&[
         "--package=driftless",
         "--features=static-program",
