@@ -15,7 +15,7 @@
 
 PACKAGES = build-essential rsync acl attr libcap2-bin e2fsprogs xfsprogs btrfs-progs util-linux strace procps time b3sum xxhash \
 	openssh-server openssh-client sshfs iproute2 rabbitmq-server openssl sqlite3 slurmctld slurmd slurm-client munge \
-	gridengine-master gridengine-exec gridengine-client \
+	gridengine-master gridengine-exec gridengine-client libpam0g-dev curl lftp \
 	bash dash ksh tcsh fish git groff-base mandoc rpm cpio perl python3 python3-venv openmpi-bin libopenmpi-dev
 
 # What has test suites that the shim is tested by: GLib's, zlib's, and, of the release that the machine has, CPython's.
@@ -46,7 +46,7 @@ install-files:
 	install -D -m 644 $(FROM)/libdriftless_shim.so $(TO)/lib/driftless/libdriftless_shim.so
 	install -d $(TO)/lib/systemd/system $(TO)/share/man/man1 $(TO)/share/bash-completion/completions \
 		$(TO)/share/zsh/site-functions $(TO)/share/fish/vendor_completions.d
-	for unit in mirror@ watch@ node@ gateway; do sed 's|/usr/bin/driftless|$(PREFIX)/bin/driftless|' systemd/driftless-$$unit.service \
+	for unit in mirror@ watch@ node@ gateway ftps; do sed 's|/usr/bin/driftless|$(PREFIX)/bin/driftless|' systemd/driftless-$$unit.service \
 		>$(TO)/lib/systemd/system/driftless-$$unit.service || exit; done
 	$(TO)/bin/driftless generate pages | \
 		awk -v to=$(TO)/share/man/man1/ '/^\.\\" File: / { file = to $$3; next } { print >file }'
@@ -106,13 +106,16 @@ suites = $(foreach suite,$(1),--test $(suite))
 # Tests wait for servers, clocks and disks more than they compute: four at a time in each of two or three programs.
 export RUST_TEST_THREADS ?= 4
 
-# All in one set of packages: for another one cargo would build the libraries anew, with other features.
-OF_ALL = --workspace --exclude driftless-queue
+# All in one set of packages: for another one cargo would build the libraries anew, with other features. The feature adds one library
+# (libpam) to the program, and changes no other one: make check goes without it.
+PACKAGES_OF_ALL = --workspace --exclude driftless-queue
+FTPS = --features driftless/ftps
+OF_ALL = $(PACKAGES_OF_ALL) $(FTPS)
 TEST = cargo test $(OF_ALL)
 
 # The tests of the libraries, whole runs between trees in memory, and the rules of the code.
 check: lint
-	$(TEST) --exclude driftless-testkit --lib --test fake_trees --test coordinator --test edges
+	cargo test $(PACKAGES_OF_ALL) --exclude driftless-testkit --lib --test fake_trees --test coordinator --test edges
 
 # Two programs at a time, and a third one of those that mostly wait; the longest first.
 TEST_ALL = crates/testkit/run_tests.py $(OF_ALL)
@@ -168,7 +171,7 @@ lint:
 	.ci/subjects
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets $(FTPS) -- -D warnings
 	cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target)
 	@if command -v cargo-deny >/dev/null; then cargo deny --offline check bans licenses sources; else \
 	echo "cargo-deny is not installed: licences and sources are left to the tests"; fi

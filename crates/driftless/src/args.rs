@@ -7,6 +7,7 @@ mod agent;
 mod audit;
 mod cast;
 mod choose;
+mod ftps;
 mod gateway;
 mod generate;
 mod guard;
@@ -30,6 +31,7 @@ pub use agent::{AgentArgs, AskedArgs};
 pub use audit::AuditArgs;
 pub use cast::{CastArgs, CastOutputArgs, DoctorArgs};
 pub use choose::ChooseArgs;
+pub use ftps::FtpsArgs;
 pub use gateway::{GatewayArgs, JobsArgs, ResultsArgs, SocketArgs, SubmitArgs};
 pub use generate::Document;
 pub use guard::GuardArgs;
@@ -156,6 +158,13 @@ pub enum Command {
     /// gateway serves this user.
     #[command(after_long_help = exit_codes_of("gateway"))]
     Gateway(Box<GatewayArgs>),
+    /// Serve FTPS, through which users deposit files for casts
+    ///
+    /// Clients log in with a password or a certificate, and see the deposits of their user alone. Each
+    /// connection has TLS. The server runs as root until a signal ends it. A program that was built
+    /// without the feature "ftps" says so, and ends.
+    #[command(after_long_help = exit_codes_of("ftps"))]
+    Ftps(Box<FtpsArgs>),
     /// Measure the links, disks and processors of nodes before a cast
     ///
     /// Measures one link at a time: from this host to each node, and from each node to the next.

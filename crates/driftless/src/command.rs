@@ -8,6 +8,7 @@ pub mod cast;
 pub mod config;
 mod daemons;
 pub mod doctor;
+pub mod ftps;
 pub mod gateway;
 pub mod generate;
 mod held;
@@ -59,6 +60,7 @@ pub fn run(command: &Command, matches: &ArgMatches) -> Exit {
         Command::Jobs(args) => jobs::run(args),
         Command::Results(args) => results::run(args),
         Command::Gateway(args) => gateway::run(args),
+        Command::Ftps(args) => ftps::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Shim(args) => shim::run(args),
         Command::Relay { socket, words } => relay::run(socket, words),

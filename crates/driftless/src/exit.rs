@@ -34,6 +34,15 @@ const GATEWAY_CODES: [(Exit, &str); 4] = [
     (Exit::Locked, "another gateway serves the socket"),
     (Exit::Signal(0), Exit::Signal(0).meaning()),
 ];
+/// Codes of `ftps`, and their meanings.
+const FTPS_CODES: [(Exit, &str); 3] = [
+    (
+        Exit::CouldNotRun,
+        "failed: the server could not start, or the program has no FTPS",
+    ),
+    (Exit::Usage, Exit::Usage.meaning()),
+    (Exit::Signal(0), Exit::Signal(0).meaning()),
+];
 /// Codes of `jobs`, and their meanings.
 const JOBS_CODES: [(Exit, &str); 3] = [
     (Exit::Equal, "the jobs are listed"),
@@ -206,6 +215,7 @@ impl Exit {
             "submit" => &SUBMIT_CODES,
             "results" => &RESULTS_CODES,
             "jobs" => &JOBS_CODES,
+            "ftps" => &FTPS_CODES,
             "gateway" => &GATEWAY_CODES,
             _ => return Exit::table().collect(),
         };

@@ -546,6 +546,10 @@ fn the_units_are_what_systemd_takes() {
     let text = fs::read_to_string(&unit).expect("the unit");
     assert!(text.contains("Type=notify") && text.contains("RestartPreventExitStatus=2 11\n"));
     systemd_takes("driftless-gateway", &text);
+    let unit = units.join("driftless-ftps.service");
+    let text = fs::read_to_string(&unit).expect("the unit");
+    assert!(text.contains("Type=notify") && text.contains("RestartPreventExitStatus=2\n"));
+    systemd_takes("driftless-ftps", &text);
 }
 
 /// What systemd checks of programs, it finds at their places: here is ours.

@@ -8,9 +8,10 @@ use common::pages::{Shell, project};
 use std::fs;
 
 /// Files of each package, below `/usr`.
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     "bin/driftless",
     "lib/driftless/libdriftless_shim.so",
+    "lib/systemd/system/driftless-ftps.service",
     "lib/systemd/system/driftless-gateway.service",
     "lib/systemd/system/driftless-mirror@.service",
     "lib/systemd/system/driftless-node@.service",

@@ -126,7 +126,7 @@ fn casts_settings(
 }
 
 /// Returns the path of this program.
-fn program() -> Result<String, Unreached> {
+pub fn program() -> Result<String, Unreached> {
     let failed = |why: String| (Exit::CouldNotRun, format!("the program itself: {why}"));
     let path = std::env::current_exe().map_err(|error| failed(cause(&error)))?;
     let shown = quote(&path);
