@@ -36,6 +36,37 @@ pub(crate) fn prepare_logins() {
     }
 }
 
+/// Two users who log in through servers of a test: names, and numbers of users and groups.
+pub const DEPOSIT_USERS: [(&str, u32); 2] =
+    [("driftless-alice", 59_901), ("driftless-bob", 59_902)];
+
+/// Creates the two users if they are missing. They have no password, and no shell.
+pub fn prepare_deposit_users() {
+    let _turn = machine_lock();
+    for (name, id) in DEPOSIT_USERS {
+        let id = id.to_string();
+        if field("/etc/group", name, 2).is_none() {
+            must_run(Command::new("groupadd").args(["--gid", &id, name]));
+        }
+        match field("/etc/passwd", name, 2) {
+            Some(found) => assert_eq!(found, id, "the user {name} is of another program"),
+            None => {
+                let mut useradd = Command::new("useradd");
+                useradd.args([
+                    "--uid",
+                    &id,
+                    "--gid",
+                    &id,
+                    "--no-create-home",
+                    "--home-dir",
+                    "/",
+                ]);
+                must_run(useradd.args(["--shell", "/usr/sbin/nologin", "--password", "*", name]));
+            }
+        }
+    }
+}
+
 /// `*` is no password and, unlike what useradd sets by itself, not a lock either.
 fn add_ordinary(id: &str) {
     let mut useradd = Command::new("useradd");
