@@ -4,11 +4,15 @@
 //! One press may be heard twice: timeout(1) sends its signal to the command and then to the
 //! command's process group, and whoever passes a terminal's signal on does so beside the terminal.
 //!
+//! Batch systems warn a job before they kill it: Slurm with the signal of `--signal`, Grid Engine with
+//! SIGUSR2 (`qsub -notify`), the kernel with SIGXCPU each second (setrlimit(2)). A warning stops the
+//! run as well, and never ends the process at once, however often it comes.
+//!
 //! A signal that was ignored when the program began stays ignored: whoever started it so (nohup(1),
 //! a shell for what runs in the background) wants it to outlive the terminal.
 
 use rustix::process::Signal;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
 use signal_hook::iterator::Signals as Arriving;
 use signal_hook::{flag, low_level};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -19,6 +23,9 @@ use std::time::{Duration, Instant};
 /// Signals that follow the first within this time are the same press: longer than a program needs
 /// to send one twice, shorter than a person takes to ask again.
 const SAME_PRESS: Duration = Duration::from_millis(300);
+
+/// Signals that announce the end of a job.
+const WARNINGS: [i32; 2] = [SIGUSR2, SIGXCPU];
 
 /// What a signal has said so far.
 #[derive(Clone)]
@@ -37,6 +44,7 @@ pub fn watch() -> Signals {
     let ignored = ignored();
     let heeded = [SIGINT, SIGTERM, SIGHUP]
         .into_iter()
+        .chain(WARNINGS)
         .filter(|signal| !has(ignored, *signal));
     let heeding = signals.clone();
     let watching = Arriving::new(heeded).and_then(|mut arriving| {
@@ -87,16 +95,18 @@ fn has(mask: u64, signal: i32) -> bool {
 }
 
 impl Signals {
-    /// Has the first of these signals stop the run, and the next press end the process.
+    /// Has the first of these signals stop the run, and the next press end the process. Warnings
+    /// are no presses.
     fn heed(&self, arriving: impl Iterator<Item = i32>) {
-        let mut stopped: Option<Instant> = None;
+        let mut pressed: Option<Instant> = None;
         for signal in arriving {
-            match stopped {
-                None => {
-                    self.number.store(signal as usize, Relaxed);
-                    self.stop.store(true, Relaxed);
-                    stopped = Some(Instant::now());
-                }
+            if self.number() == 0 {
+                self.number.store(signal as usize, Relaxed);
+                self.stop.store(true, Relaxed);
+            }
+            match pressed {
+                _ if WARNINGS.contains(&signal) => {}
+                None => pressed = Some(Instant::now()),
                 Some(when) if when.elapsed() < SAME_PRESS => {}
                 Some(_) => low_level::exit(128 + signal),
             }

@@ -123,6 +123,16 @@ fn a_connection_that_does_not_come_about_keeps_nobody_from_stopping() {
 /// What a terminal sends goes to all that run in its foreground.
 #[test]
 fn what_connects_does_not_hear_the_signals_of_a_terminal() {
+    check_line_outlives(Signal::INT, 130);
+}
+
+/// A batch system signals all processes of a job.
+#[test]
+fn warning_of_a_job_cuts_no_connection() {
+    check_line_outlives(Signal::USR2, 140);
+}
+
+fn check_line_outlives(signal: Signal, code: i32) {
     const SIZE: u64 = 160 * MIB;
     let far = Far::own();
     let scratch = Scratch::new(FsKind::Tmpfs, 400);
@@ -141,12 +151,12 @@ fn what_connects_does_not_hear_the_signals_of_a_terminal() {
             .sum::<u64>()
     };
     wait_until("much of it is there", || on_disk() > 40 * MIB);
-    running.signal(Signal::INT);
+    running.signal(signal);
     assert!(
         running.ends_within(EVENT_MAX),
         "the first signal does not end it"
     );
-    let first = running.wait().expect(130);
+    let first = running.wait().expect(code);
     assert_eq!(
         (
             first.summary()["end"].as_str(),

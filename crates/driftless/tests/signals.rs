@@ -33,6 +33,7 @@ fn a_signal_that_was_ignored_at_the_start_does_not_end_the_run() {
         ("HUP", Signal::HUP),
         ("INT", Signal::INT),
         ("TERM", Signal::TERM),
+        ("USR2", Signal::USR2),
     ] {
         let scratch = Scratch::new(FsKind::Tmpfs, 64);
         let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
@@ -138,6 +139,51 @@ fn a_second_press_ends_a_run_that_does_not_come_to_its_end() {
     running.signal(Signal::INT);
     assert!(running.ends_within(EVENT_MAX), "the second ends it");
     let _ = running.wait().expect(130);
+}
+
+#[test]
+fn warning_ends_a_run_cleanly() {
+    for (signal, code) in [(Signal::USR2, 140), (Signal::XCPU, 152)] {
+        let scratch = Scratch::new(FsKind::Tmpfs, 64);
+        let (src, dst) = (scratch.dir("src"), scratch.path().join("dst"));
+        put(&src.join("file"), vec![1; 20 * MIB]);
+        let running = sync(&src, &dst).arg("--bwlimit=2M").spawn();
+        wait_until("it works", || has_content(&dst));
+        running.signal(signal);
+        let outcome = running.wait().expect(code);
+        assert_eq!(outcome.count("exit_code"), code as u64);
+        assert!(
+            outcome
+                .stderr_text()
+                .contains("stopped; finished entries are kept"),
+            "{}",
+            outcome.describe()
+        );
+    }
+}
+
+#[test]
+fn repeated_warnings_do_not_end_a_run() {
+    let (fuse, scratch) = (
+        Fuse::mount(Mood::healthy()),
+        Scratch::new(FsKind::Tmpfs, 64),
+    );
+    let (src, dst) = (fuse.dir("src"), scratch.path().join("dst"));
+    put(&src.join("file"), "content");
+    fuse.order(Rule::never(Op::Read));
+    let running = sync(&src, &dst).spawn();
+    wait_until("it reads", || fuse.calls(Op::Read) > 0);
+    // The kernel sends SIGXCPU each second, and batch systems send SIGTERM after a warning.
+    for signal in [Signal::USR2, Signal::XCPU, Signal::XCPU, Signal::TERM] {
+        running.signal(signal);
+        assert!(
+            !running.ends_within(Duration::from_millis(500)),
+            "{signal:?}"
+        );
+    }
+    running.signal(Signal::TERM);
+    assert!(running.ends_within(EVENT_MAX), "the second press ends it");
+    let _ = running.wait().expect(143);
 }
 
 #[test]

@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A shell that becomes its arguments, deaf to what is said to all in the foreground, by a
-/// terminal, or by who asks where the run stands (SIGUSR1): the run hears that, and needs its lines
-/// to come to a clean end. What asks for a password listens for itself while it does
-/// (readpassphrase(3)).
+/// terminal, by who asks where the run stands (SIGUSR1), or by a batch system that warns all
+/// processes of a job (SIGUSR2, SIGXCPU): the run hears that, and needs its lines to come to a clean
+/// end. What asks for a password listens for itself while it does (readpassphrase(3)).
 const DEAF: [&str; 4] = [
     "/bin/sh",
     "-c",
-    "trap '' INT HUP USR1 && exec \"$@\"",
+    "trap '' INT HUP USR1 USR2 XCPU && exec \"$@\"",
     "driftless",
 ];
 
