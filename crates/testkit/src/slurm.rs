@@ -32,6 +32,11 @@ pub const PARTITION_ALL: &str = "all";
 pub const PARTITION_HALF: &str = "half";
 /// Commands of Slurm that tests use.
 const PROGRAMS: [&str; 6] = ["sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun"];
+/// Lifetime of credentials, for tests that do not wait for requeued jobs. Slurm does not start a
+/// requeued job before the credentials of its first run have expired (slurm.conf(5), `AuthInfo`).
+const CREDENTIAL_SECONDS: u64 = 120;
+/// Lifetime of credentials for tests that wait for requeued jobs.
+const CREDENTIAL_SECONDS_MIN: u64 = 8;
 /// Bytes of a log that a failed test shows.
 const SHOWN_BYTES_MAX: usize = 4 << 10;
 
@@ -82,18 +87,24 @@ impl Slurm {
     /// Starts a cluster of nodes `n1`, `n2` and so on, one processor each, and waits until all are
     /// idle. Needs root, `slurmctld`, `slurmd`, `slurm-client` and `munge`.
     pub fn start(nodes: usize) -> Slurm {
-        Slurm::start_in(Lab::new(nodes + 1))
+        Slurm::start_in(Lab::new(nodes + 1), CREDENTIAL_SECONDS)
+    }
+
+    /// Starts a cluster in which a requeued job runs again within seconds.
+    pub fn start_for_requeues(nodes: usize) -> Slurm {
+        Slurm::start_in(Lab::new(nodes + 1), CREDENTIAL_SECONDS_MIN)
     }
 
     /// Starts a cluster whose links carry at most so many bytes a second, each way.
     pub fn start_limited(nodes: usize, bytes_per_second_max: u64) -> Slurm {
-        Slurm::start_in(Lab::limited(nodes + 1, bytes_per_second_max))
+        let lab = Lab::limited(nodes + 1, bytes_per_second_max);
+        Slurm::start_in(lab, CREDENTIAL_SECONDS)
     }
 
-    fn start_in(lab: Lab) -> Slurm {
+    fn start_in(lab: Lab, credential_seconds: u64) -> Slurm {
         let guard = Guard::start(&lab);
         let folder = &guard.folder;
-        prepare_folder(folder, &lab);
+        prepare_folder(folder, &lab, credential_seconds);
         let places: Vec<Place> = lab
             .hosts()
             .iter()
@@ -123,7 +134,12 @@ impl Slurm {
 
     /// Address of a node, or of the host `head`, in the network of the cluster.
     pub fn address(&self, name: &str) -> IpAddr {
-        self.lab.host(self.number_of(name)).address()
+        self.host(name).address()
+    }
+
+    /// The host of a node, or of the controller (`head`).
+    pub fn host(&self, name: &str) -> &Host {
+        self.lab.host(self.number_of(name))
     }
 
     /// A program on the host of the controller, as root, in the caller's directory.
@@ -440,7 +456,7 @@ fn write_script(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
 }
 
-fn prepare_folder(folder: &Path, lab: &Lab) {
+fn prepare_folder(folder: &Path, lab: &Lab, credential_seconds: u64) {
     let make = |path: PathBuf, mode| {
         fs::create_dir(&path).expect("a folder");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("a mode");
@@ -460,17 +476,18 @@ fn prepare_folder(folder: &Path, lab: &Lab) {
         }
     }
     fs::write(folder.join("hosts"), hosts).expect("names of hosts");
-    fs::write(folder.join("slurm.conf"), configuration(folder, lab)).expect("configuration");
+    let text = configuration(folder, lab, credential_seconds);
+    fs::write(folder.join("slurm.conf"), text).expect("configuration");
 }
 
-fn configuration(folder: &Path, lab: &Lab) -> String {
+fn configuration(folder: &Path, lab: &Lab, credential_seconds: u64) -> String {
     let at = folder.display();
     let count = lab.hosts().len() - 1;
     let half = count.div_ceil(2);
     let head = lab.host(0).address();
     let mut text = format!(
         "ClusterName=driftless{}\nSlurmctldHost={HEAD}({head})\nSlurmUser=root\nSlurmdUser=root\n\
-         AuthType=auth/munge\nAuthInfo=socket={at}/munge/socket\nMpiDefault=none\n\
+         AuthType=auth/munge\nAuthInfo=socket={at}/munge/socket,cred_expire={credential_seconds}\nMpiDefault=none\n\
          ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none\n\
          SelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nReturnToService=2\n\
          SlurmdParameters=config_overrides\nStateSaveLocation={at}/state\nSlurmdSpoolDir={at}/spool-%n\n\
