@@ -2,6 +2,7 @@
 //! do, how hosts are reached, and what a run remembers of earlier ones.
 
 pub mod agent;
+mod allocation;
 pub mod audit;
 pub mod broker;
 pub mod cast;

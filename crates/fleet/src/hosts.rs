@@ -1,5 +1,5 @@
-//! Movers that the coordinator starts on other hosts itself, through ssh, and that take their work
-//! over the same connections.
+//! Movers that the coordinator starts on other hosts itself, through ssh or srun, and that take
+//! their work over the same connections.
 //!
 //! Where no mover can carry out a batch, the coordinator's own host does.
 //!
@@ -10,6 +10,7 @@ mod alone;
 pub mod exchange;
 mod frames;
 pub mod handle;
+pub mod launch;
 mod pipe;
 pub mod stdio;
 mod waiting;

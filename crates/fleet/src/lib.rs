@@ -16,6 +16,7 @@ pub use executor::{Executor, Ways};
 pub use hosts::OWN;
 pub use hosts::exchange::HostsExchange;
 pub use hosts::handle::Starting;
+pub use hosts::launch::MoverLauncher;
 pub use hosts::stdio::{CoordinatorGone, serve as serve_stdio};
 pub use ids::id_maps;
 pub use queue::exchange::BrokerExchange;

@@ -40,6 +40,13 @@ pub struct MoversArgs {
     /// The hosts see both trees under the same paths, or reach them as HOST:PATH.
     #[arg(long, value_name = "HOST,...", value_delimiter = ',', value_parser = crate::units::host, conflicts_with_all = ["queue", "route"])]
     pub hosts: Vec<String>,
+    /// Divide the work among the nodes of this Slurm job, by srun
+    ///
+    /// Start the command in an allocation (sbatch or salloc). The nodes need no ssh between them.
+    /// They see both trees and this program under the same paths. --agent-path names another
+    /// program.
+    #[arg(long, conflicts_with_all = ["hosts", "queue", "route"])]
+    pub slurm: bool,
     /// Send large files to movers of a class: size>=SIZE:CLASS
     ///
     /// Only movers of CLASS take files of at least SIZE. May be given several times.

@@ -1,6 +1,8 @@
-//! Runs that many hosts share: `sync --queue` and `sync --hosts`, and the command `mover`.
+//! Runs that many hosts share: `sync --queue`, `sync --hosts` and `sync --slurm`, and the command
+//! `mover`.
 
 use crate::args::{MoverArgs, MoversArgs, QueueArgs, SyncArgs};
+use crate::command::allocation;
 use crate::command::broker;
 use crate::command::reach::{self, Watching};
 use crate::command::record;
@@ -12,8 +14,8 @@ use crate::own;
 use crate::signals::{self, Signals};
 use driftless_engine::{Brief, End, Exchange, Monitor, Options};
 use driftless_fleet::{
-    BrokerExchange, Executor, HostsExchange, MoverError, OWN, PATIENCE, Seat, Shared, Starting,
-    Ways, id_maps,
+    BrokerExchange, Executor, HostsExchange, MoverError, MoverLauncher, OWN, PATIENCE, Seat,
+    Shared, Starting, Ways, id_maps,
 };
 use driftless_pool::Concurrency;
 use driftless_queue::{Broker, Error};
@@ -26,29 +28,35 @@ use std::path::{Path, PathBuf};
 
 /// Whether others share the work.
 pub fn are_wanted(args: &MoversArgs) -> bool {
-    args.queue.queue.is_some() || !args.hosts.is_empty()
+    args.queue.queue.is_some() || args.slurm || !args.hosts.is_empty()
 }
 
-/// What cannot be had together with movers, if it is asked for.
-pub fn refusal(args: &SyncArgs) -> Option<&'static str> {
+/// What cannot be had together with movers, if it is asked for, or nodes that are not there.
+pub fn refusal(args: &SyncArgs) -> Option<String> {
     let asked = [
         (
             args.dry_run,
-            "--dry-run looks only from here: run it without --queue and --hosts",
+            "--dry-run looks only from here: run it without --queue, --hosts and --slurm",
         ),
         (
             args.copy_with.is_some(),
-            "--copy-with is a command, and movers take no commands from others: run it without --queue and --hosts",
+            "--copy-with is a command, and movers take no commands from others: run it without --queue, --hosts and --slurm",
         ),
         (
             args.link_dest.is_some(),
-            "--link-dest needs one host that sees all names of a file: run it without --queue and --hosts",
+            "--link-dest needs one host that sees all names of a file: run it without --queue, --hosts and --slurm",
         ),
     ];
     asked
         .into_iter()
         .find(|(asked, _)| *asked)
-        .map(|(_, why)| why)
+        .map(|(_, why)| why.to_owned())
+        .or_else(|| allocated(&args.movers).err())
+}
+
+/// Returns the nodes of the allocation, if movers are to run there.
+fn allocated(args: &MoversArgs) -> Result<Option<Vec<String>>, String> {
+    args.slurm.then(allocation::nodes).transpose()
 }
 
 /// Coordinates a run that others share.
@@ -69,7 +77,7 @@ pub fn sync(
         connections,
         brief,
     };
-    if args.movers.hosts.is_empty() {
+    if args.movers.queue.queue.is_some() {
         with_queue(args, shared, output, signals)
     } else {
         with_hosts(args, shared, output, signals)
@@ -153,6 +161,8 @@ fn lock(path: &Path, name: &str) -> Result<File, (Exit, String)> {
 
 fn with_hosts(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Signals) -> Ended {
     let starting = starting(args, signals)?;
+    let nodes = allocated(&args.movers).map_err(|why| (Exit::Usage, why))?;
+    let hosts = nodes.as_ref().unwrap_or(&args.movers.hosts);
     let ways = Ways {
         reach: starting.reach.clone(),
         patience: starting.patience,
@@ -167,7 +177,7 @@ fn with_hosts(args: &SyncArgs, shared: Shared<'_>, output: &Output, signals: &Si
     let path = folder.path().join("record");
     let mut record = Record::open(&path, "").map_err(|error| record::refusal(&error))?;
     let watching = Watching { output, signals };
-    let mut exchange = HostsExchange::start((&args.movers.hosts, starting), executor, &watching);
+    let mut exchange = HostsExchange::start((hosts, starting), executor, &watching);
     run(shared, output, signals, (&mut exchange, &mut record))
 }
 
@@ -212,10 +222,20 @@ fn starting(args: &SyncArgs, signals: &Signals) -> Result<Starting, (Exit, Strin
     // A program that was brought to a host can bring itself to the next. A file of this host is no
     // file of that one.
     words.extend(reach.start.deploy.as_ref().map(|_| "--deploy".into()));
+    let patience = reach::patience(reach);
+    let reach = reach::reach(reach, &signals.stop)?;
+    let launcher = if args.movers.slurm {
+        MoverLauncher::Srun {
+            program: allocation::program(reach.agent.clone()),
+        }
+    } else {
+        MoverLauncher::Ssh
+    };
     Ok(Starting {
-        reach: reach::reach(reach, &signals.stop)?,
+        launcher,
+        reach,
         arguments: words,
-        patience: reach::patience(reach),
+        patience,
     })
 }
 

@@ -25,8 +25,7 @@ pub fn run(args: &SyncArgs, matches: &ArgMatches) -> Exit {
             alone,
         );
     }
-    let options =
-        mover::refusal(args).map_or_else(|| config::sync(args, matches), |why| Err(why.to_owned()));
+    let options = mover::refusal(args).map_or_else(|| config::sync(args, matches), Err);
     let shared =
         |options: &mut Options,
          connections: &mut Connections,

@@ -40,7 +40,7 @@ impl<'a> HostsExchange<'a> {
         });
         let (say, words) = channel();
         let line = |(index, host): (usize, &String)| {
-            let (starting, program) = (starting.clone(), Mutex::new(starting.reach.agent.clone()));
+            let (starting, program) = (starting.clone(), Mutex::new(starting.program().to_vec()));
             Arc::new(MoverHandle {
                 index,
                 host: host.clone(),

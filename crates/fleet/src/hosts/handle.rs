@@ -2,6 +2,7 @@
 //! starts again.
 
 use crate::hosts::frames::{read_message, write_message};
+use crate::hosts::launch::MoverLauncher;
 use crate::hosts::pipe::{Complaint, Pipe, complained, last_line, listen, unheard};
 use crate::hosts::waiting::{Shared, Waiting, give_back, leave_out, pause, put_back, take};
 use crate::hosts::{GREETING, TICK};
@@ -9,8 +10,7 @@ use driftless_engine::message::{Order, Report, Unclear, VERSION, decode, encode}
 use driftless_engine::{Alive, PartOfOutcome, Word};
 use driftless_lock::Mutex;
 use driftless_remote::{
-    Heard, Reach, ReachError, SSH_FAILED, SilenceLimit, bring, find, in_place_of, spawn_there,
-    unstarted,
+    Deploy, Heard, Reach, ReachError, SSH_FAILED, SilenceLimit, bring, find, in_place_of,
 };
 use std::io::{self, BufReader, ErrorKind};
 use std::process::{Child, ChildStdin};
@@ -36,6 +36,8 @@ pub const NO_TICKET: u64 = 0;
 pub struct Starting {
     /// How the host is reached.
     pub reach: Reach,
+    /// Command that starts movers.
+    pub launcher: MoverLauncher,
     /// What the program is started with.
     pub arguments: Vec<String>,
     /// How long a connection that is lost is tried to be made again.
@@ -43,9 +45,21 @@ pub struct Starting {
 }
 
 impl Starting {
-    /// What ssh is told to run on the host.
-    fn command_line(&self, program: &[String]) -> String {
-        shell_words::join(program.iter().chain(&self.arguments))
+    /// Returns the program on a host, with what starts it.
+    pub fn program(&self) -> &[String] {
+        match &self.launcher {
+            MoverLauncher::Ssh => &self.reach.agent,
+            MoverLauncher::Srun { program } => program,
+        }
+    }
+
+    /// Returns what is copied to a host that lacks the program. Nodes of a job get no program: ssh
+    /// may not reach them.
+    fn deploy(&self) -> Option<&Deploy> {
+        match self.launcher {
+            MoverLauncher::Ssh => self.reach.deploy.as_ref(),
+            MoverLauncher::Srun { .. } => None,
+        }
     }
 }
 
@@ -148,7 +162,7 @@ impl MoverHandle {
     /// none.
     fn connect(&self) -> Result<(BufReader<Pipe>, Complaint), Unstarted> {
         let program = self.program.lock().clone();
-        match (self.start(&program), &self.starting.reach.deploy) {
+        match (self.start(&program), self.starting.deploy()) {
             (
                 Err(Unstarted {
                     miss: Miss::Program,
@@ -176,15 +190,14 @@ impl MoverHandle {
     }
 
     fn start(&self, program: &[String]) -> Result<(BufReader<Pipe>, Complaint), Unstarted> {
-        let mut child = spawn_there(
-            &self.host,
-            &self.starting.reach,
-            &self.starting.command_line(program),
-        )
-        .map_err(|error| Unstarted {
-            miss: Miss::Connection,
-            why: error.to_string(),
-        })?;
+        let (launcher, reach) = (&self.starting.launcher, &self.starting.reach);
+        let words = [program, self.starting.arguments.as_slice()].concat();
+        let mut child = launcher
+            .spawn(&self.host, reach, &words)
+            .map_err(|why| Unstarted {
+                miss: Miss::Connection,
+                why,
+            })?;
         let complaint = listen(child.stderr.take().expect("it is piped"));
         *self.orders.lock() = child.stdin.take();
         let limit = SilenceLimit::new(&child, self.starting.reach.connecting);
@@ -216,7 +229,7 @@ impl MoverHandle {
                     _ => unheard(&why, &heard),
                 };
                 self.hang_up();
-                let why = unstarted(code, &last_line(&complaint), &output);
+                let why = launcher.unstarted(code, &last_line(&complaint), &output);
                 Err(Unstarted { miss, why })
             }
         }

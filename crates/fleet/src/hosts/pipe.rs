@@ -1,6 +1,7 @@
 //! Input from a mover on another host: its messages, and the errors that it and ssh print.
 
 use crate::hosts::TICK;
+use crate::hosts::launch::explains_more;
 use driftless_lock::Mutex;
 use driftless_remote::{Heard, SilenceLimit};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -73,15 +74,17 @@ impl Read for Pipe {
 /// The end of what ssh and the mover said on standard error.
 pub type Complaint = Arc<Mutex<String>>;
 
-/// Keeps the last line of what is said on standard error.
+/// Keeps the last line of what is said on standard error. A line of Slurm itself does not replace
+/// one of the mover: srun(1) prints the exit code after it.
 pub fn listen(stderr: std::process::ChildStderr) -> Complaint {
     let complaint = Complaint::default();
     let kept = complaint.clone();
     std::thread::spawn(move || {
         for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
             let line = driftless_model::escape(line.trim_ascii());
-            if !line.is_empty() {
-                *kept.lock() = line;
+            let mut kept = kept.lock();
+            if !line.is_empty() && explains_more(&line, &kept) {
+                *kept = line;
             }
         }
     });
