@@ -150,7 +150,7 @@ CHAOS_SEEDS = 10
 CHAOS = --test movers_chaos -- --ignored --test-threads=5
 
 # Each campaign prints its figures and fails if one of its runs did; all are run, and all suites that go over ssh each way.
-CAMPAIGNS = matrix nth_call injected power movers_model promises
+CAMPAIGNS = matrix nth_call injected power movers_model promises slurm_runs
 
 campaign: test-packages
 	@failed=; for name in $(CAMPAIGNS); do \
