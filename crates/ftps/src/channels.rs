@@ -2,7 +2,7 @@
 //!
 //! libunftp 0.24 checks `PROT P` before `PASV` alone, and not before `EPSV`. It shows commands to its
 //! logger and asks a binder for each port. So the logger here notes the protection level that the
-//! client chose, and the binder gives no port to a client that did not choose `P`. The count of
+//! client chose. The binder gives no port to a client that did not choose `P`. The count of
 //! handshakes is a second check: a change of the log only refuses transfers.
 
 use crate::tls::HandshakeCount;

@@ -2,8 +2,8 @@
 //!
 //! `FtpsServer` accepts connections and starts a process for each: a session. A session speaks
 //! FTP (libunftp) and TLS, and asks the server before each login, because the limits of logins span
-//! sessions. After a login, an agent with the UID and the groups of the user does all that the session
-//! needs in the home of this user.
+//! sessions. After a login, an agent with the UID and the groups of the user acts in the home of this
+//! user.
 //!
 //! What must hold:
 //!

@@ -51,8 +51,8 @@ impl Account {
         }
     }
 
-    /// Returns the words before the command of an agent that start it as this user, with an own
-    /// environment and the groups that the name service states (setpriv(1)).
+    /// Returns the words before the command of an agent that start it as this user (setpriv(1)). The
+    /// agent has an own environment, and the groups that the name service states.
     pub fn words(&self) -> Vec<String> {
         [
             "env",

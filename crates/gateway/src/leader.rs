@@ -111,7 +111,7 @@ impl GatewayLeader<'_> {
         self.act()?;
         self.flush()?;
         self.tell_ready()?;
-        self.collect();
+        self.collect()?;
         self.forget()
     }
 

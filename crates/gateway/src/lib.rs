@@ -31,13 +31,13 @@ mod results;
 mod server;
 mod users;
 
-pub use driftless_batch::JobId;
 pub use casts::{Casts, CastsSettings};
 pub use client::{Submitted, UserSubmission, deposits, jobs, submit};
 pub use distribution::{
     CollectOrder, CollectedResults, CopyKeeping, Distribution, LoadEvent, LoadOrder, NodeAnswer,
     OutboxState,
 };
+pub use driftless_batch::JobId;
 pub use driftless_deposit::{CommittedDeposit, Deposit, DepositDraft, DepositError, DepositHome};
 pub use error::Error;
 pub use gateway::Gateway;

@@ -62,7 +62,7 @@ pub(crate) struct GatewayParts {
     pub batch: Arc<dyn BatchSystem>,
     pub distribution: Arc<dyn Distribution>,
     pub table: Mutex<JobTable>,
-    /// Why the batch system did not answer the last question.
+    /// Cause that the batch system did not answer the last question.
     pub batch_fault: Mutex<Option<String>>,
     /// Name of all gateways of this directory.
     pub group: String,

@@ -269,9 +269,11 @@ fn results_wait_for_room_at_their_destination() {
 #[test]
 fn silent_node_holds_up_no_other_results() {
     let cluster = Cluster::start(&NODES, None);
+    cluster.pause_tasks(true);
     let job = cluster.submit("/data/a", policy(ReleaseNeed::All), 8);
-    cluster.wait_until("tasks ran", || !cluster.ran(&job).is_empty());
+    cluster.wait_until("the job is released", || cluster.releases(&job) == 1);
     cluster.silence(&["n2"]);
+    cluster.pause_tasks(false);
     cluster.wait_until("all tasks ran", || cluster.ran(&job).len() == 8);
     cluster.wait_until("other nodes are empty", || {
         cluster.nodes_with_results() <= 1

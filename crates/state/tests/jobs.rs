@@ -111,9 +111,6 @@ fn job_goes_through_its_stages() {
     let released = stage(JobStage::Released, now);
     let changes = [data(MARK), slot, fault(MARK, "slow"), nodes(MARK), released];
     table.change_jobs(epoch, &changes).expect("changed");
-    table
-        .set_stage(epoch, MARK, JobStage::Released, now)
-        .expect("released");
     let again = JobTable::open(&path).expect("open");
     let job = again.find(MARK).expect("read").expect("a job");
     assert_eq!(job.number.as_deref(), Some("17"));

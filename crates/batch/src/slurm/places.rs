@@ -16,7 +16,7 @@ struct PlaceWish<'a> {
     partitions: &'a str,
     constraint: &'a str,
     excluded: Vec<String>,
-    /// All nodes of the job, if it names them all.
+    /// The nodes of the job, if it names each of them.
     demanded: Option<&'a [String]>,
     has_reservation: bool,
 }

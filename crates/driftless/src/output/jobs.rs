@@ -37,7 +37,7 @@ pub fn jobs(jobs: &[JobInfo], is_json: bool) {
         let nodes = job.nodes.iter().map(|one| (&one.node, &one.fault));
         failed_nodes(job, "", nodes);
         let results = job.results.iter().map(|one| (&one.node, &one.fault));
-        failed_nodes(job, "results stay on ", results);
+        failed_nodes(job, "results of ", results);
     }
 }
 

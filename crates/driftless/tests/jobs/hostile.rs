@@ -107,9 +107,9 @@ fn state_of(site: &Site, job: &str) -> String {
     queue.trim().to_owned()
 }
 
-/// Runs the hostile client with some words.
-fn client(site: &Site, socket: &Path, words: &[&str]) -> String {
-    let mut client = site.cluster.command_as(OTHER, OTHER, "python3");
+/// Runs the hostile client with some words, as a user.
+fn client(site: &Site, uid: u32, socket: &Path, words: &[&str]) -> String {
+    let mut client = site.cluster.command_as(uid, uid, "python3");
     client.args(["-c", CLIENT]).arg(socket).args(words);
     String::from_utf8(must(&mut client).stdout).expect("text")
 }
@@ -117,7 +117,7 @@ fn client(site: &Site, socket: &Path, words: &[&str]) -> String {
 fn check_messages(site: &Site, victim: &Victim) {
     for job in [&victim.running, &victim.held] {
         let mark = site.job(job)["mark"].as_str().expect("a mark").to_owned();
-        let answers = client(site, &site.socket(), &["ask", &mark]);
+        let answers = client(site, OTHER, &site.socket(), &["ask", &mark]);
         for line in answers.lines() {
             let (name, answer) = line.split_once(' ').expect("two words");
             match name {
@@ -190,10 +190,7 @@ fn attempts(site: &Site, victim: &Victim) -> Vec<(&'static str, String)> {
         format!("ls {shared}/gateway-relay"),
         format!("touch {shared}/gateway-relay/evil"),
         format!("rm -f {shared}/gateway.sock"),
-        format!(
-            "scancel -Q {}; squeue -h -j {0} | grep -q PENDING || exit 0; exit 1",
-            victim.held
-        ),
+        format!("scancel {}", victim.held),
         remote,
         format!(
             "{bin} cast /etc/hostname --nodes n1 --daemons {shared}/nodes.txt --dir {shared}/evil/cast"
@@ -220,7 +217,7 @@ fn check_jobs(site: &Site, victim: &Victim) {
         .expect("a mark")
         .to_owned();
     let comment = format!("--comment=driftless:{mark}");
-    let raw = "--comment=$(printf '\\377\\n\\037driftless:')";
+    let raw = "--comment=\"$(printf '\\377\\n\\037driftless:')\"";
     for option in [comment.as_str(), raw] {
         let script = format!("sbatch --hold --wrap=true --output=/dev/null {option}");
         let mut sbatch = site.cluster.command_as(OTHER, OTHER, "sh");
@@ -291,7 +288,8 @@ fn hostile_user_gains_nothing() {
         socket = sockets().next().map(|entry| entry.path());
         socket.is_some()
     });
-    let told = client(&site, &socket.expect("a socket"), &["connect"]);
+    let third = OTHER + 1;
+    let told = client(&site, third, &socket.expect("a socket"), &["connect"]);
     assert_eq!(told, "refused\n");
     let mut flooding = flood(&site);
     victim.check_untouched(&site);

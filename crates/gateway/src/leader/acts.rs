@@ -156,7 +156,7 @@ impl GatewayLeader<'_> {
         let number = number_of(self.job(at)?)?;
         let mut now = Instant::now();
         let all = || jobs_to_ask(&self.jobs);
-        if let Some(asked) = self.candidates.to_ask(&number, all, now) {
+        if let Some(asked) = self.candidates.question_for(&number, all, now) {
             let answer = self.parts.batch.candidates(&asked);
             let end = Instant::now();
             self.candidates.note(answer, (now, end));

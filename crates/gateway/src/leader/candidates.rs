@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How much longer than a question its answer is kept.
+/// Time for which an answer is kept, as a multiple of the time of the question.
 const KEPT_TIMES: u32 = 500;
 const KEPT_MIN: Duration = Duration::from_secs(1);
 const KEPT_MAX: Duration = Duration::from_secs(30);
-/// How much longer than a question the pause before the next one is, and at most.
+/// Pause after a question, as a multiple of its time, and the longest one.
 const PAUSE: (u32, Duration) = (5, Duration::from_secs(10));
 
 /// Answer about one job.
@@ -38,7 +38,7 @@ impl CandidateNodes {
     /// Returns the jobs that a question has to name, so that a job gets a young answer: those without
     /// an answer, or all if the answer of this job is too old. `None` if no question is needed, or it is
     /// too early for one.
-    pub fn to_ask(
+    pub fn question_for(
         &mut self,
         job: &JobId,
         all: impl FnOnce() -> Vec<JobId>,
@@ -120,8 +120,13 @@ mod tests {
     }
 
     /// Returns the jobs of the next question for a job, in the order of their numbers.
-    fn to_ask(known: &mut CandidateNodes, job: &JobId, all: &[JobId], now: Instant) -> Vec<JobId> {
-        let asked = known.to_ask(job, || all.to_vec(), now);
+    fn question_for(
+        known: &mut CandidateNodes,
+        job: &JobId,
+        all: &[JobId],
+        now: Instant,
+    ) -> Vec<JobId> {
+        let asked = known.question_for(job, || all.to_vec(), now);
         let mut asked = asked.unwrap_or_default();
         asked.sort();
         asked
@@ -131,13 +136,13 @@ mod tests {
     fn old_answer_renews_that_of_all_jobs() {
         let (all, begin) = (jobs(&["1", "2", "3"]), Instant::now());
         let mut known = CandidateNodes::default();
-        assert_eq!(to_ask(&mut known, &all[0], &all, begin), all);
+        assert_eq!(question_for(&mut known, &all[0], &all, begin), all);
         let end = begin + SPENT;
         known.note(answer(&all), (begin, end));
         assert!(known.of(&all[2], end).expect("an answer").is_ok());
-        assert_eq!(to_ask(&mut known, &all[2], &all, end + SPENT * 6), []);
+        assert_eq!(question_for(&mut known, &all[2], &all, end + SPENT * 6), []);
         let late = end + SPENT * KEPT_TIMES;
-        assert_eq!(to_ask(&mut known, &all[2], &all, late), all);
+        assert_eq!(question_for(&mut known, &all[2], &all, late), all);
     }
 
     #[test]
@@ -146,10 +151,14 @@ mod tests {
         let mut known = CandidateNodes::default();
         let end = begin + SPENT;
         known.note(answer(&all[..2]), (begin, end));
-        assert_eq!(to_ask(&mut known, &all[3], &all, end), [], "too early");
+        assert_eq!(
+            question_for(&mut known, &all[3], &all, end),
+            [],
+            "too early"
+        );
         assert_eq!(known.wait_max(end), Some(SPENT * PAUSE.0));
         let soon = end + SPENT * PAUSE.0;
-        assert_eq!(to_ask(&mut known, &all[3], &all, soon), all[2..]);
+        assert_eq!(question_for(&mut known, &all[3], &all, soon), all[2..]);
     }
 
     #[test]
@@ -161,7 +170,7 @@ mod tests {
             let answer = known.of(job, begin + SPENT).expect("an answer");
             assert!(answer.expect_err("failed").may_pass());
             assert_eq!(
-                to_ask(&mut known, job, &all, begin + SPENT),
+                question_for(&mut known, job, &all, begin + SPENT),
                 [],
                 "one command"
             );

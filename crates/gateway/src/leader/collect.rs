@@ -20,42 +20,49 @@ use std::time::{Duration, Instant};
 
 /// Interval between two lists of the outboxes of a job that runs.
 const INTERVAL: Duration = Duration::from_secs(5);
+/// Fault of a node that the gateway has no way to any more.
+const UNKNOWN: &str = "the node is not in --nodes of the gateway any more; what was not collected stays in its outbox";
 
 impl GatewayLeader<'_> {
     /// Lists outboxes and collects what is complete, for each job with results.
-    pub(super) fn collect(&mut self) {
+    pub(super) fn collect(&mut self) -> Result<(), ChangeError> {
         let row = |job: &'_ PlannedJob| (job.row.mark.clone(), job.row.uid);
         let open: HashMap<String, u32> = self.jobs.iter().map(row).collect();
         self.outboxes.retain(&open);
         for at in 0..self.jobs.len() {
             if self.jobs.get(at).is_some_and(has_results) {
-                self.list(at);
+                self.list(at)?;
             }
         }
         self.start_collections();
+        Ok(())
     }
 
     /// Asks the nodes of a job for its outboxes if it is time. Nodes whose results wait or are being
     /// collected are left out, and so are those that failed a moment ago.
-    fn list(&mut self, at: usize) {
+    fn list(&mut self, at: usize) -> Result<(), ChangeError> {
         let Some(job) = self.jobs.get(at) else {
-            return;
+            return Ok(());
         };
         let (mark, is_final) = (&job.row.mark, job.row.stage == JobStage::Ended);
         let is_listing = self.outboxes.listing.contains(mark);
         if is_listing || is_final && self.outboxes.is_empty(mark) {
-            return;
+            return Ok(());
         }
         let mark = mark.clone();
-        let may_have = |node: &String| {
-            let is_empty = is_final && self.outboxes.is_node_empty(&mark, node);
-            !is_empty && self.parts.distribution.reaches(node)
-        };
         let rows = job.nodes.iter();
         let rows = rows.filter(|row| row.state != JobNodeState::Purged);
-        let left: Vec<String> = rows.map(|row| row.node.clone()).filter(may_have).collect();
+        let (reached, unknown): (Vec<String>, Vec<String>) = rows
+            .map(|row| row.node.clone())
+            .partition(|node| self.parts.distribution.reaches(node));
+        let is_empty = |node: &String| is_final && self.outboxes.is_node_empty(&mark, node);
+        let left: Vec<String> = reached.into_iter().filter(|node| !is_empty(node)).collect();
         if left.is_empty() && is_final {
             self.outboxes.set_empty(&mark);
+            for node in unknown {
+                self.add_results(&mark, node, Err(UNKNOWN.to_owned()))?;
+            }
+            return Ok(());
         }
         let may_ask = |node: &String| {
             let is_paused = self
@@ -65,7 +72,7 @@ impl GatewayLeader<'_> {
         };
         let nodes: Vec<String> = left.into_iter().filter(may_ask).collect();
         if nodes.is_empty() || self.is_early(&mark, is_final) {
-            return;
+            return Ok(());
         }
         let asked = (Instant::now(), is_final);
         self.outboxes.asked.insert(mark.clone(), asked);
@@ -77,6 +84,7 @@ impl GatewayLeader<'_> {
         {
             self.outboxes.listing.insert(mark);
         }
+        Ok(())
     }
 
     /// Returns whether the next list of a job has to wait. The first one after its end has not.

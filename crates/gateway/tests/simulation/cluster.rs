@@ -472,7 +472,8 @@ impl Sim {
 
     /// Counts a call to a node.
     fn call_node<T>(&self, node: &str, effect: impl FnOnce() -> T) -> BatchResult<T> {
-        match self.state().silent.contains(node) {
+        let is_silent = self.state().silent.contains(node);
+        match is_silent {
             true => Err(gone()),
             false => self.call(effect),
         }
@@ -902,7 +903,10 @@ impl Distribution for SimNodes {
         while self.0.state().is_held_up && !stop.load(SeqCst) {
             std::thread::sleep(PAUSE);
         }
-        let collected = self.collect_in_steps(order);
+        let collected = match stop.load(SeqCst) {
+            true => Err(gone()),
+            false => self.collect_in_steps(order),
+        };
         self.0.state().collecting.0 -= 1;
         collected.map_err(|error| error.to_string())
     }
