@@ -18,6 +18,7 @@ mod node;
 mod nodes;
 mod output;
 mod post;
+mod put;
 mod reach;
 mod report;
 mod running;
@@ -45,6 +46,7 @@ pub use node::{NodeArgs, NodeCommand, PurgeArgs, RemotePurgeArgs};
 pub use nodes::{NodesArgs, SiteArgs, WaysArgs};
 pub use output::{LogArgs, LogFormat, OutputArgs};
 pub use post::PostArgs;
+pub use put::PutArgs;
 pub use reach::{ReachArgs, SshArgs};
 pub use report::ReportArgs;
 pub use running::{CacheArg, RunArgs, ThrottleArgs};
@@ -146,6 +148,12 @@ pub enum Command {
     /// task, $SPOOL_DIRECTORY is the directory with the data. The command prints the number of the job.
     #[command(after_long_help = exit_codes_of("submit"))]
     Submit(Box<SubmitArgs>),
+    /// Deposit files and directories at a gateway, as data for jobs
+    ///
+    /// The deposit is a directory or file that only this user can read. It appears complete, or not at
+    /// all. The command prints its path, for "driftless submit --data".
+    #[command(after_long_help = exit_codes_of("put"))]
+    Put(Box<PutArgs>),
     /// Show submitted jobs, and which nodes have their data
     #[command(after_long_help = exit_codes_of("jobs"))]
     Jobs(JobsArgs),

@@ -23,6 +23,7 @@ pub mod node;
 mod nodes;
 pub mod post;
 pub mod program;
+pub mod put;
 pub mod reach;
 pub mod record;
 pub mod relay;
@@ -58,6 +59,7 @@ pub fn run(command: &Command, matches: &ArgMatches) -> Exit {
         Command::Cast(args) => cast::run(args),
         Command::Node(args) => node::run(args),
         Command::Submit(args) => submit::run(args),
+        Command::Put(args) => put::run(args),
         Command::Jobs(args) => jobs::run(args),
         Command::Results(args) => results::run(args),
         Command::Gateway(args) => gateway::run(args),

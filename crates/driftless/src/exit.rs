@@ -52,6 +52,30 @@ const JOBS_CODES: [(Exit, &str); 3] = [
     ),
     (Exit::Usage, Exit::Usage.meaning()),
 ];
+/// Codes of `put`, and their meanings.
+const PUT_CODES: [(Exit, &str); 9] = [
+    (
+        Exit::Equal,
+        "the deposit is complete and on disk, or removed",
+    ),
+    (
+        Exit::CouldNotRun,
+        "failed: no gateway answers, or a file could not be written",
+    ),
+    (Exit::Usage, Exit::Usage.meaning()),
+    (
+        Exit::Problems,
+        "some paths could not be copied, or no such deposit",
+    ),
+    (Exit::Changing, "some paths kept changing or vanished"),
+    (Exit::Locked, "another process makes a deposit of this name"),
+    (Exit::Refused, "a deposit of this name exists"),
+    (Exit::Bug, Exit::Bug.meaning()),
+    (
+        Exit::Signal(0),
+        "ended by signal N; the same command continues the copy",
+    ),
+];
 /// Codes of `results`, and their meanings.
 const RESULTS_CODES: [(Exit, &str); 5] = [
     (
@@ -178,6 +202,13 @@ impl Exit {
         }
     }
 
+    /// Returns the end that another process reported by its code.
+    pub fn of_code(code: u8) -> Exit {
+        let mut all = Exit::OF_ITSELF.into_iter();
+        all.find(|exit| exit.code() == code)
+            .unwrap_or(Exit::CouldNotRun)
+    }
+
     const fn meaning(self) -> &'static str {
         match self {
             Exit::Equal => "success: the copy is complete and on disk; verify: both are identical",
@@ -214,6 +245,7 @@ impl Exit {
             "doctor" => &DOCTOR_CODES,
             "submit" => &SUBMIT_CODES,
             "results" => &RESULTS_CODES,
+            "put" => &PUT_CODES,
             "jobs" => &JOBS_CODES,
             "ftps" => &FTPS_CODES,
             "gateway" => &GATEWAY_CODES,
@@ -334,6 +366,19 @@ impl Exit {
             Error::Batch(driftless_batch::BatchError::Arguments(_)) => Exit::Usage,
             Error::NoNumber { .. } => Exit::Problems,
             Error::Taken(_) => Exit::Locked,
+            Error::Deposit(error) => Exit::of_deposit_error(error),
+            _ => Exit::CouldNotRun,
+        }
+    }
+
+    /// A deposit that failed.
+    pub fn of_deposit_error(error: &driftless_deposit::DepositError) -> Exit {
+        use driftless_deposit::DepositError;
+        match error {
+            DepositError::Name(_) => Exit::Usage,
+            DepositError::Missing(_) => Exit::Problems,
+            DepositError::Busy(_) => Exit::Locked,
+            DepositError::Exists(_) => Exit::Refused,
             _ => Exit::CouldNotRun,
         }
     }
@@ -400,7 +445,9 @@ mod tests {
 
     #[test]
     fn exit_codes_fit_a_terminal() {
-        let list = ["", "cast", "node", "doctor"].map(exit_codes_of).join("\n");
+        let list = ["", "cast", "node", "doctor", "put"]
+            .map(exit_codes_of)
+            .join("\n");
         let wide: Vec<&str> = list
             .lines()
             .filter(|line| line.chars().count() > COLUMNS)

@@ -17,6 +17,7 @@ pub mod mirror;
 pub mod node;
 pub mod product;
 pub mod progress;
+pub mod put;
 mod table;
 mod told;
 pub mod trash;
@@ -49,6 +50,8 @@ const JSON_PROGRESS: Duration = Duration::from_secs(1);
 pub enum Task {
     /// Making the replica equal.
     Sync,
+    /// Making a deposit: what a person reads goes to standard error.
+    Put,
     /// Saying what would be done.
     DryRun,
     /// Saying what differs.
@@ -122,7 +125,7 @@ impl Output {
     /// a comparison or a program asked for by --json is told, are no less than what was asked for.
     pub fn final_code(&self, code: Exit) -> Exit {
         let [printed, logged] = std::mem::take(&mut *self.unwritten.lock());
-        let matters = self.json || self.task != Task::Sync;
+        let matters = self.json || !matches!(self.task, Task::Sync | Task::Put);
         let fails = logged.is_some() || printed.is_some() && matters;
         for failure in printed.into_iter().chain(logged) {
             eprintln!("driftless: {failure}");
@@ -206,7 +209,7 @@ impl Output {
     /// asked for, also where only problems are to be printed.
     fn prints_receipts(&self) -> bool {
         match self.task {
-            Task::Sync => self.verbose,
+            Task::Sync | Task::Put => self.verbose,
             Task::DryRun => !self.quiet,
             Task::Verify => true,
         }
@@ -257,7 +260,10 @@ impl Output {
         if self.json {
             self.tell(&Event::Summary(run_summary(summary, earlier, code)));
         } else if !self.quiet {
-            self.print(&line);
+            match self.task {
+                Task::Put => eprintln!("driftless: {line}"),
+                _ => self.print(&line),
+            }
             self.print_unkept(&summary.counts);
         }
         self.list_problems();

@@ -22,6 +22,12 @@ pub struct GatewayArgs {
     /// any other user.
     #[arg(long, value_name = "DIR", help_heading = "Gateway")]
     pub dir: Option<PathBuf>,
+    /// Directory with the deposits of users (driftless put)
+    ///
+    /// Each user has a directory in it. Users need access to it under the same path. The default is
+    /// "deposits": beside --dir for root, and in --dir for any other user.
+    #[arg(long, value_name = "DIR", help_heading = "Gateway")]
+    pub deposits: Option<PathBuf>,
     #[command(flatten)]
     pub socket: SocketArgs,
     /// Name of this gateway in the lease and the log

@@ -15,12 +15,16 @@ use driftless_batch::{BatchKind, CommandSettings};
 use driftless_cast::{NodeAccess, TransferSettings};
 use driftless_gateway::{Casts, CastsSettings, Gateway, GatewaySettings};
 use driftless_model::{cause, quote};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Directory of the gateways that root runs.
 const GATEWAY_DIR: &str = "/var/lib/driftless/gateway";
+/// Name of the directory of deposits.
+const DEPOSITS: &str = "deposits";
 /// Name of the socket in the runtime directory.
 const SOCKET: &str = "gateway.sock";
 
@@ -49,6 +53,7 @@ fn serve(args: &GatewayArgs, signals: &Signals) -> Result<Exit, Unreached> {
         return Err(usage(&why));
     }
     let dir = gateway_dir(args.dir.as_deref())?;
+    let deposits = deposits_dir(args.deposits.as_deref(), &dir)?;
     own::make_private_folder(&dir).map_err(|why| (Exit::CouldNotRun, why))?;
     let socket = match &args.socket.gateway {
         Some(path) => path.clone(),
@@ -60,6 +65,7 @@ fn serve(args: &GatewayArgs, signals: &Signals) -> Result<Exit, Unreached> {
     let batch = driftless_batch::system(kind, CommandSettings::default());
     let mut settings =
         GatewaySettings::new(dir, socket, args.name.clone().unwrap_or_else(host_name));
+    settings.deposits = deposits;
     settings.has_slots = !args.without_rights;
     settings.slots_max = u32::try_from(args.slots).unwrap_or(u32::MAX);
     settings.casts_max = usize::try_from(args.casts).unwrap_or(usize::MAX);
@@ -158,6 +164,29 @@ fn gateway_dir(given: Option<&Path>) -> Result<PathBuf, Unreached> {
             .map_err(|why| (Exit::CouldNotRun, format!("{why}; name one with --dir"))),
         given => nodes::cast_dir(given),
     }
+}
+
+/// Returns the directory of deposits. Users pass through the directory above it, so that is created
+/// before the private directory of the gateway, which may be beside it.
+fn deposits_dir(given: Option<&Path>, dir: &Path) -> Result<PathBuf, Unreached> {
+    let deposits = match given {
+        Some(given) => std::path::absolute(given)
+            .map_err(|error| usage(&format!("--deposits {}: {}", quote(given), cause(&error))))?,
+        None if rustix::process::geteuid().is_root() => dir.with_file_name(DEPOSITS),
+        None => dir.join(DEPOSITS),
+    };
+    if let Some(above) = deposits.parent().filter(|above| !above.starts_with(dir)) {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o755);
+        builder.create(above).map_err(|error| {
+            let why = format!("{}: cannot create it: {}", quote(above), cause(&error));
+            (
+                Exit::CouldNotRun,
+                format!("{why}; name another directory with --deposits"),
+            )
+        })?;
+    }
+    Ok(deposits)
 }
 
 /// Returns the socket of the gateway that a client asks: the named one, or the first that is there.

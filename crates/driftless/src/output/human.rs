@@ -111,7 +111,7 @@ pub fn summary_line(task: Task, summary: &Summary, earlier: &Earlier) -> String 
     let c = &summary.counts;
     let seconds = summary.elapsed.as_secs_f64();
     let (same, made, gone, respelt) = match task {
-        Task::Sync => ("same", "changed", "deleted", "respelt"),
+        Task::Sync | Task::Put => ("same", "changed", "deleted", "respelt"),
         Task::DryRun => ("same", "to change", "to delete", "to respell"),
         Task::Verify => (
             "equal",

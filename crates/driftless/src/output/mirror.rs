@@ -23,8 +23,14 @@ static UNWRITTEN: Mutex<Option<String>> = Mutex::new(None);
 
 /// Prints a line of what was asked for.
 pub fn line(text: &str) {
-    let text = escape_text(text);
-    match writeln!(std::io::stdout(), "{text}") {
+    raw_line(escape_text(text).as_bytes());
+}
+
+/// Prints a line with bytes as they are, for a program that reads them.
+pub fn raw_line(bytes: &[u8]) {
+    let text = [bytes, b"\n"].concat();
+    let mut output = std::io::stdout().lock();
+    match output.write_all(&text).and_then(|()| output.flush()) {
         Ok(()) => {}
         // Nobody reads any more: whoever closed the pipe has what he wanted.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}

@@ -10,6 +10,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// User whose jobs run.
@@ -269,6 +270,15 @@ impl<C: Cluster> Site<C> {
         number_of(&text_of(&mut submit))
     }
 
+    /// Runs the example of the library as a user, and returns what it printed.
+    pub fn run_example(&self, uid: u32, (results, job): (&Path, &Path)) -> String {
+        let mut example = self.cluster.command_as(uid, example());
+        example.arg(self.socket()).arg(results);
+        example.args(C::SUBMIT).arg(job);
+        example.current_dir(self.shared()).stdin(Stdio::null());
+        text_of(&mut example)
+    }
+
     fn list(&self, options: &[&str]) -> Output {
         let mut jobs = self.program();
         jobs.args(["jobs", "--json", "--gateway"])
@@ -423,6 +433,19 @@ fn names_in(folder: &Path) -> Vec<String> {
 
 pub fn bin() -> &'static str {
     env!("CARGO_BIN_EXE_driftless")
+}
+
+/// Returns the example of the library, which cargo builds beside the program.
+fn example() -> &'static str {
+    static EXAMPLE: OnceLock<String> = OnceLock::new();
+    EXAMPLE.get_or_init(|| {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--offline", "--quiet", "--workspace"]);
+        cargo.args(["--example", "submit_and_wait"]);
+        must(cargo.current_dir(env!("CARGO_MANIFEST_DIR")));
+        let path = Path::new(bin()).with_file_name("examples/submit_and_wait");
+        path.to_str().expect("text").to_owned()
+    })
 }
 
 fn text_of(command: &mut Command) -> String {
