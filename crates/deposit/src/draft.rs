@@ -4,9 +4,9 @@
 //! has the whole content or none, whatever ends the process.
 
 use crate::DepositError;
-use crate::home::{DepositHome, draft_of, remove_draft};
+use crate::folder::HomeFolder;
 use crate::sweep::sweep;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, chmodat, flock, fstat,
     fsync, mkdirat, openat, renameat, renameat_with, statat, syncfs, unlinkat,
@@ -41,7 +41,7 @@ const MODE_BITS: u32 = 0o7777;
 /// A deposit that is being made. Dropping the value keeps the draft on disk and releases its lock.
 #[derive(Debug)]
 pub struct DepositDraft {
-    home: DepositHome,
+    home: HomeFolder,
     folder: OwnedFd,
     /// Lock of the draft, until the value is dropped.
     _lock: File,
@@ -58,16 +58,16 @@ pub struct CommittedDeposit {
 }
 
 /// Locks the draft of a deposit, and creates its folder if it is missing.
-pub(crate) fn take(home: &DepositHome, name: &OsStr) -> Result<DepositDraft, DepositError> {
+pub(crate) fn take(home: &HomeFolder, name: &OsStr) -> Result<DepositDraft, DepositError> {
     let entry = draft_of(name);
     let path = home.path().join(&entry);
     for _ in 0..LOCKS_MAX {
-        match mkdirat(home.folder(), &*entry, Mode::from_raw_mode(OWNER_ALL)) {
+        match mkdirat(home.handle(), &*entry, Mode::from_raw_mode(OWNER_ALL)) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(DepositError::call(&path, "create the directory")(errno)),
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = match openat(home.folder(), &*entry, flags, Mode::empty()) {
+        let folder = match openat(home.handle(), &*entry, flags, Mode::empty()) {
             Err(Errno::NOENT) => continue,
             folder => folder.map_err(DepositError::call(&path, "open the directory"))?,
         };
@@ -85,7 +85,7 @@ pub(crate) fn take(home: &DepositHome, name: &OsStr) -> Result<DepositDraft, Dep
         let is_there = is_same(&lock, statat(&folder, LOCK, AtFlags::SYMLINK_NOFOLLOW))
             && is_same(
                 &folder,
-                statat(home.folder(), &*entry, AtFlags::SYMLINK_NOFOLLOW),
+                statat(home.handle(), &*entry, AtFlags::SYMLINK_NOFOLLOW),
             );
         if is_there {
             return Ok(DepositDraft {
@@ -150,7 +150,7 @@ impl DepositDraft {
         // take it for its own.
         self.forget_origin()?;
         self.rename(&path, replaces)?;
-        fsync(self.home.folder()).map_err(DepositError::call(&path, "make its name durable"))?;
+        fsync(self.home.handle()).map_err(DepositError::call(&path, "make its name durable"))?;
         let leftover = self.discard().err();
         Ok(CommittedDeposit { path, leftover })
     }
@@ -185,7 +185,7 @@ impl DepositDraft {
     /// Moves the deposit of this name into the draft.
     pub(crate) fn withdraw(&self) -> Result<(), DepositError> {
         let path = self.home.path().join(&self.name);
-        let take = || renameat(self.home.folder(), &*self.name, &self.folder, WITHDRAWN);
+        let take = || renameat(self.home.handle(), &*self.name, &self.folder, WITHDRAWN);
         match self.with_write_permission(&take) {
             // The name had a draft alone.
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -223,7 +223,7 @@ impl DepositDraft {
     }
 
     fn try_rename(&self, flags: RenameFlags) -> rustix::io::Result<()> {
-        let (name, home) = (&*self.name, self.home.folder());
+        let (name, home) = (&*self.name, self.home.handle());
         let rename = || renameat_with(&self.folder, name, home, name, flags);
         let done = self.with_write_permission(&rename);
         let is_unknown = matches!(done, Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP));
@@ -249,7 +249,7 @@ impl DepositDraft {
             done => return done,
         }
         let mut restored = None;
-        for folder in [self.folder.as_fd(), self.home.folder()] {
+        for folder in [self.folder.as_fd(), self.home.handle()] {
             let meta = statat(folder, &*self.name, AtFlags::SYMLINK_NOFOLLOW);
             let Ok(meta) = meta else { continue };
             if FileType::from_raw_mode(meta.st_mode) != FileType::Directory {
@@ -262,7 +262,7 @@ impl DepositDraft {
         }
         let done = rename();
         if let Some((inode, mode)) = restored {
-            for folder in [self.folder.as_fd(), self.home.folder()] {
+            for folder in [self.folder.as_fd(), self.home.handle()] {
                 let meta = statat(folder, &*self.name, AtFlags::SYMLINK_NOFOLLOW);
                 if meta.is_ok_and(|meta| meta.st_ino == inode) {
                     let mode = Mode::from_raw_mode(mode);
@@ -300,5 +300,28 @@ impl DepositDraft {
 
     fn folder_path(&self) -> PathBuf {
         self.home.path().join(draft_of(&self.name))
+    }
+}
+
+/// Returns the name of the folder of a draft.
+pub(crate) fn draft_of(name: &OsStr) -> OsString {
+    let mut draft = OsString::from(DRAFT);
+    draft.push(name);
+    draft
+}
+
+/// Removes the folder of a draft; its lock goes last.
+fn remove_draft(
+    home: &HomeFolder,
+    (folder, entry): (BorrowedFd<'_>, &OsStr),
+    path: &Path,
+) -> Result<(), DepositError> {
+    sweep(folder, path, LOCK)?;
+    let unlinked = unlinkat(folder, LOCK, AtFlags::empty());
+    unlinked.map_err(DepositError::call(path, "remove the lock"))?;
+    match unlinkat(home.handle(), entry, AtFlags::REMOVEDIR) {
+        // Another process has begun a draft of this name.
+        Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
+        Err(errno) => Err(DepositError::call(path, "remove the directory")(errno)),
     }
 }

@@ -8,16 +8,14 @@
 
 use crate::DepositError;
 use crate::area::{HOME_MODE, OTHERS, check_mode, check_owner};
-use crate::draft::{DRAFT, DRAFT_FILES, DepositDraft, LOCK, take};
+use crate::draft::{DRAFT, DRAFT_FILES, DepositDraft, draft_of, take};
+use crate::folder::HomeFolder;
 use crate::measure::measure;
-use crate::sweep::sweep;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, statat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 /// Longest name of a deposit in bytes (limits.h, `NAME_MAX`, without the begin of a draft).
 const NAME_BYTES_MAX: usize = 255 - DRAFT.len();
@@ -25,8 +23,7 @@ const NAME_BYTES_MAX: usize = 255 - DRAFT.len();
 /// Open home of the user of this process.
 #[derive(Debug, Clone)]
 pub struct DepositHome {
-    folder: Arc<OwnedFd>,
-    path: PathBuf,
+    folder: HomeFolder,
 }
 
 /// A deposit, or a draft that no process finished.
@@ -57,14 +54,13 @@ impl DepositHome {
         check_owner(path, &meta, rustix::process::geteuid().as_raw())?;
         check_mode(path, &meta, (OTHERS, HOME_MODE))?;
         Ok(DepositHome {
-            folder: Arc::new(folder),
-            path: path.to_owned(),
+            folder: HomeFolder::new(folder, path),
         })
     }
 
     /// Returns the path.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.folder.path()
     }
 
     /// Begins a deposit, or continues the draft of the same `origin`. Drafts of other names, and of
@@ -79,19 +75,19 @@ impl DepositHome {
         for other in self.names(is_draft)? {
             let other = draft_name(&other);
             if other != name
-                && let Ok(draft) = take(self, &other)
+                && let Ok(draft) = take(&self.folder, &other)
             {
                 draft.discard()?;
             }
         }
-        let draft = take(self, name)?;
+        let draft = take(&self.folder, name)?;
         draft.begin(origin)?;
         Ok(draft)
     }
 
     /// Returns whether the home has a deposit of this name.
     pub fn has(&self, name: &OsStr) -> bool {
-        statat(self.folder(), name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        self.folder.has(name)
     }
 
     /// Returns deposits and unfinished drafts, sorted by name.
@@ -101,8 +97,8 @@ impl DepositHome {
     pub fn list(&self) -> Result<Vec<Deposit>, DepositError> {
         let mut deposits = Vec::new();
         for entry in self.names(|name| is_draft(name) || !name.starts_with(b"."))? {
-            let path = self.path.join(&entry);
-            let meta = match statat(self.folder(), &*entry, AtFlags::SYMLINK_NOFOLLOW) {
+            let path = self.path().join(&entry);
+            let meta = match statat(self.folder.handle(), &*entry, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(meta) => meta,
                 // It was removed or renamed meanwhile.
                 Err(Errno::NOENT) => continue,
@@ -114,7 +110,7 @@ impl DepositHome {
                 false => draft_name(&entry),
             };
             let skipped: &[&str] = if is_complete { &[] } else { &DRAFT_FILES };
-            let size = measure(self.folder(), (&entry, &path), &meta, skipped)?;
+            let size = measure(self.folder.handle(), (&entry, &path), &meta, skipped)?;
             deposits.push(Deposit {
                 name,
                 is_complete,
@@ -135,25 +131,21 @@ impl DepositHome {
     /// No such deposit; a process makes one of this name; a system call failed.
     pub fn remove(&self, name: &OsStr) -> Result<(), DepositError> {
         check_deposit_name(name)?;
-        let has_draft = statat(self.folder(), &*draft_of(name), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let has_draft = self.folder.has(&draft_of(name));
         if !self.has(name) && !has_draft {
-            return Err(DepositError::Missing(self.path.join(name)));
+            return Err(DepositError::Missing(self.path().join(name)));
         }
-        let draft = take(self, name)?;
+        let draft = take(&self.folder, name)?;
         draft.begin(None)?;
         draft.withdraw()?;
         draft.discard()
     }
 
-    pub(crate) fn folder(&self) -> BorrowedFd<'_> {
-        self.folder.as_fd()
-    }
-
     /// Returns the names of entries that `is_wanted`.
     fn names(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<OsString>, DepositError> {
-        let failed = || DepositError::call(&self.path, "list the directory");
+        let failed = || DepositError::call(self.path(), "list the directory");
         let mut names = Vec::new();
-        for entry in Dir::read_from(self.folder()).map_err(failed())? {
+        for entry in Dir::read_from(self.folder.handle()).map_err(failed())? {
             let entry = entry.map_err(failed())?;
             let name = entry.file_name().to_bytes();
             let is_folder = matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
@@ -181,13 +173,6 @@ pub fn check_deposit_name(name: &OsStr) -> Result<(), DepositError> {
     }
 }
 
-/// Returns the name of the folder of a draft.
-pub(crate) fn draft_of(name: &OsStr) -> OsString {
-    let mut draft = OsString::from(DRAFT);
-    draft.push(name);
-    draft
-}
-
 fn is_draft(entry: &[u8]) -> bool {
     entry.len() > DRAFT.len() && entry.starts_with(DRAFT.as_bytes())
 }
@@ -195,20 +180,4 @@ fn is_draft(entry: &[u8]) -> bool {
 fn draft_name(entry: &OsStr) -> OsString {
     let bytes = entry.as_bytes().strip_prefix(DRAFT.as_bytes());
     OsString::from_vec(bytes.unwrap_or_default().to_vec())
-}
-
-/// Removes the folder of a draft; its lock goes last.
-pub(crate) fn remove_draft(
-    home: &DepositHome,
-    (folder, entry): (BorrowedFd<'_>, &OsStr),
-    path: &Path,
-) -> Result<(), DepositError> {
-    sweep(folder, path, LOCK)?;
-    let unlinked = rustix::fs::unlinkat(folder, LOCK, AtFlags::empty());
-    unlinked.map_err(DepositError::call(path, "remove the lock"))?;
-    match rustix::fs::unlinkat(home.folder(), entry, AtFlags::REMOVEDIR) {
-        // Another process has begun a draft of this name.
-        Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
-        Err(errno) => Err(DepositError::call(path, "remove the directory")(errno)),
-    }
 }

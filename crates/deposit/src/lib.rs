@@ -10,6 +10,7 @@
 mod area;
 mod draft;
 mod error;
+mod folder;
 mod home;
 mod measure;
 mod sweep;

@@ -32,7 +32,7 @@ const END_GRACE: Duration = Duration::from_secs(2);
 const COMPLAINT_BYTES_MAX: u64 = 4096;
 
 /// Text of ssh and of the program there on standard error.
-type Complaint = Arc<Mutex<Vec<u8>>>;
+type RemoteWords = Arc<Mutex<Vec<u8>>>;
 
 /// A home on another host.
 pub struct RemotePlace {
@@ -48,7 +48,7 @@ struct RunningProgram {
     child: Child,
     input: Option<ChildStdin>,
     replies: Receiver<PutReply>,
-    complaint: Complaint,
+    complaint: RemoteWords,
 }
 
 impl RemotePlace {
@@ -271,8 +271,8 @@ fn hear(output: ChildStdout, heard: &Heard, (greeted, reply): (&Sender<u32>, &Se
 }
 
 /// Keeps the first bytes on standard error.
-fn listen(child: &mut Child) -> Complaint {
-    let complaint = Complaint::default();
+fn listen(child: &mut Child) -> RemoteWords {
+    let complaint = RemoteWords::default();
     if let Some(stderr) = child.stderr.take() {
         let kept = Arc::clone(&complaint);
         std::thread::spawn(move || {
