@@ -8,14 +8,14 @@ use crate::parts::file_name;
 use crate::place::{IdFile, id_of, ids_name, look_at};
 use crate::placed::PlacedWalk;
 use crate::staging::{
-    PASSAGE_DIR, PRIVATE_FILE, close_to_others, enter_or_make, failed_at, open_passage,
+    PASSAGE_DIR, PRIVATE_FILE, close_to_others, enter_or_make, failed_at, names_in, open_passage,
 };
 use driftless_lock::Mutex;
 use driftless_model::{Fault, errno};
 use driftless_state::holdings::{CopyRow, CopyState, Holdings, InodeIdentity};
 use driftless_tree::{
     Attributes, Dir, DirMut, DirMutRef, Done, HandlePool, Hold, Known, Place, RootError,
-    locate_mut, plain_path,
+    is_temp_name, locate_mut, plain_path,
 };
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString, OsStr};
@@ -303,19 +303,34 @@ impl NodeFiles {
     /// needs it.
     pub(crate) fn forget_files(&self, row: &CopyRow) -> Result<()> {
         let _it_may_be_missing = self.ids.remove(&ids_name(row.id));
+        let rows = self.index.lock().copies()?;
+        let is_needed = rows.iter().any(|other| other.hash == row.hash);
         if let Some(hash) = NodeFiles::hash_of(row)
             && row.is_cached
         {
+            if !is_needed {
+                self.remove_unnamed(&file_name(hash));
+            }
             let _it_may_hold_another_copy = self.sets.remove_dir(&file_name(hash));
         }
-        let rows = self.index.lock().copies()?;
-        if rows.iter().any(|other| other.hash == row.hash) {
+        if is_needed {
             return Ok(());
         }
         if let Some(hash) = NodeFiles::hash_of(row) {
             let _it_may_be_missing = self.catalogues.remove(&file_name(hash));
         }
         Ok(())
+    }
+
+    /// Removes empty directories of a set that a killed process made and did not name.
+    fn remove_unnamed(&self, set: &CStr) {
+        let Ok(dir) = self.sets.enter_mut(set) else {
+            return;
+        };
+        let names = names_in(&*dir).unwrap_or_default();
+        for name in names.iter().filter(|name| is_temp_name(name)) {
+            let _it_may_hold_entries = dir.remove_dir(name);
+        }
     }
 
     pub(crate) fn set_state(&self, copy: u64, state: CopyState) -> Result<()> {

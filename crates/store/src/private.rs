@@ -101,6 +101,10 @@ impl NodeFiles {
     /// Removes the private directory of a copy and all in it. Returns the number of entries.
     pub(crate) fn remove_private(&self, row: &CopyRow, place: &CopyPlace) -> Result<u64> {
         let Some(private) = self.find_private(row, place)? else {
+            if row.private_id.is_none() {
+                // A process that was killed before it noted the identity has left it empty.
+                let _it_may_be_missing = place.dir.remove_dir(&private_name(row.token, row.id));
+            }
             return Ok(0);
         };
         let failed = failed_at(&place.path, &private.name);

@@ -124,6 +124,20 @@ fn killed_process_leaves_a_whole_link() {
 }
 
 #[test]
+fn purge_removes_directories_of_killed_processes() {
+    let bench = Bench::new();
+    common::write(&bench.path("src/file"), b"content");
+    let run = child_of("child_casts_for_a_job", bench.folder.path()).status();
+    assert!(run.expect("started").success());
+    let sets = names(&bench.path("node/sets"));
+    let set = bench.path("node/sets").join(sets.first().expect("a set"));
+    // Made, and not renamed yet.
+    fs::create_dir(set.join(format!(".driftless-tmp-{:032x}", 7))).expect("made");
+    bench.node().end_job("job").expect("ended");
+    assert!(names(&bench.path("node/sets")).is_empty());
+}
+
+#[test]
 fn killed_process_leaves_a_whole_version() {
     let bench = Bench::new();
     build_tree(&bench.path("src"), 51, &Profile::small());
