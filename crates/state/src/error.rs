@@ -3,7 +3,7 @@
 use crate::StoreError;
 use crate::mirror::About;
 use driftless_model::{escape_text, quote};
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 use std::path::{Path, PathBuf};
 
 /// What a file is for.
@@ -193,6 +193,11 @@ impl StateError {
 /// where SQLite does not tell what is in the way. On a full file system it may be unable to open or
 /// to enlarge the files beside a database.
 fn way_out(cause: &StoreError) -> &'static str {
+    // sqlite.org/rescode.html, "readonly_dbmoved".
+    let moved = |error: &ffi::Error| error.extended_code == ffi::SQLITE_READONLY_DBMOVED;
+    if cause.sqlite_error().is_some_and(moved) {
+        return ": the file was moved or replaced while it was in use; move it back, or restart this program";
+    }
     match cause.sqlite_error_code() {
         Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen) => {
             "; make room on its file system (df), or see what the kernel says of its disk (dmesg)"
@@ -207,7 +212,6 @@ fn way_out(cause: &StoreError) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rusqlite::ffi;
 
     #[test]
     fn unwritable_file_is_told_with_what_to_do() {
@@ -217,6 +221,10 @@ mod tests {
             (IOERR_SHMSIZE, "; make room on its file system (df)"),
             (ffi::SQLITE_CANTOPEN, "; make room on its file system (df)"),
             (ffi::SQLITE_READONLY, "; let this user write to it"),
+            (
+                ffi::SQLITE_READONLY_DBMOVED,
+                ": the file was moved or replaced",
+            ),
             (ffi::SQLITE_CONSTRAINT, ""),
         ] {
             let cause = StoreError::SqliteFailure(ffi::Error::new(code), None);
