@@ -15,6 +15,7 @@
 
 mod casts;
 mod client;
+mod clients;
 mod collection;
 mod distribution;
 mod error;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 
-/// Bytes of a message of a client at most.
-pub(crate) const REQUEST_BYTES_MAX: u32 = 32 << 20;
+/// Bytes of a message of a client at most: 1,024 paths of 4 KiB, and what stands beside them.
+pub(crate) const REQUEST_BYTES_MAX: u32 = 5 << 20;
 /// Bytes of an answer at most.
 pub(crate) const REPLY_BYTES_MAX: u32 = 512 << 20;
 
@@ -120,12 +120,26 @@ pub(crate) fn write<T: Serialize>(stream: &mut UnixStream, value: &T) -> io::Res
 
 /// Reads a message of at most `bytes_max` bytes.
 pub(crate) fn read<T: DeserializeOwned>(stream: &mut UnixStream, bytes_max: u32) -> io::Result<T> {
+    let length = read_length(stream, bytes_max)?;
+    read_value(stream, length)
+}
+
+/// Reads the length of a message of at most `bytes_max` bytes.
+pub(crate) fn read_length(stream: &mut UnixStream, bytes_max: u32) -> io::Result<u32> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length);
-    if length > bytes_max {
-        return Err(io::Error::other("the message is too long"));
+    match length > bytes_max {
+        true => Err(io::Error::other("the message is too long")),
+        false => Ok(length),
     }
+}
+
+/// Reads the value of a message of this length.
+pub(crate) fn read_value<T: DeserializeOwned>(
+    stream: &mut UnixStream,
+    length: u32,
+) -> io::Result<T> {
     let mut bytes = Vec::new();
     let read = stream.take(length.into()).read_to_end(&mut bytes)?;
     if u32::try_from(read) != Ok(length) {

@@ -2,8 +2,10 @@
 
 use crate::{CopyKeeping, ReleasePolicy};
 use driftless_taskfile::ResultPattern;
-use serde::{Deserialize, Serialize};
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::ffi::OsString;
+use std::fmt;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
@@ -18,6 +20,7 @@ const NODES_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRequest {
     /// Absolute paths of files and directories, as bytes.
+    #[serde(deserialize_with = "read_sources")]
     pub sources: Vec<Vec<u8>>,
     /// Nodes that get the data set, in the form of `--nodes`. All nodes on which the job may run if
     /// `None`.
@@ -83,9 +86,45 @@ impl JobRequest {
     }
 }
 
+/// Reads paths, and keeps one more than are allowed: a short message can have millions of empty ones.
+fn read_sources<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<Vec<u8>>, D::Error> {
+    struct Sources;
+
+    impl<'a> Visitor<'a> for Sources {
+        type Value = Vec<Vec<u8>>;
+
+        fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+            out.write_str("paths")
+        }
+
+        fn visit_seq<A: SeqAccess<'a>>(self, mut from: A) -> Result<Self::Value, A::Error> {
+            let mut sources = Vec::new();
+            while let Some(source) = from.next_element()? {
+                if sources.len() <= SOURCES_MAX {
+                    sources.push(source);
+                }
+            }
+            Ok(sources)
+        }
+    }
+
+    from.deserialize_seq(Sources)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn surplus_paths_take_no_memory() {
+        let many = JobRequest {
+            sources: vec![Vec::new(); 1 << 20],
+            ..JobRequest::default()
+        };
+        let read = JobRequest::decode(&many.encode()).expect("a request");
+        assert_eq!(read.sources.len(), SOURCES_MAX + 1);
+        assert!(read.check().is_err());
+    }
 
     #[test]
     fn requests_are_checked() {

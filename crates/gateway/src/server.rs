@@ -1,16 +1,16 @@
 //! The socket of a gateway. The kernel states who asks (unix(7), `SO_PEERCRED`), and a client asks for
 //! its own user alone.
 
+use crate::clients::{ClientQueue, RequestRoom};
 use crate::message::{
     ClientRequest, GatewayReply, JobInfo, JobNodeInfo, PreparedJob, REQUEST_BYTES_MAX, ResultInfo,
-    read, write,
+    read_length, read_value, write,
 };
 use crate::parts::{GatewayParts, now};
 use crate::users::User;
 use crate::{Error, JobRequest};
 use driftless_batch::{JobId, JobMark};
 use driftless_deposit::DepositArea;
-use driftless_lock::Mutex;
 use driftless_state::StateError;
 use driftless_state::jobs::{BatchJobRow, JobStage, JobTable, NewJob};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -23,16 +23,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Variable of a task: the directory with the data.
 const SPOOL: &str = "SPOOL_DIRECTORY";
 /// Variable of a task: the directory for results.
 const RESULTS: &str = "RESULTS_DIRECTORY";
-/// Clients that are answered at the same time.
-const CLIENTS_MAX: usize = 128;
-/// The same for one user: no user keeps the gateway from the others.
-const USER_CLIENTS_MAX: usize = 16;
 /// Longest wait for a client.
 const CLIENT_MAX: Duration = Duration::from_secs(10);
 /// Pause between two looks at the wish to stop, while no client comes.
@@ -70,8 +66,8 @@ pub(crate) fn bind(path: &Path) -> Result<UnixListener, Error> {
 /// The server for clients.
 pub(crate) struct ClientServer {
     parts: Arc<GatewayParts>,
-    /// UID of each client that is being answered.
-    clients: Arc<Mutex<Vec<u32>>>,
+    clients: Arc<ClientQueue<UnixStream>>,
+    room: Arc<RequestRoom>,
 }
 
 impl ClientServer {
@@ -79,6 +75,7 @@ impl ClientServer {
         ClientServer {
             parts,
             clients: Arc::default(),
+            room: Arc::default(),
         }
     }
 
@@ -96,49 +93,43 @@ impl ClientServer {
         }
     }
 
-    /// Answers a client in a thread of its own. A client too many finds the connection closed.
+    /// Answers a client in a thread of its own, and then those that wait.
     fn start(&self, stream: UnixStream) {
         let Ok(uid) = socket_peercred(&stream).map(|peer| peer.uid.as_raw()) else {
             return;
         };
-        if !self.admit(uid) {
+        let Some(stream) = self.clients.admit(uid, stream) else {
             return;
-        }
-        let (parts, clients) = (Arc::clone(&self.parts), Arc::clone(&self.clients));
+        };
+        let (parts, room) = (Arc::clone(&self.parts), Arc::clone(&self.room));
+        let clients = Arc::clone(&self.clients);
         let answering = move || {
-            let _the_client_may_be_gone = answer(&parts, uid, stream);
-            leave(&clients, uid);
+            let mut next = Some((uid, stream));
+            while let Some((uid, stream)) = next {
+                let _the_client_may_be_gone = answer(&parts, &room, (uid, stream));
+                next = clients.next(uid);
+            }
         };
         let thread = std::thread::Builder::new().name("client".into());
         if thread.spawn(answering).is_err() {
-            leave(&self.clients, uid);
+            self.clients.leave(uid);
         }
-    }
-
-    fn admit(&self, uid: u32) -> bool {
-        let mut clients = self.clients.lock();
-        let own = clients.iter().filter(|known| **known == uid).count();
-        let is_admitted = clients.len() < CLIENTS_MAX && own < USER_CLIENTS_MAX;
-        if is_admitted {
-            clients.push(uid);
-        }
-        is_admitted
     }
 }
 
-fn leave(clients: &Mutex<Vec<u32>>, uid: u32) {
-    let mut clients = clients.lock();
-    if let Some(at) = clients.iter().position(|known| *known == uid) {
-        clients.swap_remove(at);
-    }
-}
-
-fn answer(parts: &GatewayParts, uid: u32, mut stream: UnixStream) -> io::Result<()> {
+fn answer(
+    parts: &GatewayParts,
+    room: &RequestRoom,
+    (uid, mut stream): (u32, UnixStream),
+) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(CLIENT_MAX))?;
     stream.set_write_timeout(Some(CLIENT_MAX))?;
     let own = rustix::process::geteuid().as_raw();
-    let request = read(&mut stream, REQUEST_BYTES_MAX)?;
+    let bytes = read_length(&mut stream, REQUEST_BYTES_MAX)?;
+    let taken = room.take(uid, bytes, Instant::now() + CLIENT_MAX);
+    let taken = taken.ok_or_else(|| io::Error::other("too many large requests at a time"))?;
+    let request = read_value(&mut stream, bytes)?;
     let reply = match own == 0 || own == uid {
         true => reply(parts, uid, request),
         false => Err(
@@ -146,6 +137,7 @@ fn answer(parts: &GatewayParts, uid: u32, mut stream: UnixStream) -> io::Result<
                 .to_owned(),
         ),
     };
+    drop(taken);
     write(&mut stream, &reply.unwrap_or_else(GatewayReply::Refused))
 }
 

@@ -117,6 +117,17 @@ fn lost_copies_are_noticed_while_nodes_load() {
 }
 
 #[test]
+fn burst_of_submissions_succeeds() {
+    let cluster = Cluster::start(&NODES[..1], None);
+    cluster.delay("n1", Duration::from_secs(1000));
+    std::thread::scope(|scope| {
+        for _ in 0..100 {
+            scope.spawn(|| cluster.submit("/data/a", policy(ReleaseNeed::First), 1));
+        }
+    });
+}
+
+#[test]
 fn job_reads_one_version_of_its_data() {
     for call in (1..50).step_by(7) {
         let cluster = Cluster::start(&NODES[..2], Some((call, When::After)));
