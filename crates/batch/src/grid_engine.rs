@@ -11,8 +11,8 @@ mod xml;
 
 use crate::command::CommandOutput;
 use crate::{
-    BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, HeldRequest,
-    JobCandidates, JobId, JobMark, LiveJob, MarkedJob, Readiness, Submission,
+    BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, FoundJob,
+    HeldRequest, JobCandidates, JobId, JobMark, LiveJob, MarkedJob, Readiness, Submission,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Write;
@@ -214,6 +214,30 @@ impl BatchSystem for GridEngine {
         let args = ["-u", "*", "-s", "prs", "-g", "t", "-xml"];
         let output = self.run("qstat", &args)?;
         xml::live_jobs(&output, &held)
+    }
+
+    fn find(&self, job: &JobId) -> BatchResult<Option<FoundJob>> {
+        let output = match self.run("qstat", &["-j", job.as_str(), "-xml"]) {
+            Err(error) if error.is_no_job() => return Ok(None),
+            answer => answer?,
+        };
+        let mut found = xml::details(&output)?.into_iter();
+        match found.find(|details| details.job == job.as_str()) {
+            // qstat -j shows no job that ended.
+            Some(details) => Ok(Some(FoundJob {
+                mark: details
+                    .context
+                    .get(MARK)
+                    .and_then(|text| JobMark::new(text)),
+                owner: details.owner,
+                is_alive: true,
+            })),
+            None if xml::is_unknown(&output)? => Ok(None),
+            None => Err(BatchError::Output {
+                command: output.command,
+                line: format!("no record of job {job}"),
+            }),
+        }
     }
 
     fn candidates(&self, jobs: &[JobId]) -> BatchResult<JobCandidates> {

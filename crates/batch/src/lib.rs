@@ -21,8 +21,8 @@ pub use grid_engine::GridEngine;
 pub use pbs::Pbs;
 pub use slurm::Slurm;
 pub use words::{
-    BatchKind, DataSlot, HeldRequest, JobId, JobMark, LiveJob, LiveTask, MarkedJob, Readiness,
-    Submission,
+    BatchKind, DataSlot, FoundJob, HeldRequest, JobId, JobMark, LiveJob, LiveTask, MarkedJob,
+    Readiness, Submission,
 };
 
 use std::collections::HashMap;
@@ -72,6 +72,13 @@ pub trait BatchSystem: Send + Sync {
     /// # Errors
     /// The batch system gives no answer that can be read.
     fn alive(&self) -> BatchResult<HashMap<JobId, LiveJob>>;
+
+    /// Looks for one job by its number. `None` if the batch system states that it knows no such job: an
+    /// answer without the job is no such statement.
+    ///
+    /// # Errors
+    /// The batch system gives no answer that can be read.
+    fn find(&self, job: &JobId) -> BatchResult<Option<FoundJob>>;
 
     /// Returns the nodes on which each of some jobs may run: those of its partition or queues that its
     /// own wishes allow. Nodes that are down or drained are left out. Asks the batch system for all

@@ -12,8 +12,8 @@ mod nodes;
 
 use crate::command::CommandOutput;
 use crate::{
-    BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, HeldRequest,
-    JobCandidates, JobId, JobMark, LiveJob, MarkedJob, Readiness, Submission,
+    BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, FoundJob,
+    HeldRequest, JobCandidates, JobId, JobMark, LiveJob, MarkedJob, Readiness, Submission,
 };
 use jobs::PbsJob;
 use serde_json::{Map, Value};
@@ -131,6 +131,23 @@ impl BatchSystem for Pbs {
 
     fn alive(&self) -> BatchResult<HashMap<JobId, LiveJob>> {
         jobs::live(&self.jobs(&["-t"])?)
+    }
+
+    fn find(&self, job: &JobId) -> BatchResult<Option<FoundJob>> {
+        let records = match self.jobs(&[job.as_str()]) {
+            Err(error) if error.is_no_job() => return Ok(None),
+            answer => answer?,
+        };
+        let record = records.iter().find(|record| record.id == job.as_str());
+        let record = record.ok_or_else(|| BatchError::Output {
+            command: format!("qstat -f {job}"),
+            line: format!("no record of job {job}"),
+        })?;
+        Ok(Some(FoundJob {
+            mark: record.mark(),
+            owner: record.owner.clone(),
+            is_alive: !record.has_ended(),
+        }))
     }
 
     fn candidates(&self, jobs: &[JobId]) -> BatchResult<JobCandidates> {

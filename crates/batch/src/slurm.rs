@@ -15,8 +15,8 @@ mod sbatch;
 mod script;
 
 use crate::{
-    BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, HeldRequest,
-    JobCandidates, JobId, LiveJob, MarkedJob, Readiness, Submission,
+    BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, FoundJob,
+    HeldRequest, JobCandidates, JobId, LiveJob, MarkedJob, Readiness, Submission,
 };
 use features::Constraint;
 use nodes::{SinfoNode, SlotState};
@@ -50,6 +50,15 @@ impl Slurm {
         match records.is_empty() {
             true => Err(has_ended(job)),
             false => Ok(records),
+        }
+    }
+
+    /// Returns whether Slurm knows a job, by another command than `squeue`.
+    fn knows(&self, job: &JobId) -> BatchResult<bool> {
+        let args = ["--oneliner", "show", "job", job.as_str()];
+        match answer::stdout(self.settings.run_lossy("scontrol", &args)?) {
+            Err(error) if error.is_no_job() => Ok(false),
+            answer => answer.map(|_| true),
         }
     }
 
@@ -231,6 +240,26 @@ impl BatchSystem for Slurm {
             }
         }
         Ok(found)
+    }
+
+    fn find(&self, job: &JobId) -> BatchResult<Option<FoundJob>> {
+        let mut records = match self.records(Some(job)) {
+            Err(error) if error.is_no_job() => Vec::new(),
+            answer => answer?,
+        };
+        records.retain(|record| record.job == *job);
+        match records.first() {
+            Some(first) => Ok(Some(FoundJob {
+                mark: first.mark(),
+                owner: first.owner.clone(),
+                is_alive: records.iter().any(|one| one.phase != JobPhase::Ended),
+            })),
+            None if self.knows(job)? => Err(answer::unknown(
+                "squeue",
+                &format!("no record of job {job}, which scontrol knows"),
+            )),
+            None => Ok(None),
+        }
     }
 
     fn candidates(&self, jobs: &[JobId]) -> BatchResult<JobCandidates> {

@@ -176,6 +176,17 @@ pub struct MarkedJob {
     pub is_held: bool,
 }
 
+/// A job that was looked for by its number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundJob {
+    /// Mark. `None` if the job carries none.
+    pub mark: Option<JobMark>,
+    /// Name of the owner.
+    pub owner: String,
+    /// Whether tasks wait or run.
+    pub is_alive: bool,
+}
+
 /// A job that has not ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LiveJob {

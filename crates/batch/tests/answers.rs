@@ -66,7 +66,7 @@ impl Stub {
     }
 
     /// Returns the outcomes of all calls that run a command.
-    fn failures(&self) -> [Option<BatchError>; 8] {
+    fn failures(&self) -> [Option<BatchError>; 9] {
         let all = BTreeSet::from(["n1".to_owned()]);
         let slot = DataSlot::numbered(1);
         let readiness = Readiness {
@@ -75,9 +75,10 @@ impl Stub {
             all: &all,
         };
         let job = JobId::new("1.server").unwrap();
-        let results: [BatchResult<()>; 8] = [
+        let results: [BatchResult<()>; 9] = [
             self.system.alive().map(drop),
             self.system.marked().map(drop),
+            self.system.find(&job).map(drop),
             self.system.candidates(std::slice::from_ref(&job)).map(drop),
             self.system.declare(&slot, &[]),
             self.system.require(&job, &readiness),
@@ -177,11 +178,22 @@ fn unknown_jobs_are_told_apart() {
         ),
     ] {
         let stub = Stub::quick(kind, &format!("echo '{text}' >&2; exit 1"));
-        let error = stub
-            .system
-            .release(&JobId::new("1.server").unwrap())
-            .unwrap_err();
+        let job = JobId::new("1.server").unwrap();
+        let error = stub.system.release(&job).unwrap_err();
         assert!(error.is_no_job(), "{kind}: {error}");
+        assert_eq!(stub.system.find(&job).unwrap(), None, "{kind}");
+    }
+}
+
+#[test]
+fn answer_without_a_job_ends_it_not() {
+    let job = JobId::new("1.server").unwrap();
+    for (kind, answer) in NO_JOBS {
+        let error = Stub::quick(kind, answer).system.find(&job).unwrap_err();
+        assert!(
+            matches!(error, BatchError::Output { .. }),
+            "{kind}: {error}"
+        );
     }
 }
 
@@ -243,7 +255,7 @@ fn silent_commands_state_nothing() {
             }
             // PBS lists no resource, which is no list of jobs or nodes.
             let failed = stub.failures().iter().flatten().count();
-            let expected = if kind == BatchKind::Pbs { 7 } else { 8 };
+            let expected = if kind == BatchKind::Pbs { 8 } else { 9 };
             assert_eq!(failed, expected, "{kind}");
         }
     }

@@ -11,6 +11,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// configuration ambiguous, orphaned (qstat(1)).
 const CLOSED: &[char] = &['u', 'E', 'd', 'c', 'o'];
 
+/// Root of an answer about jobs that are not known.
+const UNKNOWN: &str = "unknown_jobs";
+
 /// A job as `qstat -j` shows it.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct JobDetails {
@@ -108,7 +111,7 @@ fn count_tasks(text: &str) -> Option<u64> {
 pub(super) fn details(output: &CommandOutput) -> BatchResult<Vec<JobDetails>> {
     let document = parse(output)?;
     let root = document.root_element();
-    if root.has_tag_name("unknown_jobs") {
+    if root.has_tag_name(UNKNOWN) {
         return Ok(Vec::new());
     }
     let Some(info) = root.children().find(|node| node.has_tag_name("djob_info")) else {
@@ -118,6 +121,11 @@ pub(super) fn details(output: &CommandOutput) -> BatchResult<Vec<JobDetails>> {
     elements
         .map(|element| job_details(output, element))
         .collect()
+}
+
+/// Returns whether an answer of `qstat -j ... -xml` states that no such job is known.
+pub(super) fn is_unknown(output: &CommandOutput) -> BatchResult<bool> {
+    Ok(parse(output)?.root_element().has_tag_name(UNKNOWN))
 }
 
 fn job_details(output: &CommandOutput, job: Node<'_, '_>) -> BatchResult<JobDetails> {

@@ -50,7 +50,7 @@ impl PbsJob {
     }
 
     /// Finished, moved to another server, expired as a task of an array.
-    fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         ["F", "M", "X"].contains(&self.state.as_str())
     }
 }

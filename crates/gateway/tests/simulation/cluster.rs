@@ -1,8 +1,8 @@
 //! A batch system and nodes in memory, with a real gateway and a real table.
 
 use driftless_batch::{
-    BatchError, BatchKind, BatchResult, BatchSystem, DataSlot, HeldRequest, JobCandidates, JobId,
-    JobMark, LiveJob, LiveTask, MarkedJob, Readiness, Submission,
+    BatchError, BatchKind, BatchResult, BatchSystem, DataSlot, FoundJob, HeldRequest,
+    JobCandidates, JobId, JobMark, LiveJob, LiveTask, MarkedJob, Readiness, Submission,
 };
 use driftless_gateway::{
     CollectOrder, CollectedResults, Distribution, Gateway, GatewaySettings, JobInfo, JobRequest,
@@ -49,6 +49,12 @@ struct SimJob {
     read: BTreeSet<String>,
 }
 
+impl SimJob {
+    fn is_alive(&self) -> bool {
+        self.pending > 0 || !self.running.is_empty()
+    }
+}
+
 /// State that the parts share.
 #[derive(Default)]
 struct State {
@@ -85,6 +91,12 @@ struct State {
     questions: u32,
     /// Questions to silent nodes.
     probes: u32,
+    /// Lists of the jobs that live.
+    lists: u32,
+    /// Whether these lists are empty.
+    is_list_empty: bool,
+    /// Time that a list of jobs or nodes takes.
+    slowness: Duration,
     drained: BTreeSet<String>,
     /// Owner, if not the user of the test.
     owner: Option<String>,
@@ -249,6 +261,39 @@ impl Cluster {
     /// Returns the number of questions to silent nodes.
     pub fn probes(&self) -> u32 {
         self.sim.state().probes
+    }
+
+    /// Returns the number of lists of jobs.
+    pub fn lists(&self) -> u32 {
+        self.sim.state().lists
+    }
+
+    /// Lets lists of jobs be empty, though jobs live.
+    pub fn empty_lists(&self, is_empty: bool) {
+        self.sim.state().is_list_empty = is_empty;
+    }
+
+    /// Lets each list of jobs or nodes take a time.
+    pub fn slow_down(&self, time: Duration) {
+        self.sim.state().slowness = time;
+    }
+
+    /// Gives the number of a job to a held job of another user.
+    pub fn reuse_number(&self, job: &JobId) {
+        let stranger = SimJob {
+            owner: "stranger".into(),
+            is_held: true,
+            pending: 1,
+            ..SimJob::default()
+        };
+        self.sim.state().jobs.insert(job.clone(), stranger);
+    }
+
+    /// Lets a job that ended run further tasks.
+    pub fn requeue(&self, job: &JobId, tasks: u64) {
+        if let Some(sim) = self.sim.state().jobs.get_mut(job) {
+            sim.pending = tasks;
+        }
     }
 
     pub fn pause_tasks(&self, is_paused: bool) {
@@ -470,6 +515,12 @@ impl Sim {
         }
     }
 
+    /// Lets a list take its time.
+    fn wait_for_list(&self) {
+        let time = self.state().slowness;
+        std::thread::sleep(time);
+    }
+
     /// Counts a call to a node.
     fn call_node<T>(&self, node: &str, effect: impl FnOnce() -> T) -> BatchResult<T> {
         let is_silent = self.state().silent.contains(node);
@@ -631,9 +682,13 @@ impl BatchSystem for SimBatch {
     }
 
     fn alive(&self) -> BatchResult<HashMap<JobId, LiveJob>> {
+        self.0.wait_for_list();
         self.0.call(|| {
-            let state = self.0.state();
-            let is_alive = |sim: &SimJob| sim.pending > 0 || !sim.running.is_empty();
+            let mut state = self.0.state();
+            state.lists += 1;
+            if state.is_list_empty {
+                return HashMap::new();
+            }
             let live = |(job, sim): (&JobId, &SimJob)| {
                 let task = |(node, index): &(String, u64)| LiveTask {
                     index: Some(*index),
@@ -647,12 +702,25 @@ impl BatchSystem for SimBatch {
                 };
                 (job.clone(), live)
             };
-            let alive = state.jobs.iter().filter(|(_, sim)| is_alive(sim));
+            let alive = state.jobs.iter().filter(|(_, sim)| sim.is_alive());
             alive.map(live).collect()
         })
     }
 
+    fn find(&self, job: &JobId) -> BatchResult<Option<FoundJob>> {
+        self.0.call(|| {
+            let state = self.0.state();
+            let found = |sim: &SimJob| FoundJob {
+                mark: JobMark::new(&sim.mark),
+                owner: sim.owner.clone(),
+                is_alive: sim.is_alive(),
+            };
+            state.jobs.get(job).map(found)
+        })
+    }
+
     fn candidates(&self, jobs: &[JobId]) -> BatchResult<JobCandidates> {
+        self.0.wait_for_list();
         self.0.call(|| {
             let mut state = self.0.state();
             state.questions += 1;
