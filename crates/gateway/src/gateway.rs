@@ -100,8 +100,17 @@ impl Gateway {
 
     fn lead(&self, lease: GatewayLease, stop: &AtomicBool) {
         tracing::info!("this gateway acts, lease epoch {}", lease.epoch);
-        let mut leader = GatewayLeader::new(&self.parts, lease);
-        let end = leader.run(&self.nudges, stop);
+        let (lease, table) = (&lease, &self.parts.table);
+        let end = std::thread::scope(|scope| {
+            let (leading, ended) = bounded::<()>(0);
+            let keep = move || lease.keep_until(table, &ended);
+            let thread = std::thread::Builder::new().name("lease".into());
+            // Without a thread, the leader alone renews the lease, between its steps.
+            let _kept = thread.spawn_scoped(scope, keep);
+            let end = GatewayLeader::new(&self.parts, lease).run(&self.nudges, stop);
+            drop(leading);
+            end
+        });
         *self.parts.batch_fault.lock() = None;
         match end {
             LeaderEnd::Stopped => {}

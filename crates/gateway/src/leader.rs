@@ -61,15 +61,12 @@ impl GatewayLeader<'_> {
                 break LeaderEnd::Stopped;
             }
             match self.turn() {
-                Ok(()) => {}
+                Ok(()) => self.note_table(None),
                 Err(ChangeError::LeaseLost) => break LeaderEnd::LeaseLost,
                 Err(ChangeError::State(error)) => {
-                    tracing::warn!("{error}");
+                    self.note_table(Some(error.to_string()));
                     self.reread();
                 }
-            }
-            if !self.lease.is_sure(Instant::now()) && self.renew().is_err() {
-                break LeaderEnd::LeaseLost;
             }
             self.wait(nudges);
         };
@@ -80,6 +77,19 @@ impl GatewayLeader<'_> {
             let _another_gateway_waits_for_longer = table.end_lease(self.lease.epoch);
         }
         end
+    }
+
+    /// Writes a new failure of the table to the log. What the table lacks is kept until it can be
+    /// written, and nothing is begun before.
+    fn note_table(&mut self, fault: Option<String>) {
+        match &fault {
+            Some(cause) if self.table_fault != fault => {
+                tracing::warn!("{cause}; the gateway tries again");
+            }
+            None if self.table_fault.is_some() => tracing::info!("the table of jobs works again"),
+            _ => {}
+        }
+        self.table_fault = fault;
     }
 
     /// Waits for an event, a client, or the next turn.
@@ -119,9 +129,11 @@ impl GatewayLeader<'_> {
     fn act(&mut self) -> Result<(), ChangeError> {
         let now = now();
         for at in 0..self.jobs.len() {
-            if !self.lease.is_sure(Instant::now()) {
+            let begin = Instant::now();
+            if !self.lease.is_sure(begin) {
                 return Ok(());
             }
+            self.lease.note_step(begin);
             let Some(job) = self.jobs.get(at) else {
                 break;
             };

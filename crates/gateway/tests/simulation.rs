@@ -128,6 +128,18 @@ fn burst_of_submissions_succeeds() {
 }
 
 #[test]
+fn slow_lists_cost_no_lease() {
+    let cluster = Cluster::start(&NODES[..1], None);
+    let _second = cluster.second_gateway();
+    // Longer than the lease.
+    cluster.slow_down(Duration::from_secs(3));
+    let job = cluster.submit("/data/a", policy(ReleaseNeed::First), 1);
+    cluster.wait_until("the task ran", || cluster.ran(&job).len() == 1);
+    assert_eq!(cluster.releases(&job), 1);
+    cluster.slow_down(Duration::ZERO);
+}
+
+#[test]
 fn job_reads_one_version_of_its_data() {
     for call in (1..50).step_by(7) {
         let cluster = Cluster::start(&NODES[..2], Some((call, When::After)));

@@ -22,7 +22,7 @@ const REREAD: Duration = Duration::from_secs(60);
 /// The gateway that acts.
 pub(crate) struct GatewayLeader<'a> {
     pub parts: &'a Arc<GatewayParts>,
-    pub lease: GatewayLease,
+    pub lease: &'a GatewayLease,
     pub jobs: Vec<PlannedJob>,
     /// Version of the table that was read last, and when.
     read: Option<((i64, u64), Instant)>,
@@ -36,10 +36,12 @@ pub(crate) struct GatewayLeader<'a> {
     pub outboxes: Outboxes,
     pub references: References,
     pub forgotten: Option<Instant>,
+    /// Failure of the table that the log has already.
+    pub table_fault: Option<String>,
 }
 
 impl<'a> GatewayLeader<'a> {
-    pub fn new(parts: &'a Arc<GatewayParts>, lease: GatewayLease) -> Self {
+    pub fn new(parts: &'a Arc<GatewayParts>, lease: &'a GatewayLease) -> Self {
         GatewayLeader {
             parts,
             lease,
@@ -54,12 +56,14 @@ impl<'a> GatewayLeader<'a> {
             outboxes: Outboxes::default(),
             references: References::default(),
             forgotten: None,
+            table_fault: None,
         }
     }
 
     pub fn renew(&mut self) -> Result<(), ChangeError> {
-        let mut table = self.parts.table.lock();
-        self.lease.keep(&mut table, Instant::now())
+        let now = Instant::now();
+        self.lease.note_step(now);
+        self.lease.keep(&self.parts.table, now)
     }
 
     /// Reads the table if a client or another process changed it. The leader follows its own changes.
