@@ -157,36 +157,43 @@ impl GatewayLeader<'_> {
         Ok(())
     }
 
-    /// Notes the events of casts and purges. The table gets all of them before the next act.
+    /// Notes the events of casts and purges. The table gets all of them before the next act. A table
+    /// that fails loses none: what it lacks is written in the next turn.
     fn absorb(&mut self) -> Result<(), ChangeError> {
+        let mut noted = Ok(());
         for event in self.works.take(EVENTS_MAX) {
-            match event {
-                WorkEvent::Data { mark, hash, bytes } => {
-                    self.note(JobChange::Data { mark, hash, bytes });
-                }
-                WorkEvent::Nodes { mark, rows } => self.note_outcomes(&mark, rows),
-                WorkEvent::Silent { mark, node, cause } => {
-                    self.note_silence(&node, &cause);
-                    self.note_outcomes(&mark, vec![silent_row(node, &cause)]);
-                }
-                WorkEvent::LoadEnded { mark, outcome } => self.note_load(&mark, outcome),
-                WorkEvent::PurgeEnded { mark, is_complete } => {
-                    self.works.end_purge(&mark, is_complete);
-                }
-                WorkEvent::Outboxes { mark, list } => self.note_list(&mark, list)?,
-                WorkEvent::Collected {
-                    mark,
-                    node,
-                    outcome,
-                } => self.note_collected(&mark, node, outcome)?,
-                WorkEvent::References(answers) => self.note_references(answers),
-                WorkEvent::Probed(answers) => {
-                    self.works.end_probe();
-                    self.note_signs(&answers);
-                }
+            noted = noted.and(self.note_event(event));
+        }
+        noted.and(self.flush())
+    }
+
+    fn note_event(&mut self, event: WorkEvent) -> Result<(), ChangeError> {
+        match event {
+            WorkEvent::Data { mark, hash, bytes } => {
+                self.note(JobChange::Data { mark, hash, bytes });
+            }
+            WorkEvent::Nodes { mark, rows } => self.note_outcomes(&mark, rows),
+            WorkEvent::Silent { mark, node, cause } => {
+                self.note_silence(&node, &cause);
+                self.note_outcomes(&mark, vec![silent_row(node, &cause)]);
+            }
+            WorkEvent::LoadEnded { mark, outcome } => self.note_load(&mark, outcome),
+            WorkEvent::PurgeEnded { mark, is_complete } => {
+                self.works.end_purge(&mark, is_complete);
+            }
+            WorkEvent::Outboxes { mark, list } => self.note_list(&mark, list)?,
+            WorkEvent::Collected {
+                mark,
+                node,
+                outcome,
+            } => self.note_collected(&mark, node, outcome)?,
+            WorkEvent::References(answers) => self.note_references(answers),
+            WorkEvent::Probed(answers) => {
+                self.works.end_probe();
+                self.note_signs(&answers);
             }
         }
-        self.flush()
+        Ok(())
     }
 
     /// Notes outcomes of nodes in a cast or purge.
@@ -229,3 +236,7 @@ impl GatewayLeader<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "leader/tests.rs"]
+mod tests;

@@ -98,6 +98,8 @@ impl PlannedJob {
             JobChange::Slot {
                 slot, is_required, ..
             } => (self.row.slot, self.row.is_required) = (*slot, *is_required),
+            // The plan has no results.
+            JobChange::Results { .. } => {}
         }
     }
 

@@ -85,6 +85,13 @@ pub enum JobChange {
         /// Cause and remedy.
         fault: Option<String>,
     },
+    /// Results that arrived from a node: entries and bytes are added to those of earlier attempts.
+    Results {
+        /// Mark.
+        mark: String,
+        /// The outcome of the last attempt.
+        row: ResultRow,
+    },
 }
 
 impl JobChange {
@@ -95,7 +102,8 @@ impl JobChange {
             | JobChange::Nodes { mark, .. }
             | JobChange::Stage { mark, .. }
             | JobChange::Slot { mark, .. }
-            | JobChange::Fault { mark, .. } => mark,
+            | JobChange::Fault { mark, .. }
+            | JobChange::Results { mark, .. } => mark,
         }
     }
 }
@@ -345,17 +353,8 @@ impl JobTable {
     /// # Errors
     /// [`ChangeError::LeaseLost`]; the file cannot be written.
     pub fn add_results(&mut self, epoch: u64, mark: &str, row: &ResultRow) -> TableChange {
-        self.lead(epoch, |transaction| {
-            const ADD: &str = "INSERT INTO results (mark, node, entries, bytes, fault, changed_ms)
-                VALUES (?, ?, ?, ?, ?, ?)
-                ON CONFLICT (mark, node) DO UPDATE SET entries = entries + excluded.entries,
-                bytes = bytes + excluded.bytes, fault = excluded.fault,
-                changed_ms = excluded.changed_ms";
-            let (entries, bytes) = (capped(row.entries), capped(row.bytes));
-            let changed = millis(row.changed);
-            let values = params![mark, row.node, entries, bytes, row.fault, changed];
-            transaction.execute(ADD, values).map(drop)
-        })
+        let (mark, row) = (mark.to_owned(), row.clone());
+        self.change_jobs(epoch, &[JobChange::Results { mark, row }])
     }
 
     /// Removes the rows of jobs that were closed, or prepared and never submitted, before a time since

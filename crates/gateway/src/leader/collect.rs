@@ -13,7 +13,7 @@ use crate::distribution::{CollectOrder, CollectedResults};
 use crate::parts::now;
 use crate::plan::{PlannedJob, Sight};
 use crate::results::{ResultJob, order_of};
-use driftless_state::jobs::{ChangeError, JobNodeState, JobStage, ResultRow};
+use driftless_state::jobs::{ChangeError, JobChange, JobNodeState, JobStage, ResultRow};
 use driftless_taskfile::ResultPattern;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -238,12 +238,17 @@ impl GatewayLeader<'_> {
             fault,
             changed: now(),
         };
-        let mut table = self.parts.table.lock();
-        table.add_results(self.lease.epoch, mark, &row)
+        let mark = mark.to_owned();
+        self.note(JobChange::Results { mark, row });
+        Ok(())
     }
 
-    /// Returns the cause of the last failure with the results of a node, by the table.
+    /// Returns the cause of the last failure with the results of a node, by the table and the changes
+    /// that it lacks yet.
     fn fault_of_results(&self, mark: &str, node: &str) -> Option<String> {
+        if let Some(row) = self.noted_results(mark, node) {
+            return row.fault.clone();
+        }
         let known = self.parts.table.lock().results(mark).unwrap_or_default();
         known.into_iter().find(|row| row.node == node)?.fault
     }

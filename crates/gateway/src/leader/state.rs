@@ -11,7 +11,7 @@ use crate::JobRequest;
 use crate::lease::GatewayLease;
 use crate::parts::{GatewayParts, now};
 use crate::plan::PlannedJob;
-use driftless_state::jobs::{ChangeError, JobChange, JobNodeRow, JobStage};
+use driftless_state::jobs::{ChangeError, JobChange, JobNodeRow, JobStage, ResultRow};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -114,6 +114,14 @@ impl<'a> GatewayLeader<'a> {
         table.change_jobs(self.lease.epoch, &self.changes)?;
         self.changes.clear();
         Ok(())
+    }
+
+    /// Returns the last results of a job from a node that were noted, and that the table lacks yet.
+    pub fn noted_results(&self, mark: &str, node: &str) -> Option<&ResultRow> {
+        self.changes.iter().rev().find_map(|change| match change {
+            JobChange::Results { mark: of, row } if of == mark && row.node == node => Some(row),
+            _ => None,
+        })
     }
 
     /// Writes new causes of nodes to the log.

@@ -182,7 +182,21 @@ pub(super) fn change(file: &Connection, change: &JobChange) -> Result<(), StoreE
             let mut set = file.prepare_cached(SET)?;
             set.execute(params![fault, mark, fault]).map(drop)
         }
+        JobChange::Results { mark, row } => add_results(file, mark, row),
     }
+}
+
+fn add_results(file: &Connection, mark: &str, row: &ResultRow) -> Result<(), StoreError> {
+    const ADD: &str = "INSERT INTO results (mark, node, entries, bytes, fault, changed_ms)
+        SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE EXISTS (SELECT 1 FROM jobs WHERE mark = ?1)
+        ON CONFLICT (mark, node) DO UPDATE SET entries = entries + excluded.entries,
+        bytes = bytes + excluded.bytes, fault = excluded.fault,
+        changed_ms = excluded.changed_ms";
+    let (entries, bytes) = (capped(row.entries), capped(row.bytes));
+    let changed = millis(row.changed);
+    let mut add = file.prepare_cached(ADD)?;
+    let values = params![mark, row.node, entries, bytes, row.fault, changed];
+    add.execute(values).map(drop)
 }
 
 fn set_nodes(file: &Connection, mark: &str, nodes: &[JobNodeRow]) -> Result<(), StoreError> {
