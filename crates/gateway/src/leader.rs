@@ -14,6 +14,7 @@ mod health;
 mod outboxes;
 mod readiness;
 mod references;
+mod requeued;
 mod sight;
 mod signs;
 mod state;
@@ -21,7 +22,7 @@ mod told;
 mod work;
 
 use crate::parts::now;
-use crate::plan::{NextAct, next_act};
+use crate::plan::{NextAct, PlannedJob, next_act};
 use crossbeam_channel::{Receiver, select};
 use driftless_state::jobs::{ChangeError, JobChange, JobNodeRow, JobNodeState, JobStage};
 use signs::silent_row;
@@ -150,6 +151,7 @@ impl GatewayLeader<'_> {
                 NextAct::Load => self.load(at)?,
                 NextAct::Release => self.release(at)?,
                 NextAct::ReleaseAgain => self.release_again(at)?,
+                NextAct::Resume => self.resume(at)?,
                 NextAct::Purge => self.purge(at),
                 NextAct::Close => self.close(at)?,
             }
@@ -175,9 +177,16 @@ impl GatewayLeader<'_> {
             WorkEvent::Nodes { mark, rows } => self.note_outcomes(&mark, rows),
             WorkEvent::Silent { mark, node, cause } => {
                 self.note_silence(&node, &cause);
-                self.note_outcomes(&mark, vec![silent_row(node, &cause)]);
+                self.works.note_silence(&mark, &node);
+                let rows = vec![silent_row(node, &cause)];
+                self.log_failed(&mark, &rows);
+                self.note_nodes(&mark, rows);
             }
-            WorkEvent::LoadEnded { mark, outcome } => self.note_load(&mark, outcome),
+            WorkEvent::LoadEnded {
+                mark,
+                load,
+                outcome,
+            } => self.note_load(&mark, load, outcome),
             WorkEvent::PurgeEnded { mark, is_complete } => {
                 self.works.end_purge(&mark, is_complete);
             }
@@ -208,10 +217,13 @@ impl GatewayLeader<'_> {
         self.note_nodes(mark, rows);
     }
 
-    fn note_load(&mut self, mark: &str, outcome: Result<(), String>) {
+    fn note_load(&mut self, mark: &str, load: u64, outcome: Result<(), String>) {
         let known = self.jobs.iter().find(|job| job.row.mark == mark);
-        let is_complete = outcome.is_ok() && known.is_none_or(|job| !job.lacks_nodes());
-        self.works.end_load(mark, is_complete);
+        // What another cast of the job may bring is no failure of this one.
+        let is_last = self.works.loads_of(mark) <= 1;
+        let lacks = is_last && known.is_some_and(PlannedJob::lacks_nodes);
+        let is_complete = outcome.is_ok() && !lacks;
+        self.works.end_load(mark, load, is_complete);
         match outcome {
             Ok(()) => self.note_fault(mark, None),
             Err(cause) => self.note_fault(mark, Some(&cause)),
@@ -232,6 +244,7 @@ impl GatewayLeader<'_> {
             false => return Ok(()),
         }
         drop(table);
+        self.closed = None;
         self.reread();
         Ok(())
     }

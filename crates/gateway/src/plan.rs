@@ -1,7 +1,7 @@
 //! Decisions of the gateway, as pure functions of what the table and the batch system state.
 
 use crate::JobRequest;
-use driftless_batch::LiveJob;
+use driftless_batch::{FoundJob, LiveJob};
 use driftless_state::jobs::{BatchJobRow, JobChange, JobNodeRow, JobNodeState, JobStage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub(crate) enum NextAct {
     Release,
     /// The gateway was about to release the job, and may have done so.
     ReleaseAgain,
+    /// The job ended and was requeued: it gets its data again.
+    Resume,
     /// Copies are to be removed.
     Purge,
     /// The copies are removed, and the job can be closed.
@@ -64,8 +66,30 @@ pub(crate) fn next_act(job: &PlannedJob, sight: Sight<'_>, now: Duration) -> Nex
             (true, false) => NextAct::Refresh,
             (false, _) => NextAct::Wait,
         },
+        JobStage::Ended if matches!(sight, Sight::Alive(_)) => NextAct::Resume,
         JobStage::Ended if job.is_purged() => NextAct::Close,
         JobStage::Ended => NextAct::Purge,
+    }
+}
+
+/// Holder of the number of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NumberHolder {
+    /// The job itself.
+    Job,
+    /// A job of the same user without a mark: the user may have changed the comment.
+    Unmarked,
+    /// Another job: the batch system lost its state, and its numbers began again.
+    Stranger,
+}
+
+/// Returns to whom the number of a job belongs now.
+pub(crate) fn number_holder(row: &BatchJobRow, found: &FoundJob) -> NumberHolder {
+    match &found.mark {
+        _ if found.owner != row.owner => NumberHolder::Stranger,
+        Some(mark) if mark.as_str() != row.mark => NumberHolder::Stranger,
+        Some(_) => NumberHolder::Job,
+        None => NumberHolder::Unmarked,
     }
 }
 
@@ -199,7 +223,8 @@ pub(crate) fn slot_for(jobs: &[PlannedJob], hash: &str, slots_max: u32) -> Optio
         job.row.hash.as_deref() == Some(hash) && job.row.stage < JobStage::Ended
     };
     let shared = jobs.iter().filter(of_set).find_map(|job| job.row.slot);
-    let taken: BTreeSet<u32> = jobs.iter().filter_map(|job| job.row.slot).collect();
+    let open = jobs.iter().filter(|job| job.row.stage < JobStage::Closed);
+    let taken: BTreeSet<u32> = open.filter_map(|job| job.row.slot).collect();
     shared.or_else(|| (1..=slots_max).find(|slot| !taken.contains(slot)))
 }
 
@@ -303,6 +328,21 @@ pub(crate) mod tests {
         let waiting = live(false, 3);
         let act = next_act(&running, Sight::Alive(&waiting), NOW);
         assert_eq!(act, NextAct::Load);
+    }
+
+    #[test]
+    fn hold_after_the_release_stays() {
+        let all = job("a", JobStage::Released, &[("n1", READY)]);
+        let held = live(true, 3);
+        assert_eq!(next_act(&all, Sight::Alive(&held), NOW), NextAct::Refresh);
+    }
+
+    #[test]
+    fn job_that_was_requeued_is_resumed() {
+        let purged = job("a", JobStage::Ended, &[("n1", JobNodeState::Purged)]);
+        let waiting = live(false, 1);
+        let act = next_act(&purged, Sight::Alive(&waiting), NOW);
+        assert_eq!(act, NextAct::Resume);
     }
 
     #[test]

@@ -102,7 +102,7 @@ fn node_that_lost_its_copy_gets_it_again() {
 }
 
 #[test]
-fn lost_copies_are_noticed_while_nodes_load() {
+fn hanging_cast_delays_no_lost_copy() {
     let cluster = Cluster::start(&NODES[..2], None);
     cluster.delay("n2", Duration::from_secs(1000));
     cluster.pause_tasks(true);
@@ -110,21 +110,43 @@ fn lost_copies_are_noticed_while_nodes_load() {
     cluster.wait_until("n1 offers the data", || cluster.offers("n1"));
     cluster.lose_copies("n1");
     cluster.take_over();
-    cluster.wait_until("n1 offers it no more", || !cluster.offers("n1"));
-    cluster.cancel(&job);
+    cluster.wait_until("n1 has the data again", || cluster.has_copy("n1"));
+    cluster.wait_until("n1 offers it again", || cluster.offers("n1"));
+    cluster.pause_tasks(false);
     cluster.wait_until_closed();
+    cluster.check_ran(&job);
     cluster.check_nothing_is_left();
 }
 
 #[test]
-fn burst_of_submissions_succeeds() {
+fn empty_lists_of_jobs_end_none() {
+    let cluster = Cluster::start(&NODES[..1], None);
+    let job = cluster.submit("/data/a", policy(ReleaseNeed::First), 40);
+    cluster.wait_until("a task ran", || !cluster.ran(&job).is_empty());
+    cluster.pause_tasks(true);
+    cluster.empty_lists(true);
+    let lists = cluster.lists();
+    cluster.wait_until("some lists were empty", || cluster.lists() > lists + 10);
+    assert_eq!(cluster.stage(&job), "released");
+    assert!(cluster.has_copy("n1"));
+    cluster.empty_lists(false);
+    cluster.pause_tasks(false);
+    cluster.wait_until_closed();
+    cluster.check_ran(&job);
+    cluster.check_nothing_is_left();
+}
+
+#[test]
+fn reused_number_releases_no_stranger() {
     let cluster = Cluster::start(&NODES[..1], None);
     cluster.delay("n1", Duration::from_secs(1000));
-    std::thread::scope(|scope| {
-        for _ in 0..100 {
-            scope.spawn(|| cluster.submit("/data/a", policy(ReleaseNeed::First), 1));
-        }
-    });
+    let job = cluster.submit("/data/a", policy(ReleaseNeed::First), 1);
+    cluster.wait_until("the job loads", || cluster.loads() > 0);
+    cluster.reuse_number(&job);
+    cluster.delay("n1", Duration::ZERO);
+    cluster.wait_until_closed();
+    assert_eq!(cluster.releases(&job), 0);
+    cluster.check_nothing_is_left();
 }
 
 #[test]
@@ -137,6 +159,29 @@ fn slow_lists_cost_no_lease() {
     cluster.wait_until("the task ran", || cluster.ran(&job).len() == 1);
     assert_eq!(cluster.releases(&job), 1);
     cluster.slow_down(Duration::ZERO);
+}
+
+#[test]
+fn requeued_job_gets_its_data_again() {
+    let cluster = Cluster::start(&NODES[..2], None);
+    let job = cluster.submit("/data/a", policy(ReleaseNeed::All), 2);
+    cluster.wait_until_closed();
+    cluster.requeue(&job, 2);
+    cluster.wait_until("its tasks ran again", || cluster.ran(&job).len() == 4);
+    cluster.wait_until_closed();
+    cluster.check_ran(&job);
+    cluster.check_nothing_is_left();
+}
+
+#[test]
+fn burst_of_submissions_succeeds() {
+    let cluster = Cluster::start(&NODES[..1], None);
+    cluster.delay("n1", Duration::from_secs(1000));
+    std::thread::scope(|scope| {
+        for _ in 0..100 {
+            scope.spawn(|| cluster.submit("/data/a", policy(ReleaseNeed::First), 1));
+        }
+    });
 }
 
 #[test]

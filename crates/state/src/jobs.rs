@@ -197,6 +197,18 @@ impl JobTable {
         rows::jobs(&self.file, which, params![]).map_err(|cause| self.failed(cause))
     }
 
+    /// Returns the jobs that are closed, the oldest first, without their requests.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn closed_jobs(&self) -> Result<Vec<BatchJobRow>, StateError> {
+        let which = "WHERE stage = 'closed' AND number IS NOT NULL ORDER BY made_ms, mark";
+        let found = rows::jobs(&self.file, which, params![]);
+        let mut found = found.map_err(|cause| self.failed(cause))?;
+        found.iter_mut().for_each(|row| row.request = Vec::new());
+        Ok(found)
+    }
+
     /// Returns all jobs of a user, or of all users, the oldest first.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use super::signs::silent_row;
 use super::state::GatewayLeader;
 use super::work::WorkKind;
 use crate::distribution::LoadOrder;
-use crate::plan::{PlannedJob, SlotNodes, slot_for, slot_nodes};
+use crate::plan::{NumberHolder, PlannedJob, SlotNodes, number_holder, slot_for, slot_nodes};
 use driftless_batch::{BatchError, DataSlot, JobId};
 use driftless_cast::parse_hostlist;
 use driftless_state::jobs::{ChangeError, JobNodeRow, JobNodeState, JobStage};
@@ -20,12 +20,17 @@ const WITHOUT_NODES: u32 = 3;
 /// Nodes that a message names.
 const SHOWN_MAX: usize = 3;
 
+/// Fault of a job whose mark is gone.
+const UNMARKED: &str = "the job carries its mark no more, because its comment or variables were changed: cancel it, and submit it again";
+
 /// Cause that an act for a job did not succeed.
 pub(super) enum ActError {
     /// The table failed, or another gateway acts.
     Change(ChangeError),
     /// The batch system failed.
     Batch(Arc<BatchError>),
+    /// The batch system does not have the job any more: its next answers say so.
+    Absent,
     /// No node can get the data set now. Cause and remedy.
     NoNode(String),
     /// Cause and remedy.
@@ -51,7 +56,11 @@ impl GatewayLeader<'_> {
             return Ok(());
         };
         let mark = job.row.mark.clone();
-        if self.works.is_paused(&mark, WorkKind::Load) || self.works.is_loading(&mark) {
+        if self.works.is_paused(&mark, WorkKind::Load) || self.works.is_full_of(&mark) {
+            return Ok(());
+        }
+        let is_loading = self.works.is_loading(&mark);
+        if is_loading && !self.lacks_others(job) {
             return Ok(());
         }
         if self.lacks_silent_alone(job) {
@@ -87,9 +96,13 @@ impl GatewayLeader<'_> {
         let job = self.job(at)?;
         let is_ready = |node: &String| {
             let row = job.nodes.iter().find(|row| row.node == *node);
-            row.is_some_and(|row| row.state == JobNodeState::Ready)
+            let is_ready = row.is_some_and(|row| row.state == JobNodeState::Ready);
+            is_ready || self.works.is_loading_to(&job.row.mark, node)
         };
         let lacking: Vec<String> = nodes.into_iter().filter(|node| !is_ready(node)).collect();
+        if lacking.is_empty() && self.works.is_loading(&job.row.mark) {
+            return Ok(None);
+        }
         if lacking.is_empty() {
             let why = "the nodes that lack the data are down; the gateway tries again".to_owned();
             return Err(ActError::NoNode(why));
@@ -217,7 +230,7 @@ impl GatewayLeader<'_> {
 
     fn try_release(&mut self, at: usize) -> Result<(), ActError> {
         let slot = self.slot_of(at)?;
-        let number = number_of(self.job(at)?)?;
+        let number = self.own_number(at)?;
         let nodes = self.nodes_with(at);
         let readiness = nodes.readiness(slot.as_ref());
         let slot_number = self.chosen_slot(at);
@@ -232,6 +245,24 @@ impl GatewayLeader<'_> {
         self.put_stage(at, JobStage::Releasing);
         self.flush()?;
         self.finish_release(at, &number, nodes.ready.len())
+    }
+
+    /// Returns the number of a job, if the batch system still knows the job by it.
+    pub(super) fn own_number(&mut self, at: usize) -> Result<JobId, ActError> {
+        let job = self.job(at)?;
+        let (mark, number) = (job.row.mark.clone(), number_of(job)?);
+        let Some(found) = self.parts.batch.find(&number)? else {
+            return Err(ActError::Absent);
+        };
+        match number_holder(&self.job(at)?.row, &found) {
+            NumberHolder::Stranger => {
+                self.note_replaced(&mark);
+                Err(ActError::Absent)
+            }
+            NumberHolder::Unmarked => Err(ActError::Other(UNMARKED.to_owned())),
+            NumberHolder::Job if !found.is_alive => Err(ActError::Absent),
+            NumberHolder::Job => Ok(number),
+        }
     }
 
     fn finish_release(&mut self, at: usize, number: &JobId, ready: usize) -> Result<(), ActError> {
@@ -251,7 +282,7 @@ impl GatewayLeader<'_> {
             return Ok(());
         }
         let ready = job.nodes_in(JobNodeState::Ready).len();
-        let number = number_of(job);
+        let number = self.own_number(at);
         let released = number.and_then(|number| self.finish_release(at, &number, ready));
         match released {
             Ok(()) => Ok(()),
@@ -333,8 +364,11 @@ impl GatewayLeader<'_> {
             }
             self.told.forget(slot);
         }
-        self.put_slot(at, None, false);
+        // The row keeps its slot: a job that is requeued demands it still.
         self.put_stage(at, JobStage::Closed);
+        if let Some(row) = self.jobs.get(at).map(|job| job.row.clone()) {
+            self.add_closed(row);
+        }
         self.reread();
         tracing::info!("job {}: closed", self.shown(&mark));
         Ok(())
@@ -342,16 +376,28 @@ impl GatewayLeader<'_> {
 
     /// Returns whether another job has a slot.
     fn is_used(&self, slot: u32, mark: &str) -> bool {
-        let is_other = |job: &PlannedJob| job.row.slot == Some(slot) && job.row.mark != mark;
+        let is_other = |job: &PlannedJob| {
+            let is_open = job.row.stage != JobStage::Closed;
+            is_open && job.row.slot == Some(slot) && job.row.mark != mark
+        };
         self.jobs.iter().any(is_other)
     }
 
     /// Notes that an act failed, and lets the next attempt wait.
-    fn postpone(&mut self, mark: &str, kind: WorkKind, error: ActError) -> Result<(), ChangeError> {
+    pub(super) fn postpone(
+        &mut self,
+        mark: &str,
+        kind: WorkKind,
+        error: ActError,
+    ) -> Result<(), ChangeError> {
         let fault = match error {
             ActError::Change(error) => return Err(error),
             // A job that its user removed: the next answer of the batch system says so.
             ActError::Batch(error) if error.is_no_job() => {
+                self.works.pause(mark, kind);
+                return Ok(());
+            }
+            ActError::Absent => {
                 self.works.pause(mark, kind);
                 return Ok(());
             }

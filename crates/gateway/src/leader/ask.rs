@@ -3,7 +3,8 @@
 use super::state::GatewayLeader;
 use crate::parts::now;
 use crate::plan::PlannedJob;
-use driftless_batch::{BatchError, JobId, LiveJob, MarkedJob};
+use crate::plan::{NumberHolder, number_holder};
+use driftless_batch::{BatchError, FoundJob, JobId, LiveJob, MarkedJob};
 use driftless_state::jobs::{ChangeError, JobStage};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,12 +13,19 @@ use std::time::{Duration, Instant};
 const RUNNING: (Duration, u32) = (Duration::from_secs(10), 20);
 /// The same while jobs only wait for data: nothing but their removal is to be seen.
 const WAITING: (Duration, u32) = (Duration::from_secs(30), 100);
+/// Pause while no job is open, as a multiple of the shortest one.
+const IDLE_TIMES: u32 = 30;
+/// Single questions of a turn, and their time: jobs that ended together are found in several turns.
+const QUESTIONS: (usize, Duration) = (32, Duration::from_secs(1));
+/// Pause before the first single question when many jobs vanished at once, as a multiple of the first
+/// pause after a failure.
+const SLOW_TIMES: u32 = 12;
 
 impl GatewayLeader<'_> {
     /// Asks the batch system if it is time. Returns whether jobs were adopted.
     pub(super) fn ask_batch(&mut self) -> Result<bool, ChangeError> {
         let begin = Instant::now();
-        if self.jobs.is_empty() || self.sight.next.is_some_and(|next| begin < next) {
+        if !self.is_question_due(begin)? {
             return Ok(false);
         }
         let asked = self.ask();
@@ -27,15 +35,17 @@ impl GatewayLeader<'_> {
             false => RUNNING,
         };
         let pause = begin.elapsed().saturating_mul(times).min(pause_max);
-        let pause = pause.max(self.parts.settings.poll);
-        self.sight.next = Some(Instant::now() + pause);
+        let (poll, now) = (self.parts.settings.poll, Instant::now());
+        self.sight.next = Some(now + pause.max(poll));
+        self.sight.next_idle = Some(now + poll.saturating_mul(IDLE_TIMES));
         match asked {
             Ok((marked, alive)) => {
-                self.note_batch_fault(None);
                 self.sight.answered = Some(begin);
-                self.sight.alive = Some(alive);
-                self.sight.count_absent(&self.jobs);
-                self.adopt(marked)
+                self.sight.note_alive(alive, &self.jobs, Instant::now());
+                let fault = self.ask_for_absent();
+                self.note_batch_fault(fault);
+                let is_reopened = self.reopen_requeued()?;
+                Ok(self.adopt(marked)? || is_reopened)
             }
             Err(error) => {
                 self.sight.alive = None;
@@ -43,6 +53,61 @@ impl GatewayLeader<'_> {
                 Ok(false)
             }
         }
+    }
+
+    /// Returns whether it is time to ask. Without open jobs, only a closed one that is requeued matters.
+    fn is_question_due(&mut self, now: Instant) -> Result<bool, ChangeError> {
+        let next = match self.jobs.is_empty() {
+            true => self.sight.next_idle,
+            false => self.sight.next,
+        };
+        if next.is_some_and(|next| now < next) {
+            return Ok(false);
+        }
+        Ok(!self.jobs.is_empty() || !self.closed_jobs()?.is_empty())
+    }
+
+    /// Asks for some of the jobs that the last lists lacked, by their numbers. Returns the cause of a
+    /// question without a clear answer: its job may live.
+    fn ask_for_absent(&mut self) -> Option<String> {
+        let (begin, mut fault) = (Instant::now(), None);
+        let slow = self.parts.settings.retry.saturating_mul(SLOW_TIMES);
+        let asked = self.sight.to_ask(&self.jobs, begin, slow).into_iter();
+        for (mark, number) in asked.take(QUESTIONS.0) {
+            if begin.elapsed() >= QUESTIONS.1 {
+                break;
+            }
+            match self.parts.batch.find(&number) {
+                Ok(found) => self.note_found(&mark, found.as_ref()),
+                Err(error) if error.may_pass() => return Some(error.to_string()),
+                Err(error) => fault = Some(error.to_string()),
+            }
+        }
+        fault
+    }
+
+    /// Notes what the batch system stated about the number of a job that the lists lacked.
+    fn note_found(&mut self, mark: &str, found: Option<&FoundJob>) {
+        let job = self.jobs.iter().find(|job| job.row.mark == mark);
+        let Some(row) = job.map(|job| &job.row) else {
+            return;
+        };
+        match found {
+            Some(found) if number_holder(row, found) == NumberHolder::Stranger => {
+                self.note_replaced(mark);
+            }
+            Some(found) if found.is_alive => self.sight.set_alive(mark),
+            _ => self.sight.set_ended(mark),
+        }
+    }
+
+    /// Notes that the number of a job belongs to another job now: the batch system lost the first one.
+    pub(super) fn note_replaced(&mut self, mark: &str) {
+        let number = self.shown(mark);
+        tracing::warn!(
+            "job {number}: the batch system gave its number to another job, which is left alone; the first one is lost"
+        );
+        self.sight.set_replaced(mark);
     }
 
     /// Shows users why the batch system did not answer, and writes a new cause to the log.

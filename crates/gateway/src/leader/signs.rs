@@ -53,6 +53,18 @@ impl GatewayLeader<'_> {
         }
     }
 
+    /// Returns whether a job lacks a node that answers, and that its casts at work do not reach: one that
+    /// lost its copy meanwhile, for example.
+    pub(super) fn lacks_others(&self, job: &PlannedJob) -> bool {
+        let mark = &job.row.mark;
+        let is_other = |row: &JobNodeRow| {
+            row.state == JobNodeState::Wanted
+                && self.health.silence(&row.node).is_none()
+                && !self.works.is_loading_to(mark, &row.node)
+        };
+        job.nodes.iter().any(is_other)
+    }
+
     /// Returns whether a job lacks no node but silent ones.
     pub(super) fn lacks_silent_alone(&self, job: &PlannedJob) -> bool {
         let lacks = |row: &&JobNodeRow| row.state != JobNodeState::Ready;

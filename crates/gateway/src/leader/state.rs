@@ -4,6 +4,7 @@ use super::candidates::CandidateNodes;
 use super::health::NodeSigns;
 use super::outboxes::Outboxes;
 use super::references::References;
+use super::requeued::ClosedJob;
 use super::sight::BatchSight;
 use super::told::ToldReadiness;
 use super::work::Works;
@@ -11,6 +12,7 @@ use crate::JobRequest;
 use crate::lease::GatewayLease;
 use crate::parts::{GatewayParts, now};
 use crate::plan::PlannedJob;
+use driftless_batch::JobId;
 use driftless_state::jobs::{ChangeError, JobChange, JobNodeRow, JobStage, ResultRow};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,6 +38,8 @@ pub(crate) struct GatewayLeader<'a> {
     pub outboxes: Outboxes,
     pub references: References,
     pub forgotten: Option<Instant>,
+    /// Closed jobs, by their numbers. `None` until they are read.
+    pub closed: Option<HashMap<JobId, ClosedJob>>,
     /// Failure of the table that the log has already.
     pub table_fault: Option<String>,
 }
@@ -56,6 +60,7 @@ impl<'a> GatewayLeader<'a> {
             outboxes: Outboxes::default(),
             references: References::default(),
             forgotten: None,
+            closed: None,
             table_fault: None,
         }
     }

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const PAUSE_MAX: Duration = Duration::from_secs(600);
 /// Casts at work, those that only wait for silent nodes included, as a multiple of the others.
 const WAITING_TIMES: usize = 4;
+/// Casts of one job at a time: one that waits for a node delays no other node.
+const JOB_LOADS_MAX: usize = 2;
 /// Events that wait for the leader.
 const EVENTS_MAX: usize = 4096;
 
@@ -39,6 +41,7 @@ pub(crate) enum WorkEvent {
     /// The cast of a job ended.
     LoadEnded {
         mark: String,
+        load: u64,
         outcome: Result<(), String>,
     },
     /// The purge of a job ended.
@@ -72,8 +75,11 @@ pub(crate) enum WorkKind {
 /// A cast at work.
 #[derive(Debug, Default)]
 struct LoadAtWork {
+    mark: String,
     stop: Arc<AtomicBool>,
-    /// Nodes without an outcome, but for those that do not answer.
+    /// Nodes without an outcome.
+    open: HashSet<String>,
+    /// The same, but for those that do not answer.
     pending: HashSet<String>,
 }
 
@@ -89,7 +95,9 @@ pub(crate) struct Works {
     send: Sender<WorkEvent>,
     receive: Receiver<WorkEvent>,
     waiting: Vec<WorkEvent>,
-    loads: HashMap<String, LoadAtWork>,
+    /// Casts, each by its number.
+    loads: HashMap<u64, LoadAtWork>,
+    next_load: u64,
     purges: HashMap<String, Arc<AtomicBool>>,
     pauses: HashMap<(String, WorkKind), Pause>,
     is_probing: bool,
@@ -106,6 +114,7 @@ impl Works {
             receive,
             waiting: Vec::new(),
             loads: HashMap::new(),
+            next_load: 0,
             purges: HashMap::new(),
             pauses: HashMap::new(),
             is_probing: false,
@@ -139,16 +148,41 @@ impl Works {
         busy >= casts_max || self.loads.len() >= casts_max.saturating_mul(WAITING_TIMES)
     }
 
-    /// Notes that a node has its outcome in the cast of a job, or does not answer.
+    /// Notes that a node has its outcome in a cast of a job.
     pub fn note_outcome(&mut self, mark: &str, node: &str) {
-        if let Some(load) = self.loads.get_mut(mark) {
+        for load in self.loads.values_mut().filter(|load| load.mark == mark) {
+            load.open.remove(node);
+            load.pending.remove(node);
+        }
+    }
+
+    /// Notes that a node does not answer a cast of a job, which goes on.
+    pub fn note_silence(&mut self, mark: &str, node: &str) {
+        for load in self.loads.values_mut().filter(|load| load.mark == mark) {
             load.pending.remove(node);
         }
     }
 
     /// Returns whether a cast of a job is at work.
     pub fn is_loading(&self, mark: &str) -> bool {
-        self.loads.contains_key(mark)
+        self.loads.values().any(|load| load.mark == mark)
+    }
+
+    /// Returns whether as many casts of a job are at work as may be.
+    pub fn is_full_of(&self, mark: &str) -> bool {
+        self.loads_of(mark) >= JOB_LOADS_MAX
+    }
+
+    /// Returns the number of casts of a job at work.
+    pub fn loads_of(&self, mark: &str) -> usize {
+        let own = self.loads.values().filter(|load| load.mark == mark);
+        own.count()
+    }
+
+    /// Returns whether a cast of a job at work reaches a node, or still tries.
+    pub fn is_loading_to(&self, mark: &str, node: &str) -> bool {
+        let mut own = self.loads.values().filter(|load| load.mark == mark);
+        own.any(|load| load.open.contains(node))
     }
 
     /// Returns whether a purge of a job is at work.
@@ -185,16 +219,16 @@ impl Works {
         self.pauses.remove(&(mark.to_owned(), kind));
     }
 
-    /// Asks the cast of a job to end.
+    /// Asks the casts of a job to end.
     pub fn stop_load(&self, mark: &str) {
-        if let Some(load) = self.loads.get(mark) {
+        for load in self.loads.values().filter(|load| load.mark == mark) {
             load.stop.store(true, Relaxed);
         }
     }
 
     /// Notes the end of a cast.
-    pub fn end_load(&mut self, mark: &str, is_complete: bool) {
-        self.loads.remove(mark);
+    pub fn end_load(&mut self, mark: &str, load: u64, is_complete: bool) {
+        self.loads.remove(&load);
         self.note(mark, WorkKind::Load, is_complete);
     }
 
@@ -220,12 +254,17 @@ impl Works {
         proven: HashSet<String>,
         distribution: &Arc<dyn Distribution>,
     ) {
-        let load = LoadAtWork {
+        let nodes: HashSet<String> = order.nodes.iter().cloned().collect();
+        let work = LoadAtWork {
+            mark: mark.to_owned(),
             stop: Arc::default(),
-            pending: order.nodes.iter().cloned().collect(),
+            open: nodes.clone(),
+            pending: nodes,
         };
-        let (stop, send) = (Arc::clone(&load.stop), self.send.clone());
-        self.loads.insert(mark.to_owned(), load);
+        let (stop, send) = (Arc::clone(&work.stop), self.send.clone());
+        let load = self.next_load;
+        self.next_load = load.saturating_add(1);
+        self.loads.insert(load, work);
         let (mark, distribution) = (mark.to_owned(), Arc::clone(distribution));
         let failed = mark.clone();
         let is_started = self.start("load", move || {
@@ -239,11 +278,12 @@ impl Works {
             };
             let _the_leader_may_be_gone = send.send(WorkEvent::LoadEnded {
                 mark: mark.clone(),
+                load,
                 outcome,
             });
         });
         if !is_started {
-            self.end_load(&failed, false);
+            self.end_load(&failed, load, false);
         }
     }
 
