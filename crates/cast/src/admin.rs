@@ -291,12 +291,24 @@ fn ask(dir: &Path, request: &AdminRequest) -> Result<AdminAnswer, AdminError> {
         }
         Err(error) => return Err(failed(error)),
     };
-    write_message(&mut stream, request).map_err(failed)?;
-    match read_message(&mut stream) {
+    let answer = write_message(&mut stream, request).and_then(|()| read_message(&mut stream));
+    match answer {
         Ok(reply) => Ok(AdminAnswer::Daemon(reply)),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(AdminError::Denied(path)),
+        Err(error) if is_hang_up(&error) => Err(AdminError::Denied(path)),
         Err(error) => Err(failed(error)),
     }
+}
+
+/// Returns whether a daemon closed the connection. It does so if another user asks, maybe before the
+/// question is written or read.
+fn is_hang_up(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::NotConnected
+    )
 }
 
 fn is_without_daemon(error: &io::Error) -> bool {
