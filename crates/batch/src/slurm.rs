@@ -212,7 +212,7 @@ impl BatchSystem for Slurm {
             let Some(mark) = record.mark().filter(|_| record.phase != JobPhase::Ended) else {
                 continue;
             };
-            let is_held = record.is_held(JobHold::User);
+            let is_held = record.seems_held();
             match found.iter_mut().find(|known| known.job == record.job) {
                 Some(known) => known.is_held |= is_held,
                 None => found.push(MarkedJob {
@@ -232,7 +232,7 @@ impl BatchSystem for Slurm {
         records.retain(|record| record.phase != JobPhase::Ended);
         for record in records {
             let live = found.entry(record.job.clone()).or_default();
-            live.is_held |= record.is_held(JobHold::User);
+            live.is_held |= record.seems_held();
             live.pending += record.pending();
             live.running.extend(record.running());
             if record.phase == JobPhase::Pending {

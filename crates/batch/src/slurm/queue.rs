@@ -25,6 +25,9 @@ const FIELDS: [&str; 14] = [
 /// Ranges of indices that one command names.
 const RANGES_PER_COMMAND: usize = 1000;
 
+/// Reasons that Slurm states in place of a hold.
+const HIDING_REASONS: [&str; 2] = ["Dependency", "DependencyNeverSatisfied"];
+
 /// Hold of a job, by the reason that Slurm states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JobHold {
@@ -85,6 +88,14 @@ impl SqueueJob {
         self.phase == JobPhase::Pending && is_among && (!is_one || self.priority == "0")
     }
 
+    /// Returns whether a user may hold tasks of the record. The reason of a job whose dependency failed
+    /// does not state its hold.
+    pub fn seems_held(&self) -> bool {
+        let is_hidden = HIDING_REASONS.contains(&self.reason.as_str());
+        let is_waiting = self.phase == JobPhase::Pending;
+        self.is_held(JobHold::User) || is_waiting && is_hidden && self.priority == "0"
+    }
+
     fn has_other_hold(&self, hold: JobHold) -> bool {
         let mut others = JobHold::ALL.into_iter().filter(|other| *other != hold);
         others.any(|other| self.is_held(other))
@@ -109,10 +120,12 @@ impl SqueueJob {
         self.word(MARK_WORD).and_then(JobMark::new)
     }
 
-    /// Returns the rest of the word of the comment that begins so.
+    /// Returns the rest of the last word of the comment that begins so. The user's comment stands before
+    /// the words of driftless, and may be the copy of a comment with such words.
     pub fn word(&self, begin: &str) -> Option<&str> {
-        let mut words = self.comment.split_whitespace();
-        words.find_map(|word| word.strip_prefix(begin))
+        let mut words = self.comment.split_whitespace().rev();
+        let found = words.find(|word| word.starts_with(begin) || word.starts_with(MARK_WORD));
+        found.and_then(|word| word.strip_prefix(begin))
     }
 }
 

@@ -113,3 +113,34 @@ fn expressions_have_their_tasks() {
         assert_eq!(task_count(text), count, "{text}");
     }
 }
+
+#[test]
+fn copied_comment_hides_no_mark() {
+    let comment = |text: &str| {
+        let line = format!("@|1|N/A|PENDING|None|5|all|||(null)|1||(null)|eve|{text}\n");
+        parsed(&line).remove(0)
+    };
+    let own = "driftless:00000000000000ff";
+    let copied = comment(&format!(
+        "driftless:000000000000000a driftless-excluded:n1 {own}"
+    ));
+    assert_eq!(copied.mark(), Some(JobMark::of(255)));
+    assert_eq!(copied.word("driftless-excluded:"), None);
+    let excluded = comment(&format!("driftless-excluded:n1 {own} driftless-excluded:-"));
+    assert_eq!(excluded.mark(), Some(JobMark::of(255)));
+    assert_eq!(excluded.word("driftless-excluded:"), Some("-"));
+    assert_eq!(comment(&format!("{own} driftless:x")).mark(), None);
+}
+
+#[test]
+fn failed_dependency_hides_no_hold() {
+    let job = |reason: &str, priority: &str| {
+        let line = format!("@|1|N/A|PENDING|{reason}|{priority}|all|||(null)|1||(null)|eve|\n");
+        parsed(&line).remove(0)
+    };
+    for reason in ["DependencyNeverSatisfied", "Dependency", "JobHeldUser"] {
+        assert!(job(reason, "0").seems_held(), "{reason}");
+    }
+    assert!(!job("DependencyNeverSatisfied", "7").seems_held());
+    assert!(!job("JobHeldAdmin", "0").seems_held());
+}
