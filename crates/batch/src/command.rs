@@ -207,8 +207,13 @@ fn read_all(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     receive
 }
 
+/// Replaces what XML forbids (section 2.2 of XML 1.0): invalid UTF-8, control characters, U+FFFE and U+FFFF.
 fn printable(bytes: &[u8]) -> String {
-    let is_plain = |letter: char| !letter.is_control() || "\t\n".contains(letter);
+    let is_plain = |letter: char| match letter {
+        '\t' | '\n' => true,
+        '\u{fffe}' | '\u{ffff}' => false,
+        other => !other.is_control(),
+    };
     let replaced = |letter: char| match is_plain(letter) {
         true => letter,
         false => char::REPLACEMENT_CHARACTER,
@@ -265,12 +270,12 @@ mod tests {
     #[test]
     fn texts_of_users_are_made_printable() {
         let settings = CommandSettings::default();
-        let script = r"printf 'a\001b\200c\td\n'";
+        let script = r"printf 'a\001b\200c\td\357\277\276\n'";
         assert!(settings.run("sh", &["-c", script]).is_err());
         let ended = settings.run_lossy("sh", &["-c", script]).unwrap();
-        assert_eq!(ended.stdout, "a\u{fffd}b\u{fffd}c\td\n");
+        assert_eq!(ended.stdout, "a\u{fffd}b\u{fffd}c\td\u{fffd}\n");
         let ended = settings.run_replacing("sh", &["-c", script]).unwrap();
-        assert_eq!(ended.stdout, "a\u{1}b\u{fffd}c\td\n");
+        assert_eq!(ended.stdout, "a\u{1}b\u{fffd}c\td\u{fffe}\n");
     }
 
     #[test]

@@ -71,11 +71,12 @@ impl GridEngine {
         GridEngine { settings }
     }
 
-    /// Runs a command that must succeed. Only qstat prints texts of users.
+    /// Runs a command that must succeed. `qstat` prints texts of users. The lists of `qconf` are written
+    /// back, so that nothing in them may be replaced.
     fn run(&self, name: &str, args: &[&str]) -> BatchResult<CommandOutput> {
         let output = match name {
-            "qstat" => self.settings.run_lossy(name, args)?,
-            _ => self.settings.run(name, args)?,
+            "qconf" => self.settings.run(name, args)?,
+            _ => self.settings.run_lossy(name, args)?,
         };
         match output.status.success() {
             true => Ok(output),

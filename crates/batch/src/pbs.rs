@@ -8,6 +8,7 @@
 
 mod arguments;
 mod jobs;
+mod json;
 mod nodes;
 
 use crate::command::CommandOutput;
@@ -16,7 +17,7 @@ use crate::{
     HeldRequest, JobCandidates, JobId, JobMark, LiveJob, MarkedJob, Readiness, Submission,
 };
 use jobs::PbsJob;
-use serde_json::{Map, Value};
+use json::members;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -219,23 +220,6 @@ fn needed<'a>(readiness: &Readiness<'a>) -> BatchResult<&'a DataSlot> {
         text: "jobs of PBS can wait for nodes only by a resource".to_owned(),
         remedy: REMEDY,
     })
-}
-
-/// Returns an object of the output. All answers of PBS name the server.
-fn members(output: &CommandOutput, name: &str) -> BatchResult<Option<Map<String, Value>>> {
-    let parsed = serde_json::from_str(&output.stdout);
-    let mut answer: Map<String, Value> = parsed.map_err(|cause| {
-        let line = output.stdout.lines().next().unwrap_or_default();
-        unreadable(output, &format!("{line} ({cause})"))
-    })?;
-    if !answer.contains_key("pbs_server") {
-        return Err(unreadable(output, "no member pbs_server"));
-    }
-    match answer.remove(name) {
-        None => Ok(None),
-        Some(Value::Object(members)) => Ok(Some(members)),
-        Some(other) => Err(unreadable(output, &format!("\"{name}\": {other}"))),
-    }
 }
 
 fn unreadable(output: &CommandOutput, line: &str) -> BatchError {

@@ -525,10 +525,25 @@ fn pending_tasks_of_arrays_are_counted() {
 #[test]
 fn comment_of_a_user_forges_nothing() {
     let rig = Rig::start();
+    // Jobs of other users, with texts that are no UTF-8.
+    for word in [&b"\xff"[..], b"\x1f\xff|\x01\n2"] {
+        let comment = [&b"--comment="[..], word].concat();
+        let mut sbatch = Command::new(rig.cluster.programs().join("sbatch"));
+        sbatch.args(["--hold", "--wrap=true", "--job-name"]);
+        sbatch.arg(<OsString as std::os::unix::ffi::OsStringExt>::from_vec(
+            word.to_vec(),
+        ));
+        sbatch.arg(<OsString as std::os::unix::ffi::OsStringExt>::from_vec(
+            comment,
+        ));
+        let output = sbatch.output().expect("sbatch");
+        assert!(output.status.success(), "{output:?}");
+    }
     let comment = "--comment=x\n1\u{1f}N/A\u{1f}PENDING driftless:00000000000000aa\n";
     let job = rig.submit(&[comment, "--wrap=true"]).job;
     let alive = rig.root.alive().expect("jobs");
-    assert_eq!(alive.keys().collect::<Vec<_>>(), [&job]);
+    assert_eq!(alive.len(), 3);
+    assert!(alive.contains_key(&job));
     with_ready(None, &[1], |ready| rig.user.require(&job, ready)).expect("required");
     assert_eq!(rig.root.marked().expect("marks").len(), 1);
 }

@@ -90,7 +90,8 @@ fn record(id: &str, job: &Value) -> Option<PbsJob> {
     Some(PbsJob {
         id: id.to_owned(),
         owner: text("Job_Owner")?.split('@').next()?.to_owned(),
-        queue: text("queue")?.to_owned(),
+        // The name of a queue may be a number.
+        queue: plain(job.get("queue")?),
         // A select of one number is a number of chunks.
         select: select.map(plain).unwrap_or_default(),
         state: text("job_state")?.to_owned(),
