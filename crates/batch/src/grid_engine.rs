@@ -54,6 +54,23 @@ const LOADS: &[&str] = &[
     "virtual_used",
     "m_topology_inuse",
 ];
+/// Texts of a qsub that reached no qmaster.
+const NO_CONNECTION: [&str; 2] = ["(Connection refused)", "can't resolve host name"];
+/// Texts of a qsub that submitted no job.
+const REFUSALS: [&str; 5] = [
+    "Unable to run job",
+    "Unable to read script file",
+    "Unable to initialize environment",
+    "Unknown option",
+    "qsub: ",
+];
+/// Texts of a qsub whose request may have reached the qmaster.
+const LOST: [&str; 4] = [
+    "commlib error",
+    "unable to send message",
+    "unable to contact qmaster",
+    "timeout",
+];
 const REMEDY: &str =
     "a manager of Grid Engine must run `qconf -am USER` for the user of the gateway";
 
@@ -189,6 +206,11 @@ impl BatchSystem for GridEngine {
                 command: "qsub -terse".to_owned(),
                 line: line.unwrap_or_default().to_owned(),
             })
+    }
+
+    fn states_refusal(&self, stderr: &str) -> bool {
+        let says = |parts: &[&str]| parts.iter().any(|part| stderr.contains(part));
+        says(&NO_CONNECTION) || says(&REFUSALS) && !says(&LOST)
     }
 
     fn marked(&self) -> BatchResult<Vec<MarkedJob>> {
@@ -481,4 +503,37 @@ fn failure(output: &CommandOutput) -> BatchError {
         return BatchError::NoJob { command, text };
     }
     BatchError::Refused { command, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_answers_are_no_refusals() {
+        let system = GridEngine::new(CommandSettings::default());
+        let to = "unable to send message to qmaster using port 6444 on host \"q\"";
+        for (text, is_refusal) in [
+            (
+                "Unable to run job: denied: queue \"none\" does not exist.\nExiting.\n".to_owned(),
+                true,
+            ),
+            ("qsub: Unknown option --none\n".to_owned(), true),
+            (
+                format!(
+                    "error: commlib error: got select error (Connection refused)\nUnable to run job: {to}: got send error.\n"
+                ),
+                true,
+            ),
+            (format!("Unable to run job: {to}: got read error.\n"), false),
+            (
+                "error: commlib error: got read error (closing)\n".to_owned(),
+                false,
+            ),
+            (String::new(), false),
+            ("wrapper: cannot write the log\n".to_owned(), false),
+        ] {
+            assert_eq!(system.states_refusal(&text), is_refusal, "{text}");
+        }
+    }
 }

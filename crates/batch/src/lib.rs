@@ -61,6 +61,12 @@ pub trait BatchSystem: Send + Sync {
     /// [`BatchError::Output`] if the output has another form.
     fn submitted(&self, output: &str) -> BatchResult<JobId>;
 
+    /// Returns whether the standard error of a submission that failed states that no job was submitted.
+    /// A command that lost its connection may have submitted one.
+    fn states_refusal(&self, _stderr: &str) -> bool {
+        false
+    }
+
     /// Returns all jobs that carry a [`JobMark`], of all users.
     ///
     /// # Errors

@@ -29,6 +29,16 @@ const MARK_BEGIN: &str = "driftless:";
 const KEPT: &str = ":held";
 /// Nodes of one command. 200 names of 64 bytes are far from the limit of a command line.
 const NODES_MAX: usize = 200;
+/// Texts of a qsub whose request may have reached the server (pbs_messages.c).
+const LOST: [&str; 7] = [
+    "Batch protocol error",
+    "Communication failure",
+    "Connection reset",
+    "End of File",
+    "Premature end of message",
+    "server disconnected",
+    "timed out",
+];
 const REMEDY: &str = "a manager of PBS must run `qmgr -c \"set server managers += USER@HOST\"` for the user of the gateway";
 
 /// PBS.
@@ -116,6 +126,11 @@ impl BatchSystem for Pbs {
             command: "qsub".to_owned(),
             line: line.unwrap_or_default().to_owned(),
         })
+    }
+
+    fn states_refusal(&self, stderr: &str) -> bool {
+        let says = |part: &&str| stderr.contains(*part);
+        stderr.contains("qsub: ") && !LOST.iter().any(says)
     }
 
     fn marked(&self) -> BatchResult<Vec<MarkedJob>> {
@@ -274,5 +289,28 @@ fn read_mark(text: &str) -> Option<(JobMark, bool)> {
     match text.strip_suffix(KEPT) {
         Some(mark) => Some((JobMark::new(mark)?, true)),
         None => Some((JobMark::new(text)?, false)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_answers_are_no_refusals() {
+        let system = Pbs::new(CommandSettings::default());
+        for (text, is_refusal) in [
+            ("qsub: Unknown queue\n", true),
+            (
+                "Connection refused\nqsub: cannot connect to server head (errno=111)\n",
+                true,
+            ),
+            ("qsub: Batch protocol error\n", false),
+            ("qsub: End of File\n", false),
+            ("", false),
+            ("wrapper: cannot write the log\n", false),
+        ] {
+            assert_eq!(system.states_refusal(text), is_refusal, "{text}");
+        }
     }
 }

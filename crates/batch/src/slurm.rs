@@ -206,6 +206,10 @@ impl BatchSystem for Slurm {
         }
     }
 
+    fn states_refusal(&self, stderr: &str) -> bool {
+        answer::states_refusal(stderr)
+    }
+
     fn marked(&self) -> BatchResult<Vec<MarkedJob>> {
         let mut found: Vec<MarkedJob> = Vec::new();
         for record in self.records(None)? {

@@ -103,7 +103,7 @@ const SUBMIT_CODES: [(Exit, &str); 4] = [
     (Exit::Usage, Exit::Usage.meaning()),
     (
         Exit::Problems,
-        "the job was submitted, and the gateway does not know its number yet",
+        "a job was or may have been submitted; the gateway looks for it",
     ),
 ];
 /// Codes of `cast` and their meanings, as docs/cast.md has them.
@@ -364,7 +364,7 @@ impl Exit {
         use driftless_gateway::Error;
         match error {
             Error::Batch(driftless_batch::BatchError::Arguments(_)) => Exit::Usage,
-            Error::NoNumber { .. } => Exit::Problems,
+            error if error.may_have_submitted() => Exit::Problems,
             Error::Taken(_) => Exit::Locked,
             Error::Deposit(error) => Exit::of_deposit_error(error),
             _ => Exit::CouldNotRun,

@@ -2,21 +2,30 @@
 
 use crate::message::{ClientRequest, GatewayReply, JobInfo, REPLY_BYTES_MAX, read, write};
 use crate::{Error, JobRequest};
-use driftless_batch::{BatchError, BatchKind, BatchSystem, HeldRequest, JobId, JobMark};
+use driftless_batch::{
+    BatchError, BatchKind, BatchSystem, HeldRequest, JobId, JobMark, Submission,
+};
 use driftless_deposit::DepositHome;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// Longest wait for an answer of a gateway.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// Code of a program that a signal ended (bash(1), "EXIT STATUS").
 const SIGNAL_CODE: u8 = 128;
+/// Status of a command whose end is unknown: that of SIGKILL (wait(2)).
+const UNKNOWN_END: i32 = 9;
+/// Bytes of the standard error of the user's command that are searched for its cause.
+const TOLD_BYTES_MAX: usize = 64 << 10;
+/// Looks into the batch system for a job whose number is unknown, and the pause between two.
+const LOOKS: u32 = 3;
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// A job that was submitted held.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,10 +48,12 @@ pub trait UserSubmission {
     fn system(&self, kind: BatchKind) -> Box<dyn BatchSystem>;
 }
 
-/// Submits a job held. The command of the user inherits standard input and standard error.
+/// Submits a job held. The command of the user has the standard input of this process, and what it
+/// prints to its standard error is passed on.
 ///
 /// # Errors
-/// No gateway answers, or it refuses; the command failed, and then no job was submitted.
+/// No gateway answers, or it refuses; the command failed. The error states whether a job may have been
+/// submitted.
 pub fn submit(
     socket: &Path,
     request: JobRequest,
@@ -57,8 +68,13 @@ pub fn submit(
     let mark = JobMark::new(&prepared.mark).ok_or_else(foreign)?;
     let job = match run(submission, kind, (&mark, &prepared.variables)) {
         Ok(job) => job,
+        Err(error) if error.may_have_submitted() => {
+            let found = look_for(&*submission.system(kind), &mark);
+            found.ok_or(error)?
+        }
         Err(error) => {
-            abandon_unless_submitted(socket, &prepared.mark, &error);
+            let mark = prepared.mark;
+            let _the_gateway_forgets_it_later = ask(socket, &ClientRequest::Abandon { mark });
             return Err(error);
         }
     };
@@ -95,13 +111,19 @@ pub fn deposits(socket: &Path) -> Result<DepositHome, Error> {
     }
 }
 
-/// Tells the gateway that no job has the mark. A job whose number cannot be read may exist: the
-/// gateway looks for it.
-fn abandon_unless_submitted(socket: &Path, mark: &str, error: &Error) {
-    if !matches!(error, Error::NoNumber { .. }) {
-        let mark = mark.to_owned();
-        let _the_gateway_forgets_it_later = ask(socket, &ClientRequest::Abandon { mark });
+/// Returns the number of the job with a mark. The gateway looks for it as well, so that no answer of the
+/// batch system is needed here.
+fn look_for(batch: &dyn BatchSystem, mark: &JobMark) -> Option<JobId> {
+    for look in 0..LOOKS {
+        if look > 0 {
+            std::thread::sleep(LOOK_PAUSE);
+        }
+        let mut jobs = batch.marked().ok()?.into_iter();
+        if let Some(found) = jobs.find(|job| job.mark == *mark) {
+            return Some(found.job);
+        }
     }
+    None
 }
 
 /// Runs the command of the batch system, and returns the number of the job.
@@ -119,25 +141,80 @@ fn run(
         variables,
     })?;
     let program = submission.program.to_string_lossy().into_owned();
-    let output = Command::new(&submission.program)
+    let child = start(submission).map_err(|cause| Error::Program {
+        program: program.clone(),
+        cause,
+    })?;
+    let mark = mark.as_str().to_owned();
+    let ended = end_of(child);
+    if !ended.status.success() {
+        let code = code_of(ended.status);
+        let is_signal = code >= SIGNAL_CODE;
+        return Err(match batch.states_refusal(&ended.stderr) && !is_signal {
+            true => Error::NotSubmitted { program, code },
+            false => Error::MaybeSubmitted {
+                program,
+                code,
+                mark,
+            },
+        });
+    }
+    let job = batch.submitted(&ended.stdout);
+    job.map_err(|cause| Error::NoNumber { mark, cause })
+}
+
+/// End of the user's command.
+struct CommandEnd {
+    status: ExitStatus,
+    stdout: String,
+    stderr: String,
+}
+
+fn start(submission: Submission) -> io::Result<Child> {
+    Command::new(&submission.program)
         .args(&submission.args)
         .envs(submission.env)
-        .stderr(Stdio::inherit())
         .stdin(Stdio::inherit())
-        .output()
-        .map_err(|cause| Error::Program {
-            program: program.clone(),
-            cause,
-        })?;
-    if !output.status.success() {
-        let code = code_of(output.status);
-        return Err(Error::NotSubmitted { program, code });
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+}
+
+/// Waits for a command. A command whose end is unknown counts as one that a signal ended: it may have
+/// submitted the job.
+fn end_of(mut child: Child) -> CommandEnd {
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (stdout, stderr) = std::thread::scope(|scope| {
+        let told = scope.spawn(|| stderr.map(passed_on).unwrap_or_default());
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = stdout {
+            let _what_came_is_judged = pipe.read_to_end(&mut bytes);
+        }
+        (bytes, told.join().unwrap_or_default())
+    });
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    CommandEnd {
+        status: child.wait().unwrap_or(ExitStatus::from_raw(UNKNOWN_END)),
+        stdout: text(stdout),
+        stderr: text(stderr),
     }
-    let text = String::from_utf8_lossy(&output.stdout);
-    batch.submitted(&text).map_err(|cause| Error::NoNumber {
-        mark: mark.as_str().to_owned(),
-        cause,
-    })
+}
+
+/// Passes a pipe on to the standard error, and returns its last bytes.
+fn passed_on(mut pipe: impl Read) -> Vec<u8> {
+    let (mut kept, mut some) = (Vec::new(), [0; 4096]);
+    loop {
+        let count = match pipe.read(&mut some) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Ok(0) | Err(_) => break,
+            Ok(count) => count,
+        };
+        let _the_reader_may_be_gone = io::stderr().write_all(&some[..count]);
+        kept.extend_from_slice(&some[..count]);
+        let too_many = kept.len().saturating_sub(TOLD_BYTES_MAX);
+        kept.drain(..too_many);
+    }
+    kept
 }
 
 fn code_of(status: ExitStatus) -> u8 {
@@ -180,3 +257,7 @@ fn unexpected(reply: &GatewayReply) -> Error {
         "it has another version (it answered with {kind}); install the same version"
     ))
 }
+
+#[cfg(test)]
+#[path = "client_tests.rs"]
+mod tests;

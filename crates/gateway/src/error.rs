@@ -65,9 +65,21 @@ pub enum Error {
         /// Exit code.
         code: u8,
     },
+    /// The command that submits failed without a word on the job.
+    #[error(
+        "{program} ended with {code}, and a job may have been submitted: the gateway looks for it by its mark {mark} for a day; look into \"driftless jobs\" before you submit it again"
+    )]
+    MaybeSubmitted {
+        /// Program.
+        program: String,
+        /// Exit code.
+        code: u8,
+        /// Mark.
+        mark: String,
+    },
     /// The job was submitted, and its number is unknown.
     #[error(
-        "a job was submitted, and its number cannot be read: {cause}; the gateway finds it by its mark {mark}: see \"driftless jobs\", and do not submit it again"
+        "the number of the job cannot be read: {cause}; the gateway looks for it by its mark {mark} for a day: look into \"driftless jobs\" before you submit it again"
     )]
     NoNumber {
         /// Mark.
@@ -98,4 +110,11 @@ pub enum Error {
     /// The kernel refused a thread.
     #[error("thread: cannot start: {}; raise the limits of this process", driftless_model::cause(.0))]
     Thread(io::Error),
+}
+
+impl Error {
+    /// Returns whether the job of a submission that failed may exist.
+    pub fn may_have_submitted(&self) -> bool {
+        matches!(self, Error::MaybeSubmitted { .. } | Error::NoNumber { .. })
+    }
 }

@@ -24,6 +24,26 @@ const PASSING: [&str; 14] = [
     "Job update not available right now",
     "Munge encode failed",
 ];
+/// Texts of errors after which a request may have reached the controller (slurm_errno.c).
+const LOST: [&str; 17] = [
+    "(receive failure)",
+    "(send failure)",
+    "(shutdown failure)",
+    "Communication connection failure",
+    "Communication shutdown failure",
+    "Connection reset",
+    "Connection timed out",
+    "Broken pipe",
+    "Header lengths are longer than data received",
+    "Insane message length",
+    "Message receive failure",
+    "Message send failure",
+    "Socket timed out",
+    "Unexpected message",
+    "Unexpected missing socket",
+    "Unspecified error",
+    "Zero Bytes were transmitted",
+];
 const NO_JOB: &str = "Invalid job id specified";
 const NO_RIGHT: [&str; 2] = ["Access/permission denied", "Invalid user id"];
 /// Texts of tasks that an update cannot change any more, or did change.
@@ -62,6 +82,11 @@ fn error(output: CommandOutput) -> BatchError {
     } else {
         BatchError::Refused { command, text }
     }
+}
+
+/// Returns whether `sbatch` states that no job was submitted. All of its messages begin with its name.
+pub(super) fn states_refusal(stderr: &str) -> bool {
+    stderr.contains("sbatch: ") && !LOST.iter().any(|text| stderr.contains(text))
 }
 
 /// Returns whether a command changed a job that waits. Tasks that run or ended are no error:
@@ -130,6 +155,29 @@ mod tests {
         }
         let refused = kind("slurm_update error: Invalid node name specified\n");
         assert!(matches!(refused, BatchError::Refused { .. }));
+    }
+
+    #[test]
+    fn lost_answers_are_no_refusals() {
+        let failed = |cause: &str| format!("sbatch: error: Batch job submission failed: {cause}\n");
+        for cause in [
+            "Invalid partition name specified",
+            "Unable to contact slurm controller (connect failure)",
+            "Slurm temporarily unable to accept job, sleeping and retrying",
+        ] {
+            assert!(states_refusal(&failed(cause)), "{cause}");
+        }
+        assert!(states_refusal("sbatch: unrecognized option '--none'\n"));
+        for cause in [
+            "Socket timed out on send/recv operation",
+            "Zero Bytes were transmitted or received",
+            "Unable to contact slurm controller (receive failure)",
+        ] {
+            assert!(!states_refusal(&failed(cause)), "{cause}");
+        }
+        for foreign in ["", "wrapper: cannot write the log\n"] {
+            assert!(!states_refusal(foreign), "{foreign}");
+        }
     }
 
     #[test]
