@@ -58,6 +58,12 @@ impl JobRequest {
         if !self.sources.iter().all(is_path) {
             return Err("a path of the data is not absolute, or too long");
         }
+        let has_name = |path: &PathBuf| path.file_name().is_some();
+        if !self.source_paths().iter().all(has_name) {
+            return Err(
+                "a path of the data has no last name, by which tasks find it; name what is in it",
+            );
+        }
         if let Some(pattern) = &self.results {
             let is_pattern = ResultPattern::parse(pattern).is_ok();
             if !is_path(pattern) || !is_pattern {
@@ -139,6 +145,8 @@ mod tests {
             of(Vec::new()),
             of(vec![b"data".to_vec()]),
             of(vec![b"/a\0b".to_vec()]),
+            of(vec![b"/".to_vec()]),
+            of(vec![b"/a/..".to_vec()]),
             of(vec![vec![b'/'; 4096]]),
             of(vec![b"/a".to_vec(); 1025]),
         ] {

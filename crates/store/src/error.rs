@@ -82,6 +82,9 @@ pub enum Error {
         /// The cause.
         why: &'static str,
     },
+    /// A source is a FIFO, a socket or a device.
+    #[error("{}: neither a file nor a directory; name files and directories", quote(.0))]
+    SourceKind(PathBuf),
     /// A source is beyond a bound of the catalogue.
     #[error("{what}: more than {max}; distribute the data in several sets")]
     TooLarge {

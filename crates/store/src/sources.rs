@@ -152,9 +152,14 @@ fn open_paths(paths: &[PathBuf]) -> Result<Vec<OpenSource>> {
     paths.iter().map(open).collect()
 }
 
-/// Refuses a source that shows nothing: a directory without entries, or a link that leads to nothing.
+/// Refuses a source without content: a directory without entries, a link that leads to nothing, or a FIFO,
+/// socket or device.
 fn refuse_hollow(path: &Path, place: &Place<DirRef>) -> Result<()> {
+    let is_special = |kind: Kind| !matches!(kind, Kind::File | Kind::Dir | Kind::Symlink);
     let why = match place {
+        Place::Entry { meta, .. } if is_special(meta.kind) => {
+            return Err(Error::SourceKind(path.to_owned()));
+        }
         Place::Entry { meta, .. } if meta.kind == Kind::Symlink => {
             "the symbolic link leads to nothing"
         }

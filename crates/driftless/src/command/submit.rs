@@ -15,6 +15,7 @@ use driftless_model::{cause, quote};
 use driftless_taskfile::TaskFile;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -79,8 +80,8 @@ fn submit(args: &SubmitArgs) -> Result<Exit, Unreached> {
             source: CommandSource::Words(args.command.clone()),
         },
     };
-    check_readable(&planned.request.source_paths())?;
     check_names(&planned.request.source_paths())?;
+    check_readable(&planned.request.source_paths())?;
     check_program(&planned.source)?;
     if args.dry_run {
         let kind = planned.named_kind().unwrap_or(BatchKind::Slurm);
@@ -143,14 +144,20 @@ fn nodes(list: &str) -> Result<String, Unreached> {
     Ok(names.join(","))
 }
 
-/// Refuses two sources that would have one name.
+/// Refuses sources by whose last names no task could find them.
 fn check_names(paths: &[PathBuf]) -> Result<(), Unreached> {
     let mut names = BTreeSet::new();
-    let double = paths.iter().find(|path| !names.insert(path.file_name()));
-    double.map_or(Ok(()), |path| {
-        let why = "another one has the same last name; name a directory that holds both";
-        Err(usage(&format!("--data {}: {why}", quote(path))))
-    })
+    for path in paths {
+        let why = match path.file_name() {
+            None => "it has no last name, by which tasks find it; name what is in it",
+            Some(name) if !names.insert(name) => {
+                "another one has the same last name; name a directory that holds both"
+            }
+            Some(_) => continue,
+        };
+        return Err(usage(&format!("--data {}: {why}", quote(path))));
+    }
+    Ok(())
 }
 
 /// Refuses a command that submits no job to a batch system.
@@ -166,18 +173,74 @@ fn check_program(source: &CommandSource) -> Result<(), Unreached> {
 }
 
 /// Looks at each path, so that a user learns of a mistake before the job is submitted.
+fn check_readable(paths: &[PathBuf]) -> Result<(), Unreached> {
+    paths.iter().try_for_each(|path| {
+        let why = match look(path) {
+            Ok(None) => return Ok(()),
+            Ok(Some(why)) => why.to_owned(),
+            Err(error) => format!("cannot read: {}", cause(&error)),
+        };
+        let why = format!("{}: {why}; no job was submitted", quote(path));
+        Err((Exit::CouldNotRun, why))
+    })
+}
+
+/// Opens a file or directory as the user. Returns the reason if the path can be no data.
 #[allow(
     clippy::disallowed_methods,
     reason = "a look at paths that the user names; the gateway opens them"
 )]
-fn check_readable(paths: &[PathBuf]) -> Result<(), Unreached> {
-    let look = |path: &Path| match std::fs::metadata(path) {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            let (path, cause) = (quote(path), cause(&error));
-            let why = format!("{path}: cannot read: {cause}; no job was submitted");
-            Err((Exit::CouldNotRun, why))
+fn look(path: &Path) -> io::Result<Option<&'static str>> {
+    let kind = std::fs::metadata(path)?;
+    if kind.is_dir() {
+        let first = std::fs::read_dir(path)?.next().transpose()?;
+        return Ok(first.is_none().then_some("the directory is empty; fill it"));
+    }
+    // Opening a FIFO or a device could wait for ever, or have an effect.
+    match kind.is_file() {
+        true => std::fs::File::open(path).map(|_| None),
+        false => Ok(Some("neither a file nor a directory; name one of these")),
+    }
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "files of the test, no part of a tree"
+)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_is_files_and_directories() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir(path("directory")).unwrap();
+        std::fs::write(path("directory/entry"), "").unwrap();
+        std::fs::create_dir(path("empty")).unwrap();
+        std::fs::write(path("file"), "").unwrap();
+        std::os::unix::fs::symlink("file", path("link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        for name in ["directory", "file", "link"] {
+            check_readable(&[path(name)]).unwrap();
         }
-    };
-    paths.iter().try_for_each(|path| look(path))
+        for path in ["socket", "empty", "missing", "/dev/zero"].map(path) {
+            let (code, why) = check_readable(std::slice::from_ref(&path)).unwrap_err();
+            assert_eq!(code, Exit::CouldNotRun);
+            assert!(why.ends_with("; no job was submitted"), "{why}");
+        }
+    }
+
+    #[test]
+    fn data_has_names_for_tasks() {
+        let check = |paths: &[&str]| {
+            let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
+            check_names(&paths)
+        };
+        check(&["/a/nr", "/b/tax"]).unwrap();
+        for wrong in [&["/"] as &[&str], &[""], &["/a/.."], &["/a/nr", "/b/nr"]] {
+            let (code, why) = check(wrong).unwrap_err();
+            assert_eq!(code, Exit::Usage, "{why}");
+        }
+    }
 }

@@ -132,12 +132,17 @@ fn copies_are_closed_to_other_users() {
 #[test]
 fn unreadable_data_is_not_cast() {
     let site = Site::start(1);
-    let secret = site.shared().join("secret");
-    fs::create_dir(&secret).expect("a folder");
+    let secret = site.shared().join("data/secret");
+    fs::create_dir_all(&secret).expect("a folder");
     fs::write(secret.join("key"), "secret").expect("a file");
     site.close_to_others(&secret);
     let script = site.script("task.sh", TASK);
-    let job = site.submit(USER, &["secret"], &[], |sbatch| {
+    let refused = site.try_submit(USER, &["data/secret"], &[], |sbatch| {
+        sbatch.arg(&script);
+    });
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(text.contains("no job was submitted"), "{text}");
+    let job = site.submit(USER, &["data"], &[], |sbatch| {
         sbatch.arg(&script).arg("/nowhere");
     });
     wait_slowly_until("the job has a fault", || site.fault_of(&job).is_some());
