@@ -9,6 +9,8 @@
 mod arguments;
 mod xml;
 
+pub(crate) use arguments::script_words;
+
 use crate::command::CommandOutput;
 use crate::{
     BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, FoundJob,

@@ -21,11 +21,12 @@ pub use grid_engine::GridEngine;
 pub use pbs::Pbs;
 pub use slurm::Slurm;
 pub use words::{
-    BatchKind, DataSlot, FoundJob, HeldRequest, JobId, JobMark, LiveJob, LiveTask, MarkedJob,
-    Readiness, Submission,
+    BatchKind, DataSlot, FoundJob, HeldRequest, JobId, JobInput, JobMark, LiveJob, LiveTask,
+    MarkedJob, Readiness, Submission,
 };
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::sync::Arc;
 
 /// Nodes on which each of some jobs may run. Jobs may share an error.
@@ -40,6 +41,20 @@ pub fn system(kind: BatchKind, settings: CommandSettings) -> Box<dyn BatchSystem
     }
 }
 
+/// Returns the position of the job script in the arguments of `sbatch` or `qsub`. Returns `None` if they
+/// have options alone.
+///
+/// # Errors
+/// [`BatchError::Arguments`] if the arguments cannot be those of this batch system.
+pub fn script_at(kind: BatchKind, args: &[OsString]) -> BatchResult<Option<usize>> {
+    let behind = match kind {
+        BatchKind::Slurm => slurm::script_words(args),
+        BatchKind::GridEngine => grid_engine::script_words(args)?,
+        BatchKind::Pbs => pbs::script_words(args)?,
+    };
+    Ok((behind > 0).then(|| args.len() - behind))
+}
+
 /// A batch system.
 ///
 /// One process at a time may call the methods that change nodes: some batch systems replace the
@@ -48,8 +63,8 @@ pub trait BatchSystem: Send + Sync {
     /// Returns the product.
     fn kind(&self) -> BatchKind;
 
-    /// Returns the command that submits a user's job held. Runs no command. May read the user's job
-    /// script.
+    /// Returns the command that submits a user's job held. Runs no command. Reads the user's job script,
+    /// also from the standard input if the command does so.
     ///
     /// # Errors
     /// [`BatchError::Arguments`] if the user's command is none of this batch system.

@@ -11,6 +11,8 @@ mod jobs;
 mod json;
 mod nodes;
 
+pub(crate) use arguments::script_words;
+
 use crate::command::CommandOutput;
 use crate::{
     BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, FoundJob,

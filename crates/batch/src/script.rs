@@ -1,11 +1,17 @@
 //! The user's job script, as the user reads it.
+//!
+//! Options in a script count as those of the command line do. A script on the standard input is read
+//! here, and the command that submits it gets the same bytes.
 
+use crate::{BatchError, BatchResult, JobInput};
 use std::io::Read;
 use std::path::Path;
 
 /// Bytes of a script in which options are searched. Slurm refuses larger ones by default
 /// (`max_script_size` in slurm.conf(5)).
-pub(crate) const SCRIPT_BYTES_MAX: u64 = 4 << 20;
+const SCRIPT_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of a script on the standard input. They are kept in memory.
+const INPUT_BYTES_MAX: u64 = 64 << 20;
 
 /// Reads the begin of a job script. Returns `None` if it is no regular file: reading a pipe would take
 /// the script from the command that submits it. That command reports a missing file.
@@ -27,4 +33,44 @@ pub(crate) fn read_script(path: &Path) -> Option<Vec<u8>> {
 pub(crate) fn script_text(path: &Path) -> Option<String> {
     let bytes = read_script(path)?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Reads the script on the standard input of `program`.
+///
+/// # Errors
+/// [`BatchError::Arguments`] if it cannot be read, or is too large to be passed on.
+pub(crate) fn read_input(input: JobInput<'_>, program: &str) -> BatchResult<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = match input {
+        JobInput::Standard => limited(std::io::stdin().lock(), &mut bytes),
+        JobInput::Bytes(given) => limited(given, &mut bytes),
+    };
+    let wrong = |cause: String| {
+        let why = format!("{program}: standard input: {cause}; name a script on the command line");
+        BatchError::Arguments(why)
+    };
+    read.map_err(|error| wrong(format!("cannot read: {}", driftless_model::cause(&error))))?;
+    match bytes.len() as u64 > INPUT_BYTES_MAX {
+        true => Err(wrong("the script has more than 64 MiB".to_owned())),
+        false => Ok(bytes),
+    }
+}
+
+fn limited(input: impl Read, bytes: &mut Vec<u8>) -> std::io::Result<usize> {
+    input
+        .take(INPUT_BYTES_MAX.saturating_add(1))
+        .read_to_end(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_script_on_input_is_refused() {
+        let read = |bytes: &[u8]| read_input(JobInput::Bytes(bytes), "sbatch");
+        assert_eq!(read(b"#!/bin/sh\n").unwrap(), b"#!/bin/sh\n");
+        let error = read(&vec![b' '; (64 << 20) + 1]).unwrap_err().to_string();
+        assert!(error.contains("more than 64 MiB"), "{error}");
+    }
 }

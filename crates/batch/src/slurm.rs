@@ -189,10 +189,12 @@ impl BatchSystem for Slurm {
             script: &script::read_script,
         };
         let pair = |(name, value): &(String, String)| (name.into(), value.into());
+        let (args, input) = sbatch::held_arguments(request, &user)?;
         Ok(Submission {
             program,
-            args: sbatch::held_arguments(request, &user)?,
+            args,
             env: request.variables.iter().map(pair).collect(),
+            input,
         })
     }
 
@@ -355,6 +357,12 @@ impl BatchSystem for Slurm {
     }
 }
 
+/// Returns the number of words from the script on.
+pub(crate) fn script_words(args: &[OsString]) -> usize {
+    let is_script = |word: &OsStr| script::read_script(word, None).is_some();
+    options::SbatchLine::parse(args, &is_script).rest.len()
+}
+
 /// Returns the program of a submission.
 fn submit_program(request: &HeldRequest<'_>, settings: &CommandSettings) -> BatchResult<OsString> {
     let first = request.command.first();
@@ -390,7 +398,7 @@ fn check_variables(variables: &[(String, String)]) -> BatchResult<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::JobMark;
+    use crate::{JobInput, JobMark};
 
     #[test]
     fn number_of_a_job_stands_alone() {
@@ -419,6 +427,7 @@ mod tests {
                 command: &[program.into(), "--wrap=true".into()],
                 mark: &JobMark::of(1),
                 variables: &[(variable.into(), "b".into())],
+                input: JobInput::Bytes(b""),
             })
         };
         let made = submit("sbatch", "A").unwrap();

@@ -150,10 +150,21 @@ pub struct HeldRequest<'a> {
     pub mark: &'a JobMark,
     /// Variables for the environment of each task.
     pub variables: &'a [(String, String)],
+    /// Source of the script of a command that names none.
+    pub input: JobInput<'a>,
+}
+
+/// Standard input of the user's command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobInput<'a> {
+    /// Standard input of this process, read to its end.
+    Standard,
+    /// Bytes in memory.
+    Bytes(&'a [u8]),
 }
 
 /// A command that submits a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Submission {
     /// Program.
     pub program: OsString,
@@ -161,6 +172,8 @@ pub struct Submission {
     pub args: Vec<OsString>,
     /// Variables that the command gets beside the user's environment.
     pub env: Vec<(OsString, OsString)>,
+    /// Script for the standard input of the command. The command inherits the standard input if `None`.
+    pub input: Option<Vec<u8>>,
 }
 
 /// A job that carries a mark.

@@ -2,8 +2,8 @@
 #![allow(clippy::disallowed_methods)]
 
 use driftless_batch::{
-    BatchError, BatchSystem, CommandSettings, DataSlot, GridEngine, HeldRequest, JobId, JobMark,
-    LiveJob, Readiness,
+    BatchError, BatchSystem, CommandSettings, DataSlot, GridEngine, HeldRequest, JobId, JobInput,
+    JobMark, LiveJob, Readiness,
 };
 use driftless_testkit::{GridEngine as Cluster, wait_slowly_until};
 use std::collections::BTreeSet;
@@ -48,6 +48,7 @@ impl Bench {
                 command: &command,
                 mark: &JobMark::of(mark),
                 variables: &[("WORD".to_owned(), "a,b c".to_owned())],
+                input: JobInput::Bytes(b""),
             })
             .unwrap();
         let mut qsub = self.cluster.command_as_user(&submission.program);

@@ -2,8 +2,8 @@
 #![allow(clippy::disallowed_methods)]
 
 use driftless_batch::{
-    BatchError, BatchSystem, CommandSettings, DataSlot, HeldRequest, JobId, JobMark, LiveJob, Pbs,
-    Readiness,
+    BatchError, BatchSystem, CommandSettings, DataSlot, HeldRequest, JobId, JobInput, JobMark,
+    LiveJob, Pbs, Readiness,
 };
 use driftless_testkit::{Pbs as Cluster, wait_slowly_until};
 use std::collections::BTreeSet;
@@ -46,6 +46,7 @@ impl Bench {
                 command: &command,
                 mark: &JobMark::of(mark),
                 variables: &[("WORD".to_owned(), "a b".to_owned())],
+                input: JobInput::Bytes(b""),
             })
             .unwrap();
         let mut qsub = self.cluster.command_as_user(&submission.program);

@@ -2,14 +2,15 @@
 #![allow(clippy::disallowed_methods)]
 
 use driftless_batch::{
-    BatchError, BatchSystem, CommandSettings, DataSlot, HeldRequest, JobId, JobMark, LiveJob,
-    Readiness, Slurm,
+    BatchError, BatchSystem, CommandSettings, DataSlot, HeldRequest, JobId, JobInput, JobMark,
+    LiveJob, Readiness, Slurm,
 };
 use driftless_testkit::accounts::ORDINARY_ID;
 use driftless_testkit::{Slurm as Cluster, wait_slowly_until};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
+use std::io::{Seek, Write};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,13 +51,14 @@ impl Rig {
     }
 
     /// Returns the command that submits a job held, as the ordinary user.
-    fn submission(&self, mark: &JobMark, words: &[&str]) -> Command {
+    fn submission(&self, mark: &JobMark, words: &[&str], script: &str) -> Command {
         let mut command: Vec<OsString> = vec!["sbatch".into()];
         command.extend(words.iter().map(OsString::from));
         let made = self.user.submission(&HeldRequest {
             command: &command,
             mark,
             variables: &[("SPOOL_DIRECTORY".to_owned(), FOLDER.to_owned())],
+            input: JobInput::Bytes(script.as_bytes()),
         });
         let made = made.expect("a submission");
         let mut command = Command::new(made.program);
@@ -64,13 +66,19 @@ impl Rig {
         command
             .current_dir(self.cluster.shared_dir())
             .stdin(Stdio::null());
+        if let Some(input) = made.input {
+            let mut file = tempfile::tempfile().expect("a file");
+            file.write_all(&input).expect("a script");
+            file.rewind().expect("its begin");
+            command.stdin(file);
+        }
         command
     }
 
-    fn submit_with(&self, words: &[&str], change: impl FnOnce(&mut Command)) -> Submitted {
+    /// Submits a job held, with a script on the standard input if the words name none.
+    fn submit_piped(&self, words: &[&str], script: &str) -> Submitted {
         let mark = JobMark::of(self.marks.fetch_add(1, Ordering::Relaxed));
-        let mut command = self.submission(&mark, words);
-        change(&mut command);
+        let mut command = self.submission(&mark, words, script);
         let output = command.output().expect("sbatch");
         assert!(output.status.success(), "{words:?}: {output:?}");
         let text = String::from_utf8(output.stdout).expect("text");
@@ -79,7 +87,7 @@ impl Rig {
     }
 
     fn submit(&self, words: &[&str]) -> Submitted {
-        self.submit_with(words, |_| {})
+        self.submit_piped(words, "")
     }
 
     /// Submits tasks that write down their nodes.
@@ -168,12 +176,22 @@ fn every_form_of_submission_reaches_its_tasks() {
     let rig = Rig::start();
     let write = "printf '%s|%s' \"$SPOOL_DIRECTORY\" \"$OTHER\" >@DIR@/out.$SLURM_JOB_ID\n";
     let plain = rig.write("plain.sh", &format!("#!/bin/sh\n{write}"));
-    let options = "#SBATCH --export=NONE\n#SBATCH --comment='of the script'\n";
+    let options = "#SBATCH--export=NONE\n#SBATCH --comment='of the script'#no\n";
     let script = rig.write("options.sh", &format!("#!/bin/sh\n{options}{write}"));
+    let deep = rig.cluster.shared_dir().join("deep");
+    fs::create_dir(&deep).expect("a folder");
+    rig.write("deep/deep.sh", &format!("#!/bin/sh\n{options}{write}"));
+    let of_pbs = rig.write("pbs.sh", &format!("#!/bin/sh\n{write}#PBS -v A=1\n"));
+    // A copied comment has the mark of another job.
+    let copied = format!("--comment=a driftless:{}", JobMark::of(1));
     let wrap = write.replace("@DIR@", &rig.cluster.shared_dir().display().to_string());
     let (all, none) = (format!("{FOLDER}|other"), format!("{FOLDER}|"));
-    let forms: [(&[&str], &str, &str); 8] = [
+    let forms: [(&[&str], &str, &str); 12] = [
         (&[&plain], &all, ""),
+        (&["-Q", "-HQ", &plain], &all, ""),
+        (&["-D", "deep", "deep.sh"], &none, "of the script "),
+        (&[&of_pbs], &none, ""),
+        (&[&copied, &plain], &all, &copied["--comment=".len()..]),
         (&["--comment=my job", &plain], &all, "my job "),
         (&["--export=NONE", &plain], &none, ""),
         (&["--export=ALL,A=1", "-n1", &plain], &all, ""),
@@ -186,10 +204,10 @@ fn every_form_of_submission_reaches_its_tasks() {
     for (words, expected, comment) in forms {
         jobs.push((rig.submit(words), expected, comment));
     }
-    let from_input = rig.submit_with(&["-J", "input"], |command| {
-        command.stdin(File::open(&plain).expect("a script"));
-    });
-    jobs.push((from_input, &all, ""));
+    let piped = |script: &str| fs::read_to_string(script).expect("a script");
+    jobs.push((rig.submit_piped(&["-J", "input"], &piped(&plain)), &all, ""));
+    let from_input = rig.submit_piped(&["-Q"], &piped(&script));
+    jobs.push((from_input, &none, "of the script "));
     let marked = rig.root.marked().expect("marks");
     assert_eq!(marked.len(), jobs.len());
     for (submitted, _, comment) in &jobs {
@@ -197,7 +215,8 @@ fn every_form_of_submission_reaches_its_tasks() {
         let found = found.expect("a mark");
         assert_eq!((&found.job, found.is_held), (&submitted.job, true));
         assert_eq!(found.owner, "nobody");
-        let expected = format!("{comment}driftless:{}", submitted.mark);
+        let mark = format!("driftless:{}", submitted.mark);
+        let expected = format!("{} {mark}", comment.trim()).trim().to_owned();
         assert_eq!(rig.field(&submitted.job, "%k"), expected);
         let live = rig.live(&submitted.job).expect("a job");
         assert_eq!((live.is_held, live.pending), (true, 1));

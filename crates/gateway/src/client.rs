@@ -3,11 +3,13 @@
 use crate::message::{ClientRequest, GatewayReply, JobInfo, REPLY_BYTES_MAX, read, write};
 use crate::{Error, JobRequest};
 use driftless_batch::{
-    BatchError, BatchKind, BatchSystem, HeldRequest, JobId, JobMark, Submission,
+    BatchError, BatchKind, BatchSystem, HeldRequest, JobId, JobInput, JobMark, Submission,
 };
 use driftless_deposit::DepositHome;
+use rustix::fs::{MemfdFlags, memfd_create};
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -139,6 +141,7 @@ fn run(
         command: &command,
         mark,
         variables,
+        input: JobInput::Standard,
     })?;
     let program = submission.program.to_string_lossy().into_owned();
     let child = start(submission).map_err(|cause| Error::Program {
@@ -171,13 +174,25 @@ struct CommandEnd {
 }
 
 fn start(submission: Submission) -> io::Result<Child> {
+    let stdin = match submission.input {
+        Some(script) => Stdio::from(file_of(&script)?),
+        None => Stdio::inherit(),
+    };
     Command::new(&submission.program)
         .args(&submission.args)
         .envs(submission.env)
-        .stdin(Stdio::inherit())
+        .stdin(stdin)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
+}
+
+/// Returns a file in memory, at its begin.
+fn file_of(bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create("driftless-job-script", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file)
 }
 
 /// Waits for a command. A command whose end is unknown counts as one that a signal ended: it may have

@@ -143,3 +143,16 @@ fn refused_job_is_abandoned() {
         assert_eq!(requests, [ClientRequest::Abandon { mark }], "{sbatch}");
     }
 }
+
+#[test]
+fn scripts_are_passed_on_whole() {
+    let script = vec![b'x'; 1 << 20];
+    let submission = Submission {
+        program: "cat".into(),
+        input: Some(script.clone()),
+        ..Submission::default()
+    };
+    let ended = end_of(start(submission).expect("cat"));
+    assert!(ended.status.success());
+    assert_eq!(ended.stdout.as_bytes(), script);
+}

@@ -1,11 +1,10 @@
 //! The user's `qsub` command, with a hold, a mark and variables.
 //!
 //! The last option `-v` of the command line replaces all others, also that of the job script. So the
-//! lists of all are joined into one. A script that `qsub` reads from its standard input cannot be
-//! read here.
+//! lists of all are joined into one.
 
 use super::{KEPT, MARK, MARK_BEGIN};
-use crate::script::script_text;
+use crate::script::{read_input, script_text};
 use crate::{BatchError, BatchResult, HeldRequest, Submission};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -28,8 +27,13 @@ pub(super) fn submission(request: &HeldRequest<'_>) -> BatchResult<Submission> {
         return Err(wrong("only qsub can submit a job that waits for data"));
     }
     let (options, operands) = parse(args)?;
-    let in_script = script_options(&options, operands);
-    refuse(options.iter().chain(&in_script))?;
+    refuse(&options)?;
+    let input = match operands.first() {
+        Some(word) if word != "-" => None,
+        _ => Some(read_input(request.input, "qsub")?),
+    };
+    let in_script = script_options(&options, operands, input.as_deref());
+    refuse(&in_script)?;
     let has_hold = options
         .iter()
         .chain(&in_script)
@@ -50,7 +54,13 @@ pub(super) fn submission(request: &HeldRequest<'_>) -> BatchResult<Submission> {
         program: program.clone(),
         args: joined(&env, &options, &in_script, operands),
         env,
+        input,
     })
+}
+
+/// Returns the number of words from the script on.
+pub(crate) fn script_words(args: &[OsString]) -> BatchResult<usize> {
+    Ok(parse(args)?.1.len())
 }
 
 /// Returns the arguments with one list of variables. `qsub` takes the values of ours from its
@@ -114,19 +124,26 @@ fn parse(args: &[OsString]) -> BatchResult<(Vec<QsubOption>, &[OsString])> {
     Ok((options, args.get(at..).unwrap_or_default()))
 }
 
-/// Returns the options in the job script. Without a script that can be read there are none, and qsub
-/// tells the user.
-fn script_options(options: &[QsubOption], operands: &[OsString]) -> Vec<QsubOption> {
-    let script = operands
-        .first()
-        .filter(|word| *word != "--" && *word != "-");
-    let Some(text) = script.and_then(|path| script_text(Path::new(path))) else {
-        return Vec::new();
+/// Returns the options in the job script, which may have come from the standard input. Without a script
+/// that can be read there are none, and qsub tells the user.
+fn script_options(
+    options: &[QsubOption],
+    operands: &[OsString],
+    input: Option<&[u8]>,
+) -> Vec<QsubOption> {
+    let script = operands.first().filter(|word| *word != "--");
+    let text = match (input, script) {
+        (Some(bytes), _) => String::from_utf8_lossy(bytes).into_owned(),
+        (None, Some(path)) => script_text(Path::new(path)).unwrap_or_default(),
+        (None, None) => return Vec::new(),
     };
     let prefix = options.iter().rfind(|(name, _)| *name == b'C');
     let prefix = prefix
         .and_then(|(_, prefix)| prefix.as_ref()?.to_str())
         .unwrap_or("#PBS");
+    if prefix.is_empty() {
+        return Vec::new();
+    }
     let words = directives(&text, prefix);
     parse(&words)
         .map(|(options, _)| options)
@@ -142,14 +159,23 @@ fn directives(text: &str, prefix: &str) -> Vec<OsString> {
     words.flatten().map(OsString::from).collect()
 }
 
-fn refuse<'a>(options: impl Iterator<Item = &'a QsubOption>) -> BatchResult<()> {
+fn refuse(options: &[QsubOption]) -> BatchResult<()> {
     for (name, argument) in options {
         let argument = argument.as_deref().unwrap_or_default().to_string_lossy();
         let reason = match name {
-            b'I' => "-I: an interactive job cannot wait for data",
-            b'z' => "-z: the number of the job is needed",
-            b'W' if argument.starts_with("block=t") => {
-                "-W block: qsub would wait while the job is held"
+            b'I' => "-I: an interactive job cannot wait for data; remove it",
+            b'z' => "-z: the number of the job is needed; remove it",
+            b'W' if argument
+                .split(',')
+                .any(|one| one.trim().starts_with("block=")) =>
+            {
+                "-W block: qsub would wait while the job is held; remove it"
+            }
+            b'v' if argument
+                .split(',')
+                .any(|one| one.split('=').next() == Some(MARK)) =>
+            {
+                "-v DRIFTLESS_MARK: the gateway needs this variable; remove it"
             }
             _ => continue,
         };
@@ -165,15 +191,20 @@ fn wrong(text: &str) -> BatchError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::JobMark;
+    use crate::{JobInput, JobMark};
     use std::io::Write;
 
     fn submitted(command: &[&str]) -> BatchResult<Submission> {
+        submitted_with(command, b"")
+    }
+
+    fn submitted_with(command: &[&str], input: &[u8]) -> BatchResult<Submission> {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
         submission(&HeldRequest {
             command: &command,
             mark: &JobMark::of(7),
             variables: &[("A".to_owned(), "x,y".to_owned())],
+            input: JobInput::Bytes(input),
         })
     }
 
@@ -217,12 +248,30 @@ mod tests {
     }
 
     #[test]
+    fn directives_of_piped_scripts_count() {
+        let script = b"#PBS -v FROM=pipe -h\ntrue\n";
+        for command in [&["qsub"][..], &["qsub", "-"]] {
+            let submission = submitted_with(command, script).unwrap();
+            assert_eq!(submission.args[2], "DRIFTLESS_MARK,A,FROM=pipe");
+            assert_eq!(submission.env[0].1, "driftless:0000000000000007:held");
+            assert_eq!(submission.input.as_deref(), Some(&script[..]));
+        }
+        let submission = submitted_with(&["qsub", "-C", ""], script).unwrap();
+        assert_eq!(submission.args[2], "DRIFTLESS_MARK,A");
+        assert_eq!(submitted(&["qsub", "--", "/bin/a"]).unwrap().input, None);
+        let error = submitted_with(&["qsub"], b"#PBS -I\n").unwrap_err();
+        assert!(error.to_string().contains("-I"), "{error}");
+    }
+
+    #[test]
     fn unfit_commands_are_refused() {
         for command in [
             &[][..],
             &["sbatch", "job.sh"],
             &["qsub", "-I"],
             &["qsub", "-N", "a", "-Wblock=true", "job.sh"],
+            &["qsub", "-W", "umask=22,block=1", "job.sh"],
+            &["qsub", "-v", "A,DRIFTLESS_MARK=x", "job.sh"],
             &["qsub", "-z", "job.sh"],
             &["qsub", "--version"],
             &["qsub", "-N"],

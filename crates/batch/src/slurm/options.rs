@@ -149,6 +149,21 @@ pub(super) struct SbatchLine {
     pub rest: Vec<OsString>,
 }
 
+impl SbatchOption {
+    /// Returns the words without the option `--quiet`, with which `sbatch` prints no number.
+    pub fn spoken_words(&self) -> Vec<OsString> {
+        let is_short = |word: &OsString| !word.as_bytes().starts_with(b"--");
+        match self.words.split_first() {
+            _ if self.name == "quiet" => Vec::new(),
+            Some((first, rest)) if is_short(first) => {
+                let first = without_quiet(first).into_iter();
+                first.chain(rest.iter().cloned()).collect()
+            }
+            _ => self.words.clone(),
+        }
+    }
+}
+
 impl SbatchLine {
     /// Divides the words behind `sbatch`. `is_script` tells whether a word behind an option of an
     /// unknown plugin is the script; else it is the option's value.
@@ -234,6 +249,7 @@ fn full_name(written: &str) -> Option<&'static str> {
 /// Returns the option of a word of short options, and whether the next word is its value.
 fn short_options(letters: &[u8]) -> (SbatchOption, bool) {
     let mut name = "";
+    let mut value = None;
     let mut takes_next = false;
     for (at, letter) in letters.iter().enumerate() {
         match letter {
@@ -241,10 +257,13 @@ fn short_options(letters: &[u8]) -> (SbatchOption, bool) {
             b'M' => name = "clusters",
             b'h' => name = "help",
             b'V' => name = "version",
+            b'D' if name.is_empty() => name = "chdir",
             _ => {}
         }
         if SHORT_WITH_VALUE.contains(letter) {
-            takes_next = at + 1 == letters.len();
+            let rest = &letters[at + 1..];
+            takes_next = rest.is_empty();
+            value = (!takes_next).then(|| OsString::from_vec(rest.to_vec()));
             break;
         }
         if SHORT_WITH_REST.contains(letter) {
@@ -253,8 +272,23 @@ fn short_options(letters: &[u8]) -> (SbatchOption, bool) {
     }
     let option = SbatchOption {
         name: name.to_owned(),
-        value: None,
+        value,
         words: Vec::new(),
     };
     (option, takes_next)
+}
+
+/// Returns a word of short options without `-Q`, or `None` if no other option is in it.
+fn without_quiet(word: &OsStr) -> Option<OsString> {
+    let mut kept = Vec::new();
+    let mut letters = word.as_bytes().iter();
+    while let Some(letter) = letters.next() {
+        if *letter != b'Q' {
+            kept.push(*letter);
+        }
+        if SHORT_WITH_VALUE.contains(letter) || SHORT_WITH_REST.contains(letter) {
+            kept.extend(letters.by_ref());
+        }
+    }
+    (kept != b"-").then(|| OsString::from_vec(kept))
 }

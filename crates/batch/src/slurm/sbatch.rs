@@ -2,21 +2,25 @@
 //!
 //! `sbatch` takes options from its arguments, its environment and `#SBATCH` lines of the script, in
 //! this order of precedence. An option that driftless adds would hide the user's own, so the two
-//! are joined, wherever the user's stands. All other words pass through unchanged.
+//! are joined, wherever the user's stands. All other words pass through unchanged, but for `--quiet`:
+//! `sbatch` would print no number.
 
 use super::options::SbatchLine;
-use super::script::{Script, directives};
+use super::script::{directives, pbs_variables};
+use crate::script::read_input;
 use crate::{BatchError, BatchResult, HeldRequest};
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 /// Begin of the word in a comment that carries the mark of a job.
 pub(super) const MARK_WORD: &str = "driftless:";
 
 /// Options that cannot be used with a job that waits for its data.
-const REFUSED: [(&str, &str); 6] = [
+const REFUSED: [(&str, &str); 7] = [
     ("wait", "a held job cannot be waited for"),
     ("test-only", "it submits no job"),
     ("clusters", "the job may start in another cluster"),
+    ("export-file", "tasks would not get SPOOL_DIRECTORY"),
     ("help", "it submits no job"),
     ("usage", "it submits no job"),
     ("version", "it submits no job"),
@@ -28,13 +32,19 @@ const REFUSED_VARIABLES: [(&str, &str); 3] = [
     ("SLURM_CLUSTERS", "clusters"),
 ];
 
+/// Bytes of the comment of a job (`MAX_COMMENT_LEN` in slurmctld/slurmctld.h).
+const COMMENT_BYTES_MAX: usize = 1024;
+
 /// Place where the user's settings come from.
 pub(super) struct UserSettings<'a> {
     /// Returns a variable of the user's environment.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
-    /// Returns the beginning of a script, or of standard input without a name.
-    pub script: &'a dyn Fn(Script<'_>) -> Option<Vec<u8>>,
+    /// Returns the beginning of a script, for a job in a working directory.
+    pub script: &'a dyn Fn(&OsStr, Option<&Path>) -> Option<Vec<u8>>,
 }
+
+/// Arguments of `sbatch`, and the script for its standard input.
+pub(super) type HeldArguments = (Vec<OsString>, Option<Vec<u8>>);
 
 /// Returns the arguments of `sbatch` that submit a user's job held.
 ///
@@ -43,51 +53,93 @@ pub(super) struct UserSettings<'a> {
 pub(super) fn held_arguments(
     request: &HeldRequest<'_>,
     user: &UserSettings<'_>,
-) -> BatchResult<Vec<OsString>> {
+) -> BatchResult<HeldArguments> {
     let words = request.command.get(1..).unwrap_or_default();
-    let is_script = |word: &OsStr| (user.script)(Script::File(word)).is_some();
+    let is_script = |word: &OsStr| (user.script)(word, None).is_some();
     let line = SbatchLine::parse(words, &is_script);
-    let script = match line.script() {
-        _ if line.options.iter().any(|option| option.name == "wrap") => None,
-        Some(name) => (user.script)(Script::File(name)),
-        None => (user.script)(Script::StandardInput),
+    check(&line, &[":"], user)?;
+    let has_wrap = line.options.iter().any(|option| option.name == "wrap");
+    let input = match has_wrap || line.script().is_some() {
+        true => None,
+        false => Some(read_input(request.input, "sbatch")?),
     };
-    let in_script = directives(&script.unwrap_or_default())?;
-    check(&line, &in_script, user)?;
+    let folder = line.value("chdir").map(Path::new);
+    let file = line.script().filter(|_| !has_wrap);
+    let file = file.and_then(|name| (user.script)(name, folder));
+    let script = input.as_deref().or(file.as_deref()).unwrap_or_default();
+    let in_script = directives(script)?;
+    check(&in_script, &["hetjob", "packjob"], user)?;
+    let scripted = scripted_export(&in_script, script, &line, user)?;
+    let args = joined_arguments(request, &line, (&in_script, scripted), user)?;
+    Ok((args, input))
+}
+
+/// Returns the arguments with the mark and the variables of driftless in the options of the user.
+fn joined_arguments(
+    request: &HeldRequest<'_>,
+    line: &SbatchLine,
+    (in_script, scripted): (&SbatchLine, Option<OsString>),
+    user: &UserSettings<'_>,
+) -> BatchResult<Vec<OsString>> {
     let mark = format!("{MARK_WORD}{}", request.mark);
-    let names: Vec<&str> = request
-        .variables
-        .iter()
-        .map(|(name, _)| name.as_str())
-        .collect();
-    let comment = |old: Option<&OsStr>| joined("--comment=", old, " ", &mark);
+    let names = request.variables.iter().map(|(name, _)| name.as_str());
+    let names: Vec<&str> = names.collect();
+    let own_comment = line.value("comment").or(in_script.value("comment"));
+    let comment = commented(own_comment, &mark)?;
     let export = |old: &OsStr| exported(old, &names);
 
     let mut args: Vec<OsString> = vec!["--hold".into(), "--parsable".into()];
-    if line.value("comment").is_none() {
-        args.push(comment(in_script.value("comment")));
-    }
+    let has_comment = line.value("comment").is_some();
+    args.extend((!has_comment).then(|| comment.clone()));
     if line.value("export").is_none() {
         let variable = (user.variable)("SBATCH_EXPORT");
-        args.extend(
-            variable
-                .as_deref()
-                .or(in_script.value("export"))
-                .map(export),
-        );
+        args.extend(variable.or(scripted).as_deref().map(export));
     }
     for option in &line.options {
         match (option.name.as_str(), option.value.as_deref()) {
-            ("comment", Some(old)) => args.push(comment(Some(old))),
+            ("comment", Some(_)) => args.push(comment.clone()),
             ("export", Some(old)) => args.push(export(old)),
-            _ => args.extend(option.words.iter().cloned()),
+            _ => args.extend(option.spoken_words()),
         }
     }
-    args.extend(line.rest);
+    args.extend(line.rest.iter().cloned());
     Ok(args)
 }
 
-fn check(line: &SbatchLine, in_script: &SbatchLine, user: &UserSettings<'_>) -> BatchResult<()> {
+/// Returns the list of variables that a script exports. `sbatch` adds those of the directives of PBS to
+/// its own.
+fn scripted_export(
+    in_script: &SbatchLine,
+    script: &[u8],
+    line: &SbatchLine,
+    user: &UserSettings<'_>,
+) -> BatchResult<Option<OsString>> {
+    let ignores = |line: &SbatchLine| line.options.iter().any(|one| one.name == "ignore-pbs");
+    let is_ignored = ignores(line) || ignores(in_script);
+    let of_pbs = match is_ignored || (user.variable)("SBATCH_IGNORE_PBS").is_some() {
+        true => Vec::new(),
+        false => pbs_variables(script)?,
+    };
+    let own = in_script.value("export").map(OsStr::to_owned);
+    let lists: Vec<OsString> = own.into_iter().chain(of_pbs).collect();
+    Ok((!lists.is_empty()).then(|| lists.join(OsStr::new(","))))
+}
+
+/// Returns the option for a comment with a mark behind it.
+fn commented(own: Option<&OsStr>, mark: &str) -> BatchResult<OsString> {
+    let bytes_max = COMMENT_BYTES_MAX - 1 - mark.len();
+    match own.map_or(0, OsStr::len) {
+        length if length > bytes_max => Err(BatchError::Arguments(format!(
+            "sbatch: --comment: {length} bytes and the mark of the gateway are more than Slurm takes; \
+             shorten the comment to {bytes_max} bytes"
+        ))),
+        _ => Ok(joined("--comment=", own, " ", mark)),
+    }
+}
+
+/// Refuses options of a command line or script that no held job can have. `separators` are the words
+/// that begin another component there.
+fn check(line: &SbatchLine, separators: &[&str], user: &UserSettings<'_>) -> BatchResult<()> {
     let refuse = |shown: &str, name: &str| {
         let reason = REFUSED.iter().find(|(refused, _)| *refused == name);
         let text = |(_, reason): &(&str, &str)| {
@@ -95,7 +147,7 @@ fn check(line: &SbatchLine, in_script: &SbatchLine, user: &UserSettings<'_>) -> 
         };
         reason.map_or(Ok(()), |reason| Err(text(reason)))
     };
-    for option in line.options.iter().chain(&in_script.options) {
+    for option in &line.options {
         refuse(&format!("--{}", option.name), &option.name)?;
     }
     for (variable, name) in REFUSED_VARIABLES {
@@ -103,11 +155,8 @@ fn check(line: &SbatchLine, in_script: &SbatchLine, user: &UserSettings<'_>) -> 
             refuse(variable, name)?;
         }
     }
-    let first_is = |line: &SbatchLine, names: &[&str]| {
-        let first = line.rest.first();
-        first.is_some_and(|word| names.iter().any(|name| word == name))
-    };
-    if first_is(line, &[":"]) || first_is(in_script, &["hetjob", "packjob"]) {
+    let first = line.rest.first();
+    if first.is_some_and(|word| separators.iter().any(|one| word == one)) {
         return Err(BatchError::Arguments(
             "sbatch: heterogeneous jobs cannot wait for data; submit their parts as jobs".into(),
         ));

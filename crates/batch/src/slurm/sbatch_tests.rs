@@ -1,7 +1,7 @@
 //! Tests of command lines of `sbatch`.
 
 use super::*;
-use crate::JobMark;
+use crate::{JobInput, JobMark};
 
 const MARK: &str = "driftless:0000000000000007";
 
@@ -14,6 +14,14 @@ struct SbatchUser {
 
 impl SbatchUser {
     fn submit(&self, command: &[&str]) -> BatchResult<Vec<String>> {
+        let (args, input) = self.held(command)?;
+        let is_read = input.as_deref() == Some(self.input.as_bytes());
+        assert_eq!(is_read, input.is_some(), "the input is passed on");
+        let words = args.into_iter().map(|arg| arg.into_string().unwrap());
+        Ok(words.collect())
+    }
+
+    fn held(&self, command: &[&str]) -> BatchResult<HeldArguments> {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
         let variables = [
             ("SPOOL_DIRECTORY".to_owned(), "/data, all".to_owned()),
@@ -23,24 +31,23 @@ impl SbatchUser {
             command: &command,
             mark: &JobMark::of(7),
             variables: &variables,
+            input: JobInput::Bytes(self.input.as_bytes()),
         };
         let variable = |name: &str| {
             let found = self.variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| value.into())
         };
-        let script = |script: Script<'_>| match script {
-            Script::File(name) => (name == "job.sh").then(|| self.script.into()),
-            Script::StandardInput => Some(self.input.into()),
+        let script = |name: &OsStr, folder: Option<&Path>| match folder {
+            None => (name == "job.sh").then(|| self.script.into()),
+            Some(folder) => {
+                (name == "deep.sh" && folder == Path::new("sub")).then(|| self.script.into())
+            }
         };
         let user = UserSettings {
             variable: &variable,
             script: &script,
         };
-        let args = held_arguments(&request, &user)?;
-        Ok(args
-            .into_iter()
-            .map(|arg| arg.into_string().unwrap())
-            .collect())
+        held_arguments(&request, &user)
     }
 }
 
@@ -152,6 +159,7 @@ fn options_without_a_held_job_are_refused() {
         &["-M", "other", "job.sh"],
         &["--clusters=other", "job.sh"],
         &["-n1", ":", "-n2", "job.sh"],
+        &["--export-file=vars", "job.sh"],
     ] {
         let error = user.submit(&[&["sbatch"], words].concat()).unwrap_err();
         assert!(error.to_string().starts_with("sbatch: "), "{error}");
@@ -165,4 +173,81 @@ fn options_without_a_held_job_are_refused() {
     user.script = "";
     user.variables = vec![("SLURM_CLUSTERS", "other")];
     user.submit(&["sbatch", "job.sh"]).unwrap_err();
+}
+
+#[test]
+fn variables_reach_tasks_of_every_script() {
+    let mark = format!("--comment=of the script {MARK}");
+    let none = "--export=SPOOL_DIRECTORY,RESULTS";
+    let script = "#!/bin/sh\n#SBATCH--export=NONE\n#SBATCH --comment='of the script'#x\n";
+    let piped = SbatchUser {
+        input: script,
+        ..SbatchUser::default()
+    };
+    check(&piped, &["sbatch"], &[&mark, none]);
+    let user = SbatchUser {
+        script,
+        ..SbatchUser::default()
+    };
+    check(&user, &["sbatch", "job.sh"], &[&mark, none, "job.sh"]);
+    for words in [
+        &["-D", "sub"] as &[&str],
+        &["-Dsub"],
+        &["--chdir=sub"],
+        &["-HDsub"],
+    ] {
+        let expected = [&[mark.as_str(), none], words, &["deep.sh"]].concat();
+        check(
+            &user,
+            &[&["sbatch"], words, &["deep.sh"]].concat(),
+            &expected,
+        );
+    }
+}
+
+#[test]
+fn variables_of_pbs_directives_are_joined() {
+    let mark = format!("--comment={MARK}");
+    let mut user = SbatchUser {
+        script: "#PBS -v A=1\n#SBATCH --export=B\n",
+        ..SbatchUser::default()
+    };
+    let all = "--export=B,A=1,SPOOL_DIRECTORY,RESULTS";
+    check(&user, &["sbatch", "job.sh"], &[&mark, all, "job.sh"]);
+    let own = "--export=B,SPOOL_DIRECTORY,RESULTS";
+    let ignoring = ["sbatch", "--ignore-pbs", "job.sh"];
+    check(&user, &ignoring, &[&mark, own, "--ignore-pbs", "job.sh"]);
+    user.variables = vec![("SBATCH_IGNORE_PBS", "")];
+    check(&user, &["sbatch", "job.sh"], &[&mark, own, "job.sh"]);
+}
+
+#[test]
+fn quiet_submission_prints_its_number() {
+    let mark = format!("--comment={MARK}");
+    for (words, expected) in [
+        (&["-Q"] as &[&str], &[] as &[&str]),
+        (&["--quiet"], &[]),
+        (&["--qui", "-HQn1"], &["-Hn1"]),
+        (&["-QQn", "2", "-JQ", "-kQ"], &["-n", "2", "-JQ", "-kQ"]),
+    ] {
+        let command = [&["sbatch"], words, &["job.sh", "-Q"]].concat();
+        let expected = [&[mark.as_str()], expected, &["job.sh", "-Q"]].concat();
+        check(&SbatchUser::default(), &command, &expected);
+    }
+}
+
+#[test]
+fn long_comment_is_refused() {
+    let user = SbatchUser::default();
+    let submit = |length: usize| {
+        let comment = format!("--comment={}", "x".repeat(length));
+        user.submit(&["sbatch", &comment, "job.sh"])
+    };
+    let args = submit(997).unwrap();
+    assert_eq!(args[2].len(), "--comment=".len() + 1024);
+    let error = submit(998).unwrap_err().to_string();
+    assert!(
+        error.contains("shorten the comment to 997 bytes"),
+        "{error}"
+    );
 }

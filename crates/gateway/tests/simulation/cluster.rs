@@ -660,7 +660,7 @@ impl BatchSystem for SimBatch {
         Ok(Submission {
             program: "echo".into(),
             args: vec![number.to_string().into()],
-            env: Vec::new(),
+            ..Submission::default()
         })
     }
 

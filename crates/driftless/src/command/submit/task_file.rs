@@ -14,7 +14,7 @@ use driftless_taskfile::{
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// Returns the submission that a task file asks for.
@@ -110,9 +110,25 @@ pub(super) fn command(kind: BatchKind, tasks: &TaskFile) -> Result<Vec<OsString>
     if let Some(range) = &tasks.parameters {
         words.extend(array(kind, range).into_iter().map(OsString::from));
     }
-    words.push(tasks.script.clone().into_os_string());
+    let at = words.len();
+    words.push(script_word(&tasks.script));
     words.extend(tasks.arguments.iter().cloned());
-    Ok(words)
+    let found = driftless_batch::script_at(kind, &words[1..]).map_err(|error| error.to_string())?;
+    match found {
+        Some(found) if found + 1 == at => Ok(words),
+        _ => Err(format!(
+            "OPTIONS: {program} would take another word than {} for the script; write options with their values there, and the script in DO",
+            quote(&tasks.script)
+        )),
+    }
+}
+
+/// Returns the script as a word that is no option.
+fn script_word(script: &Path) -> OsString {
+    match script.as_os_str().as_bytes().starts_with(b"-") {
+        true => Path::new(".").join(script).into_os_string(),
+        false => script.as_os_str().to_owned(),
+    }
 }
 
 /// Returns the options of an array of tasks (sbatch(1), qsub(1)).
@@ -160,5 +176,28 @@ mod tests {
             assert_eq!(of(&file(system, execute)), words, "{system}");
         }
         assert_eq!(of(&file("SLURM", "DO run.sh;")), ["sbatch", "run.sh"]);
+    }
+
+    #[test]
+    fn script_is_that_of_the_file() {
+        for system in ["SLURM", "SGE", "PBS"] {
+            let words = of(&file(system, "DO -e.sh -x;"));
+            assert_eq!(words[1..], ["./-e.sh", "-x"], "{system}");
+            for (options, is_right) in [
+                ("-N 2", true),
+                ("", true),
+                ("x.sh", false),
+                ("-N 2 x.sh", false),
+                ("-N", false),
+                ("--", false),
+            ] {
+                let text = format!(
+                    "WLM {{ WLM_SYSTEM = {system}; OPTIONS = \"{options}\"; }} DATA {{ TRANSFER /d; }} EXECUTE {{ DO run.sh a; }}"
+                );
+                let tasks = TaskFile::parse(text.as_bytes()).expect("a task file");
+                let command = command(kind_of(tasks.system), &tasks);
+                assert_eq!(command.is_ok(), is_right, "{system} {options}: {command:?}");
+            }
+        }
     }
 }
