@@ -22,7 +22,7 @@ pub use pbs::Pbs;
 pub use slurm::Slurm;
 pub use words::{
     BatchKind, DataSlot, FoundJob, HeldRequest, JobId, JobInput, JobMark, LiveJob, LiveTask,
-    MarkedJob, Readiness, Submission,
+    MarkedJob, Readiness, Submission, TaskRanges,
 };
 
 use std::collections::HashMap;

@@ -240,6 +240,9 @@ impl BatchSystem for Slurm {
             let live = found.entry(record.job.clone()).or_default();
             live.is_held |= record.seems_held();
             live.pending += record.pending();
+            if let Some(tasks) = record.waiting() {
+                live.add_waiting(tasks);
+            }
             live.running.extend(record.running());
             if record.phase == JobPhase::Pending {
                 live.reason = Some(record.reason);

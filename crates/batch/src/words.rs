@@ -207,10 +207,100 @@ pub struct LiveJob {
     pub is_held: bool,
     /// Tasks that wait.
     pub pending: u64,
+    /// Indices of the tasks that wait. `None` if the batch system does not state them.
+    pub waiting: Option<TaskRanges>,
     /// Tasks that run, or end.
     pub running: Vec<LiveTask>,
     /// Reason of the batch system for the wait, as it prints it.
     pub reason: Option<String>,
+}
+
+impl LiveJob {
+    /// Returns whether the task of an array waits or runs, or may do so.
+    pub fn has_task(&self, task: u64) -> bool {
+        let is_it = |running: &LiveTask| running.index.is_none_or(|index| index == task);
+        let waits = |waiting: &TaskRanges| waiting.contains(task);
+        let may_wait = self.pending > 0 && self.waiting.as_ref().is_none_or(waits);
+        may_wait || self.running.iter().any(is_it)
+    }
+
+    /// Adds tasks that wait.
+    pub(crate) fn add_waiting(&mut self, tasks: TaskRanges) {
+        self.waiting.get_or_insert_default().add(tasks);
+    }
+}
+
+/// Indices of tasks, in ranges: `1,5-9,20-30:2`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TaskRanges(Vec<TaskRange>);
+
+/// Indices from `first` to `last`, with a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct TaskRange {
+    first: u64,
+    last: u64,
+    step: u64,
+}
+
+impl TaskRange {
+    fn contains(self, task: u64) -> bool {
+        (self.first..=self.last).contains(&task) && (task - self.first).is_multiple_of(self.step)
+    }
+
+    /// Whether each index of the other range is in this one.
+    fn covers(self, other: TaskRange) -> bool {
+        let is_in_step = other.first == other.last || other.step.is_multiple_of(self.step);
+        self.contains(other.first) && other.last <= self.last && is_in_step
+    }
+}
+
+impl TaskRanges {
+    /// Reads ranges as Slurm and Grid Engine print them. Returns `None` for other text.
+    pub fn parse(text: &str) -> Option<Self> {
+        let range = |range: &str| {
+            let (range, step) = range.trim().split_once(':').unwrap_or((range.trim(), "1"));
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+            let step: u64 = step.parse().ok().filter(|step| *step > 0)?;
+            (first <= last).then_some(TaskRange { first, last, step })
+        };
+        text.split(',')
+            .map(range)
+            .collect::<Option<_>>()
+            .map(TaskRanges)
+    }
+
+    /// Returns one index.
+    pub fn one(task: u64) -> Self {
+        TaskRanges(vec![TaskRange {
+            first: task,
+            last: task,
+            step: 1,
+        }])
+    }
+
+    /// Adds ranges. Those that are there already add nothing.
+    pub fn add(&mut self, other: TaskRanges) {
+        for new in other.0 {
+            if !self.0.iter().any(|known| known.covers(new)) {
+                self.0.retain(|known| !new.covers(*known));
+                self.0.push(new);
+            }
+        }
+    }
+
+    /// Returns whether an index is in a range.
+    pub fn contains(&self, task: u64) -> bool {
+        self.0.iter().any(|range| range.contains(task))
+    }
+
+    /// Returns the number of indices.
+    pub(crate) fn count(&self) -> u64 {
+        let count = |range: &TaskRange| ((range.last - range.first) / range.step).saturating_add(1);
+        self.0
+            .iter()
+            .fold(0, |sum, range| sum.saturating_add(count(range)))
+    }
 }
 
 /// A task that runs.
@@ -246,6 +336,40 @@ mod tests {
         for wrong in ["", "-1", "a1", "1 2", "1;2", "1\n", long.as_str()] {
             assert_eq!(JobId::new(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn ranges_of_tasks_are_read() {
+        let mut ranges = TaskRanges::parse("1,5-9,20-30:5").unwrap();
+        assert_eq!(ranges.count(), 9);
+        let found: Vec<u64> = (0..40).filter(|task| ranges.contains(*task)).collect();
+        assert_eq!(found, [1, 5, 6, 7, 8, 9, 20, 25, 30]);
+        let before = ranges.clone();
+        ranges.add(TaskRanges::parse("6-8,25").unwrap());
+        assert_eq!(ranges, before);
+        ranges.add(TaskRanges::parse("4-40").unwrap());
+        assert_eq!(ranges, TaskRanges::parse("1,4-40").unwrap());
+        for wrong in ["", "a", "2-1", "1-5:0", "1-", "..."] {
+            assert_eq!(TaskRanges::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn tasks_that_wait_again_are_alive() {
+        let running = |index| LiveJob {
+            running: vec![LiveTask {
+                index,
+                nodes: Vec::new(),
+            }],
+            ..LiveJob::default()
+        };
+        assert!(running(Some(5)).has_task(5) && !running(Some(5)).has_task(6));
+        assert!(running(None).has_task(2024), "a job without an array");
+        let mut waiting = running(Some(5));
+        waiting.pending = 1;
+        assert!(waiting.has_task(6), "any task may wait");
+        waiting.add_waiting(TaskRanges::one(7));
+        assert!(waiting.has_task(7) && !waiting.has_task(6));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Names of elements are those of the schemas in `util/resources/schemas` of Grid Engine 8.1.9.
 
 use crate::command::CommandOutput;
-use crate::{BatchError, BatchResult, JobId, LiveJob, LiveTask};
+use crate::{BatchError, BatchResult, JobId, LiveJob, LiveTask, TaskRanges};
 use roxmltree::{Document, Node};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -67,7 +67,14 @@ fn add_tasks(output: &CommandOutput, list: Node<'_, '_>, job: &mut LiveJob) -> B
     let tasks = child_text(list, "tasks").unwrap_or_default();
     let instance = child_text(list, "queue_name").unwrap_or_default();
     if state.contains('q') {
-        job.pending += count_tasks(tasks).ok_or_else(|| unreadable(output, tasks))?;
+        match tasks {
+            "" => job.pending += 1,
+            text => {
+                let tasks = TaskRanges::parse(text).ok_or_else(|| unreadable(output, text))?;
+                job.pending += tasks.count();
+                job.add_waiting(tasks);
+            }
+        }
         job.reason = Some(state.to_owned());
         return Ok(());
     }
@@ -90,21 +97,6 @@ fn add_tasks(output: &CommandOutput, list: Node<'_, '_>, job: &mut LiveJob) -> B
         }),
     }
     Ok(())
-}
-
-/// Counts the tasks of a list such as `1-9:2,11`. A job without tasks counts as one.
-fn count_tasks(text: &str) -> Option<u64> {
-    let count = |range: &str| {
-        let (range, step) = range.split_once(':').unwrap_or((range, "1"));
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
-        let step: u64 = step.parse().ok().filter(|step| *step > 0)?;
-        Some(last.checked_sub(first)? / step + 1)
-    };
-    match text {
-        "" => Some(1),
-        text => text.split(',').map(|range| count(range.trim())).sum(),
-    }
 }
 
 /// Reads `qstat -j ... -xml`. Unknown jobs are absent.
@@ -267,7 +259,11 @@ mod tests {
             ("3-1:1", None),
             ("1-3:0", None),
         ] {
-            assert_eq!(count_tasks(text), count, "{text}");
+            assert_eq!(
+                TaskRanges::parse(text).map(|tasks| tasks.count()),
+                count,
+                "{text}"
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{MARK, read_mark, unreadable};
 use crate::command::CommandOutput;
-use crate::{BatchResult, DataSlot, JobId, JobMark, LiveJob, LiveTask};
+use crate::{BatchResult, DataSlot, JobId, JobMark, LiveJob, LiveTask, TaskRanges};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
@@ -20,6 +20,8 @@ pub(super) struct PbsJob {
     hosts: Vec<String>,
     /// Waiting tasks of an array.
     queued: Option<u64>,
+    /// Their indices, if the server states them.
+    waiting: Option<TaskRanges>,
     /// Array and index of a task.
     task: Option<(String, u64)>,
 }
@@ -86,6 +88,8 @@ fn record(id: &str, job: &Value) -> Option<PbsJob> {
         Some(counts) => Some(queued(counts)?),
         None => None,
     };
+    // A single index is a number in JSON.
+    let waiting = job.get("array_indices_remaining").map(plain);
     let mark = job.get("Variable_List").and_then(|list| list.get(MARK));
     Some(PbsJob {
         id: id.to_owned(),
@@ -100,6 +104,7 @@ fn record(id: &str, job: &Value) -> Option<PbsJob> {
         comment: text("comment").map(str::to_owned),
         hosts: text("exec_host").map(hosts).unwrap_or_default(),
         queued,
+        waiting: waiting.and_then(|text| TaskRanges::parse(&text)),
         task,
     })
 }
@@ -149,6 +154,7 @@ pub(super) fn live(records: &[PbsJob]) -> BatchResult<HashMap<JobId, LiveJob>> {
             job.is_held = record.is_held();
             job.pending = record.queued.unwrap_or(u64::from(record.is_pending()));
             job.reason = record.comment.clone();
+            job.waiting = record.waiting.clone();
         }
         if record.is_running() {
             job.running.push(LiveTask {

@@ -10,7 +10,7 @@
 use super::answer::{self, unknown};
 use super::sbatch::MARK_WORD;
 use super::{Slurm, hostlist};
-use crate::{BatchResult, JobId, JobMark, LiveTask};
+use crate::{BatchResult, JobId, JobMark, LiveTask, TaskRanges};
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
 
@@ -63,8 +63,8 @@ pub(super) struct SqueueJob {
     pub job: JobId,
     /// Index of a task, or `None`.
     index: Option<u64>,
-    /// Number of tasks.
-    count: u64,
+    /// Indices of the tasks of an array.
+    tasks: Option<TaskRanges>,
     pub phase: JobPhase,
     pub reason: String,
     priority: String,
@@ -103,9 +103,15 @@ impl SqueueJob {
 
     pub fn pending(&self) -> u64 {
         match self.phase {
-            JobPhase::Pending => self.count,
+            JobPhase::Pending => self.tasks.as_ref().map_or(1, TaskRanges::count),
             _ => 0,
         }
+    }
+
+    /// Returns the tasks of an array that wait.
+    pub fn waiting(&self) -> Option<TaskRanges> {
+        let tasks = self.tasks.as_ref();
+        tasks.filter(|_| self.phase == JobPhase::Pending).cloned()
     }
 
     pub fn running(&self) -> Option<LiveTask> {
@@ -221,15 +227,19 @@ fn read(fields: &[&str; FIELDS.len()]) -> Option<SqueueJob> {
     ] = fields;
     let [constraint, node_count, nodes, reservation, owner, comment] = rest;
     // The throttle of an array follows a percent sign.
-    let (index, count) = match index.split('%').next()? {
-        "N/A" => (None, 1),
-        one if is_number(one) => (Some(one.parse().ok()?), 1),
-        many => (None, task_count(many)?),
+    let index = index.split('%').next()?;
+    let tasks = match index {
+        "N/A" => None,
+        tasks => Some(TaskRanges::parse(tasks)?),
+    };
+    let index = match is_number(index) {
+        true => Some(index.parse().ok()?),
+        false => None,
     };
     Some(SqueueJob {
         job: JobId::new(job).filter(|_| is_number(job))?,
         index,
-        count,
+        tasks,
         phase: phase(state)?,
         reason: (*reason).to_owned(),
         priority: Some(*priority).filter(|text| is_number(text))?.to_owned(),
@@ -244,21 +254,6 @@ fn read(fields: &[&str; FIELDS.len()]) -> Option<SqueueJob> {
         owner: (*owner).to_owned(),
         comment: comment.strip_prefix("(null)").unwrap_or(comment).to_owned(),
     })
-}
-
-/// Returns the number of tasks of an expression of indices such as `1,5-9,20-30:2`.
-fn task_count(expression: &str) -> Option<u64> {
-    let count = |range: &str| -> Option<u64> {
-        let (range, step) = range.split_once(':').unwrap_or((range, "1"));
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last, step): (u64, u64, u64) =
-            (first.parse().ok()?, last.parse().ok()?, step.parse().ok()?);
-        last.checked_sub(first)?.checked_div(step)?.checked_add(1)
-    };
-    expression
-        .split(',')
-        .map(count)
-        .try_fold(0, |sum: u64, count| sum.checked_add(count?))
 }
 
 /// Returns the phase of a state in its long form. The flags of a job take the place of its state:

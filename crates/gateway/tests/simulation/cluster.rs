@@ -697,6 +697,7 @@ impl BatchSystem for SimBatch {
                 let live = LiveJob {
                     is_held: sim.is_held,
                     pending: sim.pending,
+                    waiting: None,
                     running: sim.running.iter().map(task).collect(),
                     reason: None,
                 };
