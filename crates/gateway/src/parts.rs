@@ -41,7 +41,8 @@ impl GatewaySettings {
     /// Returns the defaults of a gateway with the directory `dir` and the socket `socket`.
     pub fn new(dir: PathBuf, socket: PathBuf, name: String) -> Self {
         GatewaySettings {
-            deposits: dir.join("deposits"),
+            // Users pass its parents, and no user may pass the directory of the gateways.
+            deposits: dir.with_file_name("deposits"),
             dir,
             socket,
             name,
