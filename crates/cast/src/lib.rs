@@ -46,8 +46,8 @@ pub use message::is_job_name;
 pub use node::serve_one_cast;
 pub use orders::{EndedJob, NodeJobs, OrderFault, OrderSettings, end_job, list_jobs};
 pub use outbox::{
-    EndedRelay, NodeOutbox, NodeResults, OutboxReader, SealedOutbox, discard_outbox, list_outbox,
-    list_outboxes, list_sealed, relay_outbox, seal_and_list, seal_outbox,
+    EndedRelay, NodeOutbox, NodeResults, OutboxReader, discard_outbox, list_outbox, list_outboxes,
+    list_sealed, relay_outbox, seal_outbox, sealed_at_once, sealed_names,
 };
 pub use report::StayingCopyInfo;
 pub use settings::{

@@ -16,7 +16,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 /// Number of this protocol. Peers with another one are refused.
-pub(crate) const PROTOCOL: u32 = 4;
+pub(crate) const PROTOCOL: u32 = 5;
 /// Bytes of the largest message: a part of a catalogue, or [`driftless_planner::RANGES_MAX`] ranges.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 2 << 20;
 /// Peers that one message names.
@@ -30,7 +30,7 @@ pub(crate) const JOBS_PER_MESSAGE: usize = 256;
 /// Copies with a cause in one message.
 pub(crate) const COPIES_PER_MESSAGE: usize = 256;
 /// Results that one order seals or discards.
-pub(crate) const SEALS_PER_MESSAGE: usize = 256;
+pub(crate) const SEALS_PER_MESSAGE: usize = 2048;
 /// Bytes that one message of a relay carries.
 pub(crate) const RELAY_BYTES_MAX: usize = 64 << 10;
 /// Characters of a text of a peer.
@@ -197,6 +197,8 @@ pub(crate) enum NodeOrder {
     /// Asks for names of sealed results, as [`NodeOrder::ListOutbox`].
     ListSealed {
         job: String,
+        /// Path of a directory of sealed results; empty for the top.
+        below: Vec<u8>,
         /// The name behind which the list begins.
         after: Vec<u8>,
     },

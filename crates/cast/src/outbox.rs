@@ -16,6 +16,8 @@ use std::sync::atomic::AtomicBool;
 const RESULTS_MAX: usize = 1 << 17;
 /// Bytes of the longest name of an entry (limits.h, `NAME_MAX`).
 const NAME_BYTES_MAX: usize = 255;
+/// Bytes of a path that is long, and the number of such paths in one message.
+const LONG: (usize, usize) = (512, 256);
 /// Refusal of a name.
 const NO_NAME: &str = "name of the job: it is empty, too long or has control characters";
 
@@ -35,15 +37,6 @@ pub struct NodeOutbox {
     pub node: String,
     /// Names of entries as in [`NodeResults`], and whether any result is sealed; or why this is unknown.
     pub names: Result<(Vec<Vec<u8>>, bool), OrderFault>,
-}
-
-/// Outcomes of an order to seal, and all that is sealed after it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SealedOutbox {
-    /// Outcome of each move.
-    pub outcomes: Vec<SealOutcome>,
-    /// Names at the top of the sealed results, as in [`NodeResults`].
-    pub names: Vec<Vec<u8>>,
 }
 
 /// Reader of the sealed results of a job.
@@ -91,7 +84,9 @@ pub fn list_sealed(
     job: &str,
     stop: &AtomicBool,
 ) -> Result<Vec<NodeResults>, Error> {
-    list(settings, nodes, stop, &|after| sealed_after(job, after))
+    list(settings, nodes, stop, &|after| {
+        sealed_after(job, b"", after)
+    })
 }
 
 /// Returns the outboxes of a job and whether results are sealed, as [`list_outbox`], over one
@@ -107,7 +102,7 @@ pub fn list_outboxes(
 ) -> Result<Vec<NodeOutbox>, Error> {
     let answers = ask_all(settings, nodes, stop, &|node| {
         let names = names_of(node, &|after| outbox_after(job, after))?;
-        let order = sealed_after(job, Vec::new());
+        let order = sealed_after(job, b"", Vec::new());
         match node.ask(&order, END_MAX).map_err(unreachable)? {
             NodeMessage::Results(sealed) => Ok((names, !sealed.is_empty())),
             other => Err(fault_of(other)),
@@ -127,9 +122,10 @@ fn outbox_after(job: &str, after: Vec<u8>) -> NodeOrder {
     }
 }
 
-fn sealed_after(job: &str, after: Vec<u8>) -> NodeOrder {
+fn sealed_after(job: &str, below: &[u8], after: Vec<u8>) -> NodeOrder {
     NodeOrder::ListSealed {
         job: job.into(),
+        below: below.to_vec(),
         after,
     }
 }
@@ -193,21 +189,20 @@ pub fn seal_outbox(
     })
 }
 
-/// Seals entries as [`seal_outbox`], and lists all that is sealed then, over one connection.
+/// Returns names of the sealed results of a job at one node: those at the top, or in the directory
+/// `below`. An entry that is no directory fails.
 ///
 /// # Errors
-/// As [`seal_outbox`].
-pub fn seal_and_list(
+/// The node cannot be reached, or cannot read the directory.
+pub fn sealed_names(
     settings: &OrderSettings,
     node: &CastNode,
-    (job, moves): (&str, &[SealMove]),
+    (job, below): (&str, Option<&SealedPath>),
     stop: &AtomicBool,
-) -> Result<SealedOutbox, OrderFault> {
+) -> Result<Vec<Vec<u8>>, OrderFault> {
+    let below = below.map_or(&b""[..], SealedPath::as_bytes);
     ask_one(settings, node, (job, stop), &|asked| {
-        Ok(SealedOutbox {
-            outcomes: seal_all(asked, job, moves)?,
-            names: names_of(asked, &|after| sealed_after(job, after))?,
-        })
+        names_of(asked, &|after| sealed_after(job, below, after))
     })
 }
 
@@ -221,7 +216,7 @@ fn seal_all(
         path: one.path.as_bytes().to_vec(),
     };
     let mut outcomes = Vec::new();
-    for some in moves.chunks(SEALS_PER_MESSAGE) {
+    for some in moves.chunks(at_once(moves.iter().map(|one| &one.path))) {
         let order = NodeOrder::Seal {
             job: job.into(),
             moves: some.iter().map(wire).collect(),
@@ -234,6 +229,20 @@ fn seal_all(
         }
     }
     Ok(outcomes)
+}
+
+/// Returns how many results [`seal_outbox`] seals in one step, if none of their paths has more bytes:
+/// no other process sees some of them sealed and some not.
+pub fn sealed_at_once(path_bytes_max: usize) -> usize {
+    match path_bytes_max > LONG.0 {
+        true => LONG.1,
+        false => SEALS_PER_MESSAGE,
+    }
+}
+
+fn at_once<'a>(paths: impl Iterator<Item = &'a SealedPath>) -> usize {
+    let longest = paths.map(|path| path.as_bytes().len()).max();
+    sealed_at_once(longest.unwrap_or(0))
 }
 
 fn outcome(answer: SealAnswer) -> SealOutcome {
@@ -257,7 +266,7 @@ pub fn discard_outbox(
 ) -> Result<Vec<Option<String>>, OrderFault> {
     ask_one(settings, node, (job, stop), &|asked| {
         let mut outcomes = Vec::new();
-        for some in paths.chunks(SEALS_PER_MESSAGE) {
+        for some in paths.chunks(at_once(paths.iter())) {
             let order = NodeOrder::DiscardSealed {
                 job: job.into(),
                 paths: some.iter().map(|path| path.as_bytes().to_vec()).collect(),

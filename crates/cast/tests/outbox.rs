@@ -8,6 +8,7 @@ use driftless_cast::{
     CastNode, ContentLimits, DaemonSettings, DaemonTrust, EndedRelay, ExpectedPeer, NodeAccess,
     NodeDaemon, OrderFault, OrderSettings, OutboxReader, SealMove, SealOutcome, SealedPath,
     TlsIdentity, discard_outbox, end_job, list_outbox, list_sealed, relay_outbox, seal_outbox,
+    sealed_names,
 };
 use std::fs;
 use std::io::{Read, Write};
@@ -184,6 +185,30 @@ fn results_are_sealed_and_discarded_by_order() {
     }
     let ended = end_job(&site.orders, &nodes, "job", &NO_STOP).expect("outcomes");
     assert!(ended[0].is_ended() && !site.outbox().exists(), "{ended:?}");
+}
+
+#[test]
+fn discard_of_a_generation_keeps_later_results() {
+    let site = Site::new("exit 1");
+    for name in ["7", "8"] {
+        fs::write(site.outbox().join(name), name).expect("written");
+    }
+    // Two gateways collect, and one of them was stopped for a while.
+    assert_eq!(site.seal(&[(b"7", b"first/n1/7")]), [SealOutcome::Sealed]);
+    assert_eq!(site.seal(&[(b"8", b"second/n1/8")]), [SealOutcome::Sealed]);
+    let path = |path: &[u8]| SealedPath::parse(path).expect("a path");
+    let names = |below: Option<&[u8]>| {
+        let below = below.map(path);
+        sealed_names(&site.orders, &site.node, ("job", below.as_ref()), &NO_STOP)
+    };
+    assert_eq!(names(None), Ok(vec![b"first".to_vec(), b"second".to_vec()]));
+    assert_eq!(names(Some(b"second/n1")), Ok(vec![b"8".to_vec()]));
+    assert!(names(Some(b"second/n1/8")).is_err(), "no directory");
+    let first = [path(b"first")];
+    let discarded = discard_outbox(&site.orders, &site.node, ("job", &first), &NO_STOP);
+    assert_eq!(discarded, Ok(vec![None]));
+    assert_eq!(names(None), Ok(vec![b"second".to_vec()]));
+    assert_eq!(names(Some(b"first")), Ok(Vec::new()));
 }
 
 #[test]

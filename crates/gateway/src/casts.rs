@@ -3,8 +3,8 @@
 
 use crate::collection::{Collection, CollectionWays};
 use crate::distribution::{
-    CollectOrder, CollectedResults, CopyKeeping, Distribution, LoadEvent, LoadOrder, NodeAnswer,
-    OutboxState,
+    CollectGuard, CollectOrder, CollectOutcome, CopyKeeping, Distribution, LoadEvent, LoadOrder,
+    NodeAnswer, OutboxState,
 };
 use crate::users::User;
 use driftless_cast::{
@@ -188,22 +188,29 @@ impl Distribution for Casts {
         }
     }
 
-    fn collect(&self, order: &CollectOrder, stop: &AtomicBool) -> Result<CollectedResults, String> {
-        let unknown = || format!("the gateway does not know {}", order.node);
-        let node = self.nodes.get(&order.node).ok_or_else(unknown)?;
+    fn collect(
+        &self,
+        order: &CollectOrder,
+        guard: &dyn CollectGuard,
+        stop: &AtomicBool,
+    ) -> CollectOutcome {
+        let Some(node) = self.nodes.get(&order.node) else {
+            let node = &order.node;
+            return CollectOutcome::failed(format!("the gateway does not know {node}"));
+        };
+        let outboxes = self.settings.node_dir.join("outbox");
         let ways = CollectionWays {
             orders: self.orders(),
             node: node.clone(),
             program: self.settings.program.clone(),
             relay_dir: self.settings.relay_dir.clone(),
-            sealed_dir: self
-                .settings
-                .node_dir
-                .join("outbox/.sealed")
-                .join(&order.job),
+            sealed_dir: outboxes.join(".sealed").join(&order.job),
             pace: self.pace.clone(),
         };
-        Collection::new(ways, order, stop)?.run()
+        match Collection::new(ways, order, (guard, stop)) {
+            Ok(collection) => collection.run(),
+            Err(cause) => CollectOutcome::failed(cause),
+        }
     }
 
     fn load(

@@ -4,36 +4,64 @@
 //! well. This process carries their bytes, and believes neither. Only after the run reported that all
 //! is equal and durable does the node remove anything.
 
-use crate::distribution::{CollectOrder, CollectedResults};
+use crate::distribution::{
+    CollectGuard, CollectMove, CollectOrder, CollectOutcome, CollectedResults,
+};
+use crate::relay_socket::RelaySocket;
+use crate::user_run::{complaint, run, run_well};
 use crate::users::User;
 use driftless_cast::{
     CastNode, OrderFault, OrderSettings, OutboxReader, Pace, SealMove, SealOutcome, SealedPath,
-    discard_outbox, relay_outbox, seal_and_list,
+    discard_outbox, relay_outbox, seal_outbox, sealed_at_once, sealed_names,
 };
-use rustix::fs::{Gid, Uid, chown};
 use rustix::net::sockopt::socket_peercred;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, Permissions};
-use std::io::{self, ErrorKind};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Pause between two looks at the run.
+/// Pause between two looks at a socket.
 const TICK: Duration = Duration::from_millis(5);
-/// Makes the destination with mode 0700 if it is missing, and prints its owner and mode.
+/// Pause between two questions whether a task ended that began again.
+const AGAIN: Duration = Duration::from_secs(2);
+/// Makes the directories of the destination with mode 0700 if they are missing, and prints owner and
+/// mode of the first and the last. The directories below the first one are those whose names the user
+/// did not choose: another user could have made them, to read or redirect the results.
 const PREPARE: &str = r#"umask 022
-[ -d "$1" ] || { mkdir -p -- "$(dirname -- "$1")" && mkdir -m 700 -- "$1"; } || exit
-stat -c '%u %a' -- "$1""#;
-/// Bytes of a message of a program that are shown.
-const SHOWN_BYTES_MAX: usize = 2000;
+own=$1 fixed=$2 base=$3; shift 3
+[ -d "$fixed" ] || mkdir -p -- "$fixed" || exit
+last=$base
+for dir; do
+  last=$dir
+  if [ ! -e "$dir" ] && [ ! -h "$dir" ]; then
+    mkdir -m 700 -- "$dir" || [ -d "$dir" ] || exit
+  fi
+  owner=$(stat -c %u -- "$dir") || exit
+  [ "$owner" = "$own" ] && continue
+  mode=$(stat -L -c %a -- "$dir") || exit
+  if [ "$owner" != 0 ] || [ $((0$mode & 022)) != 0 ]; then
+    echo "\"$dir\" belongs to the user $owner, or other users can write there: they could read or replace the results; remove it, or name another directory" >&2
+    exit 1
+  fi
+done
+stat -L -c '%u %a' -- "$base" "$last""#;
+/// Refuses a file of a destination in whose place another user has put something else.
+const CHECK: &str = r#"[ ! -h "$1" ] && [ ! -d "$1" ] && exit
+echo "\"$1\" is no file; remove it, or name another directory" >&2; exit 1"#;
+/// Exit code of a run in which some paths failed.
+const SOME_FAILED: i32 = 3;
+/// Results of one collection that fail in a row, after which the others wait.
+const FAILURES_MAX: usize = 8;
+/// Bytes of the name of a generation, and a slash.
+const GENERATION_BYTES: usize = 23;
 
 /// Ways of a gateway to the results of one node.
 pub(crate) struct CollectionWays {
@@ -52,11 +80,49 @@ pub(crate) struct CollectionWays {
 }
 
 /// A collection from one node.
+///
+/// Each order to seal makes a *generation*: a directory of its own, to which no later order adds. So a
+/// gateway that lost the lease, and did not notice it, discards what it copied and nothing else.
 pub(crate) struct Collection<'a> {
     ways: CollectionWays,
     order: &'a CollectOrder,
     user: User,
+    guard: &'a dyn CollectGuard,
     stop: &'a AtomicBool,
+    prepared: OnceLock<PreparedPlace>,
+}
+
+/// Destination of the results.
+#[derive(Debug, Clone, Copy)]
+struct PreparedPlace {
+    /// Whether the base is open to no other user: it can be a destination as a whole.
+    is_private: bool,
+    /// Whether the directory with the results belongs to the user.
+    is_own: bool,
+}
+
+/// Failure with results.
+enum CollectFault {
+    /// All results have this cause.
+    All(String),
+    /// Results of these names below the holder stay on the node.
+    Some(String, BTreeSet<Vec<u8>>),
+}
+
+/// Failure of one run.
+struct CopyFault {
+    cause: String,
+    /// Whether other paths were copied.
+    is_partial: bool,
+}
+
+impl From<String> for CopyFault {
+    fn from(cause: String) -> Self {
+        CopyFault {
+            cause,
+            is_partial: false,
+        }
+    }
 }
 
 /// The last line of `driftless sync --json`.
@@ -77,119 +143,299 @@ impl<'a> Collection<'a> {
     pub fn new(
         ways: CollectionWays,
         order: &'a CollectOrder,
-        stop: &'a AtomicBool,
+        (guard, stop): (&'a dyn CollectGuard, &'a AtomicBool),
     ) -> Result<Self, String> {
         Ok(Collection {
             ways,
             order,
             user: User::find(order.uid)?,
+            guard,
             stop,
+            prepared: OnceLock::new(),
         })
     }
 
-    /// Collects, and removes from the node what is durable here.
-    ///
-    /// # Errors
-    /// Cause and remedy. What did not arrive stays on the node.
-    pub fn run(&self) -> Result<CollectedResults, String> {
-        let names = self.seal()?;
-        if names.is_empty() {
-            return Ok(CollectedResults::default());
+    /// Collects, and removes from the node what is durable here. What was sealed before comes first.
+    pub fn run(&self) -> CollectOutcome {
+        let mut outcome = CollectOutcome::default();
+        if let Err(cause) = self.try_run(&mut outcome) {
+            outcome.fault.get_or_insert(cause);
         }
-        let mut collected = CollectedResults::default();
-        for (from, to) in self.targets(&names)? {
-            let one = self.copy(&from, &to)?;
-            collected.entries = collected.entries.saturating_add(one.entries);
-            collected.bytes = collected.bytes.saturating_add(one.bytes);
-        }
-        self.discard(&names)?;
-        Ok(collected)
+        outcome
     }
 
-    /// Seals what is complete. Returns the names at the top of all that is sealed.
-    fn seal(&self) -> Result<Vec<Vec<u8>>, String> {
-        let refused = |name: &[u8], why: &str| {
-            let name = driftless_model::escape(name);
-            format!("result \"{name}\": {why}")
-        };
-        let mut moves = Vec::new();
-        for (name, path) in &self.order.moves {
-            let path = SealedPath::parse(path).map_err(|why| refused(name, why))?;
-            let entry = name.clone().try_into();
-            let entry = entry.map_err(|_| refused(name, "it is no name of an entry"))?;
-            moves.push(SealMove { name: entry, path });
-        }
-        let (orders, job) = (&self.ways.orders, self.order.job.as_str());
-        let sealed = seal_and_list(orders, &self.ways.node, (job, &moves), self.stop);
-        let sealed = sealed.map_err(text)?;
-        for (outcome, (name, _)) in sealed.outcomes.into_iter().zip(&self.order.moves) {
-            if let SealOutcome::Refused(why) = outcome {
-                return Err(refused(name, &why));
+    fn try_run(&self, outcome: &mut CollectOutcome) -> Result<(), String> {
+        let mut left = BTreeSet::new();
+        if self.order.has_sealed {
+            for generation in self.names_below(None)? {
+                self.bring_noted(&generation, (&mut *outcome, &mut left))?;
             }
         }
-        Ok(sealed.names)
+        let is_left = |one: &&CollectMove| left.contains(self.name_in_holder(&one.path));
+        let moves = self.order.moves.iter().filter(|one| !is_left(one));
+        let moves: Vec<CollectMove> = moves.cloned().collect();
+        let longest = moves.iter().map(|one| one.path.len()).max().unwrap_or(0);
+        for some in moves.chunks(sealed_at_once(longest.saturating_add(GENERATION_BYTES))) {
+            let ended = self.guard.have_ended(some)?;
+            let ended = some.iter().zip(ended).filter(|(_, has_ended)| *has_ended);
+            let ended: Vec<&CollectMove> = ended.map(|(one, _)| one).collect();
+            if ended.is_empty() {
+                continue;
+            }
+            let generation = self.seal(&ended, outcome)?;
+            self.wait_for_restarted(some)?;
+            self.bring_noted(&generation, (&mut *outcome, &mut BTreeSet::new()))?;
+        }
+        Ok(())
     }
 
-    fn discard(&self, names: &[Vec<u8>]) -> Result<(), String> {
-        let paths = names.iter().map(|name| SealedPath::parse(name));
-        let paths = paths
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(str::to_owned)?;
+    /// Seals entries as a new generation, and returns its name.
+    fn seal(
+        &self,
+        ended: &[&CollectMove],
+        outcome: &mut CollectOutcome,
+    ) -> Result<Vec<u8>, String> {
+        let generation = new_generation();
+        let (mut moves, mut names) = (Vec::new(), Vec::new());
+        for one in ended {
+            match seal_move(&generation, one) {
+                Ok(order) => {
+                    moves.push(order);
+                    names.push(one.name.as_slice());
+                }
+                Err(why) => note(outcome, refused(&one.name, why)),
+            }
+        }
         let (orders, job) = (&self.ways.orders, self.order.job.as_str());
-        let causes =
-            discard_outbox(orders, &self.ways.node, (job, &paths), self.stop).map_err(text)?;
-        match causes.into_iter().flatten().next() {
+        let sealed = seal_outbox(orders, &self.ways.node, (job, &moves), self.stop);
+        for (answer, name) in sealed.map_err(text)?.into_iter().zip(names) {
+            if let SealOutcome::Refused(why) = answer {
+                note(outcome, refused(name, &why));
+            }
+        }
+        Ok(generation)
+    }
+
+    /// Waits until tasks ended that began again while their results were sealed. They may have open
+    /// files there.
+    fn wait_for_restarted(&self, moves: &[CollectMove]) -> Result<(), String> {
+        while self.guard.have_begun_again(moves)? {
+            let until = Instant::now() + AGAIN;
+            while Instant::now() < until {
+                if self.stop.load(Relaxed) {
+                    return Err("the gateway stopped the collection".to_owned());
+                }
+                thread::sleep(TICK.saturating_mul(10));
+            }
+        }
+        Ok(())
+    }
+
+    /// Collects a generation. Notes what stays, and fails if nothing can arrive.
+    fn bring_noted(
+        &self,
+        generation: &[u8],
+        (outcome, left): (&mut CollectOutcome, &mut BTreeSet<Vec<u8>>),
+    ) -> Result<(), String> {
+        match self.bring(generation, &mut outcome.collected) {
+            Ok(()) => Ok(()),
+            Err(CollectFault::All(cause)) => Err(cause),
+            Err(CollectFault::Some(cause, names)) => {
+                note(outcome, cause);
+                left.extend(names);
+                Ok(())
+            }
+        }
+    }
+
+    /// Collects a generation: in one run if the destination is private, or else each result for itself.
+    fn bring(&self, generation: &[u8], sum: &mut CollectedResults) -> Result<(), CollectFault> {
+        let place = self.prepared().map_err(CollectFault::All)?;
+        let top = sealed_path(generation).map_err(CollectFault::All)?;
+        if place.is_private {
+            let from = self.ways.sealed_dir.join(path_of(generation));
+            match self.copy(&from, &path_of(&self.order.base)) {
+                Ok(collected) => {
+                    add(sum, collected);
+                    return self.discard(top).map_err(CollectFault::All);
+                }
+                Err(fault) if !fault.is_partial => return Err(CollectFault::All(fault.cause)),
+                Err(_) => {}
+            }
+        }
+        self.bring_each(generation, place, sum)
+    }
+
+    /// Collects each result of a generation for itself: one that fails holds up no other.
+    fn bring_each(
+        &self,
+        generation: &[u8],
+        place: PreparedPlace,
+        sum: &mut CollectedResults,
+    ) -> Result<(), CollectFault> {
+        let holder = self.order.holder.as_slice();
+        let above = joined(&[generation, holder]);
+        let names = self.names_below(Some(&above)).map_err(CollectFault::All)?;
+        if names.is_empty() {
+            let top = sealed_path(generation).map_err(CollectFault::All)?;
+            return self.discard(top).map_err(CollectFault::All);
+        }
+        let (mut left, mut first, mut failures) = (BTreeSet::new(), None, 0);
+        for name in names {
+            if failures < FAILURES_MAX {
+                match self.bring_one(&joined(&[&above, &name]), &joined(&[holder, &name]), place) {
+                    Ok(collected) => {
+                        add(sum, collected);
+                        failures = 0;
+                        continue;
+                    }
+                    Err(cause) => {
+                        first.get_or_insert(self.with_remedy(&above, &name, &cause));
+                        failures = failures.saturating_add(1);
+                    }
+                }
+            }
+            left.insert(name);
+        }
+        match first {
+            Some(cause) => Err(CollectFault::Some(cause, left)),
+            None => Ok(()),
+        }
+    }
+
+    fn bring_one(
+        &self,
+        sealed: &[u8],
+        below: &[u8],
+        place: PreparedPlace,
+    ) -> Result<CollectedResults, String> {
+        let to = joined(&[&self.order.base, below]);
+        if !place.is_own {
+            self.claim(sealed, &to)?;
+        }
+        let from = self.ways.sealed_dir.join(path_of(sealed));
+        let copied = self
+            .copy(&from, &path_of(&to))
+            .map_err(|fault| fault.cause)?;
+        self.discard(sealed_path(sealed)?)?;
+        Ok(copied)
+    }
+
+    /// Takes a name in a directory in which other users may make entries.
+    fn claim(&self, sealed: &[u8], to: &[u8]) -> Result<(), String> {
+        let is_dir = self.names_below(Some(sealed)).is_ok();
+        if is_dir {
+            return self.prepare(&[to.to_vec()]).map(drop);
+        }
+        let mut check = self.as_user("/bin/sh");
+        check.args(["-c", CHECK, "check"]).arg(path_of(to));
+        run_well(&mut check, self.stop).map(drop)
+    }
+
+    fn with_remedy(&self, above: &[u8], name: &[u8], cause: &str) -> String {
+        let path = self
+            .ways
+            .sealed_dir
+            .join(path_of(above))
+            .join(path_of(name));
+        let (path, node) = (driftless_model::quote(&path), &self.order.node);
+        format!("{cause}; correct the cause, or take the result {path} away on {node}")
+    }
+
+    /// Returns the first name of a path below the holder of the results.
+    fn name_in_holder<'b>(&self, path: &'b [u8]) -> &'b [u8] {
+        let below = path.strip_prefix(self.order.holder.as_slice());
+        let below = below.unwrap_or(path);
+        let below = below.strip_prefix(b"/").unwrap_or(below);
+        below.split(|byte| *byte == b'/').next().unwrap_or_default()
+    }
+
+    /// Returns names of sealed results in a directory, or the generations.
+    fn names_below(&self, below: Option<&[u8]>) -> Result<Vec<Vec<u8>>, String> {
+        let below = below.map(sealed_path).transpose()?;
+        let what = (self.order.job.as_str(), below.as_ref());
+        sealed_names(&self.ways.orders, &self.ways.node, what, self.stop).map_err(text)
+    }
+
+    fn discard(&self, path: SealedPath) -> Result<(), String> {
+        self.guard.check_lease()?;
+        let what = (self.order.job.as_str(), &[path][..]);
+        let causes = discard_outbox(&self.ways.orders, &self.ways.node, what, self.stop);
+        match causes.map_err(text)?.into_iter().flatten().next() {
             Some(cause) => Err(cause),
             None => Ok(()),
         }
     }
 
-    /// Returns the directories to copy, each with its destination. `sync` gives the destination the
-    /// metadata of the directory, and a directory of the user keeps its own. So only a private
-    /// directory is a destination as a whole.
-    fn targets(&self, names: &[Vec<u8>]) -> Result<Vec<(PathBuf, PathBuf)>, String> {
-        let base = path_of(&self.order.base);
-        let mut prepare = self.as_user("/bin/sh");
-        prepare.args(["-c", PREPARE, "prepare"]).arg(&base);
-        let output = output_of(&mut prepare)?;
-        let shown = String::from_utf8_lossy(&output.stdout);
-        let is_private = shown.trim() == format!("{} 700", self.order.uid);
-        let sealed = self.ways.sealed_dir.clone();
-        if is_private {
-            return Ok(vec![(sealed, base)]);
+    /// Prepares the destination, once. `sync` gives the destination the metadata of the directory, and a
+    /// directory of the user keeps its own. So only a private directory is a destination as a whole.
+    fn prepared(&self) -> Result<PreparedPlace, String> {
+        if let Some(place) = self.prepared.get() {
+            return Ok(*place);
         }
-        let below = |name: &Vec<u8>| (sealed.join(path_of(name)), base.join(path_of(name)));
-        Ok(names.iter().map(below).collect())
+        let place = self.prepare(&self.chosen_dirs()).map_err(|cause| {
+            let (user, base) = (&self.user.name, driftless_model::escape(&self.order.base));
+            let (node, job) = (&self.order.node, driftless_model::escape_text(&self.order.job));
+            format!("\"{base}\": cannot prepare the destination: {cause}; let {user} write there on the host of the gateway, or take the results away by hand: on {node}, they are in outbox/{job} and outbox/.sealed/{job} of the store")
+        })?;
+        Ok(*self.prepared.get_or_init(|| place))
     }
 
-    /// Copies a directory of the node with `driftless sync`.
-    fn copy(&self, from: &Path, to: &Path) -> Result<CollectedResults, String> {
+    /// Makes directories and checks them.
+    fn prepare(&self, dirs: &[Vec<u8>]) -> Result<PreparedPlace, String> {
+        let order = self.order;
+        let mut prepare = self.as_user("/bin/sh");
+        prepare.args(["-c", PREPARE, "prepare", &order.uid.to_string()]);
+        prepare.arg(path_of(&order.fixed)).arg(path_of(&order.base));
+        prepare.args(dirs.iter().map(|dir| path_of(dir)));
+        let output = run_well(&mut prepare, self.stop)?;
+        let shown = String::from_utf8_lossy(&output.stdout);
+        let mut lines = shown.lines();
+        let base = lines.next().unwrap_or_default();
+        let last = lines.next().unwrap_or_default();
+        Ok(PreparedPlace {
+            is_private: base == format!("{} 700", order.uid),
+            is_own: last.split(' ').next() == Some(&order.uid.to_string()),
+        })
+    }
+
+    /// Returns the directories of the destination whose names have the job or the node in them, from the
+    /// first on.
+    fn chosen_dirs(&self) -> Vec<Vec<u8>> {
+        let order = self.order;
+        let whole = joined(&[&order.base, &order.holder]);
+        let below = whole
+            .strip_prefix(order.fixed.as_slice())
+            .unwrap_or_default();
+        let mut path = order.fixed.clone();
+        let names = below
+            .split(|byte| *byte == b'/')
+            .filter(|name| !name.is_empty());
+        let dirs = names.map(|name| {
+            path = joined(&[&path, name]);
+            path.clone()
+        });
+        dirs.collect()
+    }
+
+    /// Copies an entry of the node with `driftless sync`.
+    fn copy(&self, from: &Path, to: &Path) -> Result<CollectedResults, CopyFault> {
         let socket = RelaySocket::new(&self.ways.relay_dir, self.order.uid)?;
         let mut sync = self.as_user(self.ways.program.as_str());
         let path = socket.path.to_string_lossy();
         let relay = shell_words::join([self.ways.program.as_str(), "relay", &path]);
-        sync.args([
-            "sync",
-            "--json",
-            "--no-owner",
-            "--no-group",
-            "--streams",
-            "1",
-        ]);
-        sync.args(["--copy-into", "--reconnect", "0", "--ssh", &relay]);
+        sync.args(["sync", "--json", "--no-owner", "--no-group"]);
+        sync.args(["--streams", "1", "--copy-into", "--reconnect", "0"]);
+        sync.args(["--ssh", &relay]);
         let mut source = OsString::from("node:");
         source.push(from);
         sync.arg(source).arg(to);
-        sync.stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let child = sync.spawn().map_err(|error| unstarted(&sync, &error))?;
         let is_over = AtomicBool::new(false);
         let (output, relayed) = thread::scope(|scope| {
             let relay = || self.relay(&socket, &is_over);
             let relaying = thread::Builder::new().name("relay".into());
             let relaying = relaying.spawn_scoped(scope, relay);
-            let output = self.wait(child);
+            let output = run(&mut sync, self.stop);
             is_over.store(true, Relaxed);
             let relayed = match relaying {
                 Ok(thread) => thread.join().unwrap_or(Ok(())),
@@ -200,8 +446,11 @@ impl<'a> Collection<'a> {
         let output = output?;
         match (output.status.success(), relayed) {
             (true, _) => Ok(collected_of(&output)),
-            (false, Err(cause)) => Err(cause),
-            (false, Ok(())) => Err(complaint(&output)),
+            (false, Err(cause)) => Err(cause.into()),
+            (false, Ok(())) => Err(CopyFault {
+                cause: complaint(&output),
+                is_partial: output.status.code() == Some(SOME_FAILED),
+            }),
         }
     }
 
@@ -232,29 +481,6 @@ impl<'a> Collection<'a> {
         socket_peercred(stream).is_ok_and(|peer| peer.uid.as_raw() == self.order.uid)
     }
 
-    /// Waits for the run; ends it if the gateway stops.
-    fn wait(&self, child: Child) -> Result<Output, String> {
-        let pid = rustix::process::Pid::from_child(&child);
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let watch = || {
-                while !is_over.load(Relaxed) {
-                    if self.stop.load(Relaxed) {
-                        let signal = rustix::process::Signal::TERM;
-                        let _it_may_have_ended = rustix::process::kill_process(pid, signal);
-                        return;
-                    }
-                    thread::sleep(TICK.saturating_mul(10));
-                }
-            };
-            let _without_it_the_run_ends_by_itself =
-                thread::Builder::new().spawn_scoped(scope, watch);
-            let output = child.wait_with_output();
-            is_over.store(true, Relaxed);
-            output.map_err(|error| driftless_model::cause(&error))
-        })
-    }
-
     /// Returns a command that runs as the user.
     fn as_user(&self, program: &str) -> Command {
         let mut words = self.user.words();
@@ -266,46 +492,6 @@ impl<'a> Collection<'a> {
     }
 }
 
-/// Socket to which the run of a user connects.
-struct RelaySocket {
-    listener: UnixListener,
-    path: PathBuf,
-}
-
-impl RelaySocket {
-    /// Listens in a directory that users can pass and not list. Only the user can connect.
-    #[allow(clippy::disallowed_methods, reason = "a socket of the gateway itself")]
-    fn new(dir: &Path, uid: u32) -> Result<Self, String> {
-        let failed = |error: io::Error| {
-            let dir = driftless_model::quote(dir);
-            format!("{dir}: cannot listen: {}", driftless_model::cause(&error))
-        };
-        let made = DirBuilder::new().recursive(true).mode(0o711).create(dir);
-        made.map_err(failed)?;
-        let meta = rustix::fs::lstat(dir).map_err(|error| failed(error.into()))?;
-        if meta.st_uid != rustix::process::geteuid().as_raw() {
-            return Err(failed(ErrorKind::PermissionDenied.into()));
-        }
-        let path = dir.join(format!("{:016x}", fastrand::u64(..)));
-        let listener = UnixListener::bind(&path).map_err(failed)?;
-        let socket = RelaySocket { listener, path };
-        // The process has no umask. No other user may take the place of the run.
-        let own = Permissions::from_mode(0o600);
-        fs::set_permissions(&socket.path, own).map_err(failed)?;
-        let given = chown(&socket.path, Some(Uid::from_raw(uid)), None::<Gid>);
-        given.map_err(|error| failed(error.into()))?;
-        socket.listener.set_nonblocking(true).map_err(failed)?;
-        Ok(socket)
-    }
-}
-
-#[allow(clippy::disallowed_methods, reason = "a socket of the gateway itself")]
-impl Drop for RelaySocket {
-    fn drop(&mut self) {
-        let _it_is_of_no_use = fs::remove_file(&self.path);
-    }
-}
-
 fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes.to_vec()))
 }
@@ -314,30 +500,50 @@ fn text(fault: OrderFault) -> String {
     fault.to_string()
 }
 
-fn unstarted(command: &Command, error: &io::Error) -> String {
-    let program = driftless_model::escape(command.get_program().as_bytes());
-    format!("{program}: cannot start: {}", driftless_model::cause(error))
-}
-
-fn output_of(command: &mut Command) -> Result<Output, String> {
-    let output = command.stdin(Stdio::null()).output();
-    let output = output.map_err(|error| unstarted(command, &error))?;
-    match output.status.success() {
-        true => Ok(output),
-        false => Err(complaint(&output)),
+/// Returns a path of names. Empty ones are left out.
+fn joined(parts: &[&[u8]]) -> Vec<u8> {
+    let parts: Vec<&[u8]> = parts
+        .iter()
+        .copied()
+        .filter(|part| !part.is_empty())
+        .collect();
+    match parts.split_first() {
+        Some((&b"/", rest)) => [b"/", rest.join(&b'/').as_slice()].concat(),
+        _ => parts.join(&b'/'),
     }
 }
 
-/// Returns the last words of a program that failed.
-fn complaint(output: &Output) -> String {
-    let words = String::from_utf8_lossy(&output.stderr);
-    let begin = words.len().saturating_sub(SHOWN_BYTES_MAX);
-    let last = words.get(begin..).unwrap_or(&words);
-    let last: Vec<&str> = last.split_whitespace().collect();
-    match last.is_empty() {
-        true => format!("the run ended with {}", output.status),
-        false => driftless_model::escape_text(&last.join(" ")),
-    }
+/// Returns the name of a new generation. The names of later ones are later in the order of bytes.
+fn new_generation() -> Vec<u8> {
+    let time = crate::parts::now().as_millis();
+    format!("{time:013x}-{:08x}", fastrand::u32(..)).into_bytes()
+}
+
+fn sealed_path(bytes: &[u8]) -> Result<SealedPath, String> {
+    SealedPath::parse(bytes).map_err(str::to_owned)
+}
+
+fn seal_move(generation: &[u8], one: &CollectMove) -> Result<SealMove, &'static str> {
+    let name = one.name.clone().try_into();
+    Ok(SealMove {
+        name: name.map_err(|_| "it is no name of an entry")?,
+        path: SealedPath::parse(&joined(&[generation, &one.path]))?,
+    })
+}
+
+fn refused(name: &[u8], why: &str) -> String {
+    let name = driftless_model::escape(name);
+    format!("result \"{name}\": {why}")
+}
+
+/// Notes the first cause.
+fn note(outcome: &mut CollectOutcome, cause: String) {
+    outcome.fault.get_or_insert(cause);
+}
+
+fn add(sum: &mut CollectedResults, more: CollectedResults) {
+    sum.entries = sum.entries.saturating_add(more.entries);
+    sum.bytes = sum.bytes.saturating_add(more.bytes);
 }
 
 /// Returns the counts of a run. A run that reported success and no counts is no failure.
@@ -351,22 +557,4 @@ fn collected_of(output: &Output) -> CollectedResults {
         entries: summary.changed,
         bytes: summary.bytes_copied,
     })
-}
-
-#[cfg(test)]
-#[allow(clippy::disallowed_methods, reason = "a socket of the test")]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn relay_socket_is_closed_to_others() {
-        let folder = tempfile::TempDir::new().expect("a folder");
-        let own = rustix::process::geteuid().as_raw();
-        let socket = RelaySocket::new(&folder.path().join("relay"), own).expect("a socket");
-        let meta = fs::metadata(&socket.path).expect("there");
-        assert_eq!(meta.permissions().mode() & 0o777, 0o600);
-        let path = socket.path.clone();
-        drop(socket);
-        assert!(fs::metadata(path).is_err());
-    }
 }

@@ -87,8 +87,47 @@ pub struct CollectOrder {
     pub node: String,
     /// Absolute path of the directory that receives the results. Made if missing.
     pub base: Vec<u8>,
-    /// Names at the top of the outbox, each with its path below `base`.
-    pub moves: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Path of the directory above `base` that the user named without a placeholder, or `base`.
+    pub fixed: Vec<u8>,
+    /// Path below `base` of the directory with the results of this node; empty for `base`.
+    pub holder: Vec<u8>,
+    /// Entries at the top of the outbox.
+    pub moves: Vec<CollectMove>,
+    /// Whether an earlier collection took entries from the outbox and did not end.
+    pub has_sealed: bool,
+}
+
+/// An entry of an outbox that is to be collected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CollectMove {
+    /// Name at the top of the outbox.
+    pub name: Vec<u8>,
+    /// Task that wrote the entry; `None` if the entry waits for the end of the job.
+    pub task: Option<u64>,
+    /// Path below the base of the order.
+    pub path: Vec<u8>,
+}
+
+/// Questions of a collection to the gateway, at the moment of an act.
+pub trait CollectGuard: Send + Sync {
+    /// Returns for each entry whether its task ended, by an answer of the batch system to a question that
+    /// was asked after this call.
+    ///
+    /// # Errors
+    /// Cause and remedy: the batch system does not answer.
+    fn have_ended(&self, moves: &[CollectMove]) -> Result<Vec<bool>, String>;
+
+    /// Returns whether a task of these entries runs or waits again, by such an answer.
+    ///
+    /// # Errors
+    /// The batch system does not answer.
+    fn have_begun_again(&self, moves: &[CollectMove]) -> Result<bool, String>;
+
+    /// Checks right before results are removed from a node that this gateway has the lease.
+    ///
+    /// # Errors
+    /// Another gateway has it, or this is unknown.
+    fn check_lease(&self) -> Result<(), String>;
 }
 
 /// Results that arrived and are durable.
@@ -98,6 +137,25 @@ pub struct CollectedResults {
     pub entries: u64,
     /// Bytes of content.
     pub bytes: u64,
+}
+
+/// Outcome of a collection.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CollectOutcome {
+    /// Results that arrived.
+    pub collected: CollectedResults,
+    /// Cause and remedy, if something did not arrive. It stays on the node.
+    pub fault: Option<String>,
+}
+
+impl CollectOutcome {
+    /// Returns the outcome of a collection that brought nothing, for this cause.
+    pub fn failed(cause: String) -> Self {
+        CollectOutcome {
+            fault: Some(cause),
+            ..CollectOutcome::default()
+        }
+    }
 }
 
 /// Answer of a node.
@@ -146,9 +204,12 @@ pub trait Distribution: Send + Sync {
     fn outboxes(&self, job: &str, nodes: &[String]) -> Vec<NodeAnswer<OutboxState>>;
 
     /// Collects results with the rights of the user, and removes them from the node once they are
-    /// durable. Collects also what an earlier collection left.
-    ///
-    /// # Errors
-    /// Cause and remedy. What did not arrive stays on the node.
-    fn collect(&self, order: &CollectOrder, stop: &AtomicBool) -> Result<CollectedResults, String>;
+    /// durable. Collects first what an earlier collection left. The outcome counts what arrived, also
+    /// if something else did not.
+    fn collect(
+        &self,
+        order: &CollectOrder,
+        guard: &dyn CollectGuard,
+        stop: &AtomicBool,
+    ) -> CollectOutcome;
 }

@@ -57,16 +57,18 @@ impl Gateway {
         })
     }
 
-    /// Serves clients, and acts while this gateway has the lease, until `stop` is set.
+    /// Serves clients, and acts while this gateway has the lease, until `stop` is set. Clients get answers
+    /// until the last act is over.
     ///
     /// # Errors
     /// The kernel refuses a thread.
     pub fn run(self, stop: &AtomicBool) -> Result<(), Error> {
         let server = ClientServer::new(Arc::clone(&self.parts));
+        let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             std::thread::Builder::new()
                 .name("clients".into())
-                .spawn_scoped(scope, || server.run(&self.socket, stop))
+                .spawn_scoped(scope, || server.run(&self.socket, &is_over))
                 .map_err(Error::Thread)?;
             let lease_max = self.parts.settings.lease_max;
             let mut candidate = LeaseCandidate::new(lease_max);
@@ -79,6 +81,7 @@ impl Gateway {
                     None => std::thread::sleep(WAITING.min(lease_max / 10)),
                 }
             }
+            is_over.store(true, Relaxed);
             Ok(())
         })
     }

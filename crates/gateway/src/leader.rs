@@ -7,9 +7,11 @@
 mod acts;
 mod ask;
 mod candidates;
+mod claims;
 mod collect;
 mod compare;
 mod credits;
+mod guard;
 mod health;
 mod outboxes;
 mod readiness;
@@ -18,6 +20,7 @@ mod requeued;
 mod sight;
 mod signs;
 mod state;
+mod tasks;
 mod told;
 mod work;
 

@@ -19,6 +19,7 @@ mod clients;
 mod collection;
 mod distribution;
 mod error;
+mod fresh;
 mod gateway;
 mod leader;
 mod lease;
@@ -27,16 +28,18 @@ mod message;
 mod parts;
 mod plan;
 mod policy;
+mod relay_socket;
 mod request;
 mod results;
 mod server;
+mod user_run;
 mod users;
 
 pub use casts::{Casts, CastsSettings};
 pub use client::{Submitted, UserSubmission, deposits, jobs, submit};
 pub use distribution::{
-    CollectOrder, CollectedResults, CopyKeeping, Distribution, LoadEvent, LoadOrder, NodeAnswer,
-    OutboxState,
+    CollectGuard, CollectMove, CollectOrder, CollectOutcome, CollectedResults, CopyKeeping,
+    Distribution, LoadEvent, LoadOrder, NodeAnswer, OutboxState,
 };
 pub use driftless_batch::JobId;
 pub use driftless_deposit::{CommittedDeposit, Deposit, DepositDraft, DepositError, DepositHome};

@@ -106,6 +106,8 @@ pub struct ResultInfo {
     pub entries: u64,
     /// Bytes of content that arrived.
     pub bytes: u64,
+    /// Tasks that ran on another node later. Their results from this node are beside the newer ones.
+    pub earlier_runs: u64,
     /// Cause and remedy, if the last attempt failed.
     pub fault: Option<String>,
 }

@@ -235,7 +235,17 @@ fn info_of(table: &JobTable, row: BatchJobRow) -> Result<JobInfo, StateError> {
         state: node.state.word().to_owned(),
         fault: node.fault,
     });
+    let of_tasks = match request.results {
+        Some(_) => table.task_results(&row.mark)?,
+        None => Vec::new(),
+    };
+    let earlier_runs = |node: &str| {
+        let runs = of_tasks.iter();
+        let runs = runs.filter(|one| one.is_earlier && one.node == node);
+        runs.count() as u64
+    };
     let results = table.results(&row.mark)?.into_iter().map(|one| ResultInfo {
+        earlier_runs: earlier_runs(&one.node),
         node: one.node,
         entries: one.entries,
         bytes: one.bytes,

@@ -8,7 +8,7 @@
 mod cluster;
 
 use cluster::{COLLECTIONS, Cluster, When};
-use driftless_gateway::{ReleaseNeed, ReleasePolicy};
+use driftless_gateway::{JobId, ReleaseNeed, ReleasePolicy};
 use std::time::Duration;
 
 /// Runs with random accidents without a variable of the environment.
@@ -166,7 +166,7 @@ fn requeued_job_gets_its_data_again() {
     let cluster = Cluster::start(&NODES[..2], None);
     let job = cluster.submit("/data/a", policy(ReleaseNeed::All), 2);
     cluster.wait_until_closed();
-    cluster.requeue(&job, 2);
+    cluster.run_more(&job, 2);
     cluster.wait_until("its tasks ran again", || cluster.ran(&job).len() == 4);
     cluster.wait_until_closed();
     cluster.check_ran(&job);
@@ -350,6 +350,92 @@ fn silent_node_holds_up_no_other_results() {
     cluster.silence(&[]);
     cluster.wait_until_closed();
     cluster.check_ran(&job);
+    cluster.check_nothing_is_left();
+}
+
+/// Starts a job whose tasks are paused, and waits until it is released.
+fn paused_job(cluster: &Cluster, tasks: u64) -> JobId {
+    cluster.pause_tasks(true);
+    let job = cluster.submit("/data/a", policy(ReleaseNeed::All), tasks);
+    cluster.wait_until("the job is released", || cluster.releases(&job) == 1);
+    cluster.start_tasks();
+    turns_pass(cluster);
+    job
+}
+
+fn turns_pass(cluster: &Cluster) {
+    let calls = cluster.calls();
+    cluster.wait_until("turns pass", || cluster.calls() > calls + 40);
+}
+
+#[test]
+fn late_node_replaces_no_newer_results() {
+    let cluster = Cluster::start(&NODES, None);
+    let job = paused_job(&cluster, 1);
+    assert_eq!(cluster.running_on(&job), ["n1"]);
+    cluster.silence(&["n1"]);
+    cluster.requeue(&job, "n1");
+    cluster.start_tasks();
+    assert_eq!(cluster.running_on(&job), ["n2"]);
+    turns_pass(&cluster);
+    cluster.pause_tasks(false);
+    cluster.wait_until("the last run is collected", || {
+        cluster.arrived(&job, 0).0.as_deref() == Some("n2")
+    });
+    // Another gateway has not seen the runs.
+    cluster.take_over();
+    cluster.silence(&[]);
+    cluster.wait_until_closed();
+    let expected = (Some("n2".to_owned()), vec!["n1".to_owned()]);
+    assert_eq!(cluster.arrived(&job, 0), expected);
+    assert_eq!(cluster.earlier_runs(&job), [("n1".to_owned(), 1)]);
+    cluster.check_nothing_is_left();
+}
+
+#[test]
+fn task_that_waits_again_keeps_its_results() {
+    let cluster = Cluster::start(&NODES, None);
+    let job = paused_job(&cluster, 2);
+    cluster.requeue(&job, "n1");
+    turns_pass(&cluster);
+    assert_eq!(cluster.count_arrived(&job), 0);
+    cluster.pause_tasks(false);
+    cluster.wait_until_closed();
+    cluster.check_ran(&job);
+    assert_eq!(cluster.arrived(&job, 0).1, ["n1"]);
+    cluster.check_nothing_is_left();
+}
+
+#[test]
+fn restarted_task_is_not_collected() {
+    let cluster = Cluster::start(&NODES, None);
+    let job = paused_job(&cluster, 2);
+    cluster.hold_up(true);
+    cluster.end_task(&job, 0);
+    cluster.wait_until("its collection begins", || cluster.collecting().0 == 1);
+    cluster.run_again(&job, "n1", 0);
+    cluster.hold_up(false);
+    turns_pass(&cluster);
+    assert_eq!(cluster.count_arrived(&job), 0);
+    cluster.pause_tasks(false);
+    cluster.wait_until_closed();
+    cluster.check_ran(&job);
+    cluster.check_nothing_is_left();
+}
+
+#[test]
+fn name_of_no_task_waits_for_the_job() {
+    let cluster = Cluster::start(&NODES, None);
+    let job = paused_job(&cluster, 2);
+    cluster.leave(&job, "n1", (2024, false));
+    cluster.end_task(&job, 0);
+    cluster.wait_until("a task is collected", || cluster.count_arrived(&job) == 1);
+    turns_pass(&cluster);
+    cluster.check_faults();
+    cluster.leave(&job, "n1", (2024, true));
+    cluster.pause_tasks(false);
+    cluster.wait_until_closed();
+    assert_eq!(cluster.arrived(&job, 2024).0.as_deref(), Some("n1"));
     cluster.check_nothing_is_left();
 }
 

@@ -6,6 +6,7 @@
 
 mod rows;
 mod schema;
+mod task_results;
 
 use crate::columns::{capped, millis};
 use crate::{StateError, StateFile, StoreError, file};
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use rows::{BatchJobRow, JobNodeRow, JobNodeState, JobStage, LeaseRow, ResultRow};
+pub use task_results::TaskResultRow;
 
 /// The table of jobs.
 #[derive(Debug)]

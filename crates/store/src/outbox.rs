@@ -92,10 +92,14 @@ impl SealedPath {
         self.0.as_bytes()
     }
 
+    fn names(&self) -> Vec<CString> {
+        let c_name = |name: &[u8]| CString::new(name).unwrap_or_default();
+        self.0.names().map(c_name).collect()
+    }
+
     /// Returns the directories above the result, and its name.
     fn parts(&self) -> (Vec<CString>, CString) {
-        let c_name = |name: &[u8]| CString::new(name).unwrap_or_default();
-        let mut names: Vec<CString> = self.0.names().map(c_name).collect();
+        let mut names = self.names();
         let last = names.pop().unwrap_or_default();
         (names, last)
     }
@@ -140,16 +144,37 @@ impl NodeStore {
     /// The outbox cannot be read.
     pub fn outbox_names(&self, job: &str, after: &[u8]) -> Result<Vec<Vec<u8>>> {
         let dirs = &self.files.outboxes;
-        dirs.page(&dirs.outbox, job, after)
+        let outbox = dirs.enter_job(&dirs.outbox, &outbox_name(job)?)?;
+        dirs.page(outbox, job, after)
     }
 
-    /// Returns names at the top of the sealed results of a job, as [`outbox_names`](NodeStore::outbox_names).
+    /// Returns names of the sealed results of a job, as [`outbox_names`](NodeStore::outbox_names): those
+    /// at the top, or in the directory `below`. No order to seal is half done then.
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn sealed_names(&self, job: &str, after: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let dirs = &self.files.outboxes;
-        dirs.page(&dirs.sealed, job, after)
+    pub fn sealed_names(
+        &self,
+        job: &str,
+        below: Option<&SealedPath>,
+        after: &[u8],
+    ) -> Result<Vec<Vec<u8>>> {
+        let (name, dirs) = (outbox_name(job)?, &self.files.outboxes);
+        let names = below.map(SealedPath::names).unwrap_or_default();
+        let dir = self.files.alone(|| {
+            let Some(mut dir) = dirs.enter_job(&dirs.sealed, &name)? else {
+                return Ok(None);
+            };
+            let owner = dir.first_meta().uid;
+            for name in &names {
+                match dirs.enter_owned(&*dir, name, owner)? {
+                    Some(below) => dir = below,
+                    None => return Ok(None),
+                }
+            }
+            Ok(Some(dir))
+        })?;
+        dirs.page(dir, job, after)
     }
 
     /// Seals entries of the outbox of a job. Returns an outcome for each. An entry that was sealed
@@ -263,12 +288,11 @@ fn keeps(job: &str, what: &str) -> String {
 }
 
 impl OutboxDirs {
-    fn page(&self, above: &DirMutRef, job: &str, after: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let name = outbox_name(job)?;
-        let Some(dir) = self.enter_job(above, &name)? else {
+    fn page(&self, dir: Option<DirMutRef>, job: &str, after: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let Some(dir) = dir else {
             return Ok(Vec::new());
         };
-        first_names(&*dir, after).map_err(|fault| self.failed(name.to_bytes(), fault))
+        first_names(&*dir, after).map_err(|fault| self.failed(job.as_bytes(), fault))
     }
 
     fn seal(&self, outbox: &DirMutRef, sealed: &DirMutRef, one: &SealMove) -> Result<SealOutcome> {

@@ -321,7 +321,7 @@ fn killed_process_loses_no_result() {
     let run = || child_of("child_collects_results", bench.folder.path());
     let clear = || {
         let node = bench.node();
-        for name in node.sealed_names("job", b"").expect("read") {
+        for name in node.sealed_names("job", None, b"").expect("read") {
             let path = SealedPath::parse(&name).expect("a path");
             node.discard_sealed("job", &path).expect("discarded");
         }

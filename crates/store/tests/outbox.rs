@@ -99,7 +99,7 @@ fn results_are_sealed_and_discarded() {
     };
     assert_eq!(node.sealed_place("job").expect("there"), place);
     assert_eq!(
-        node.sealed_names("job", b"").expect("read"),
+        node.sealed_names("job", None, b"").expect("read"),
         [&b"n1"[..], b"new"]
     );
     let staying = node.finish_job("job").expect("not ended").staying;
@@ -201,7 +201,7 @@ fn collect_all(node: &NodeStore) {
             let path = [&b"n1/"[..], &name].concat();
             assert_eq!(seal(node, &name, &path), SealOutcome::Sealed);
         }
-        assert_eq!(node.sealed_names("job", b"").expect("read"), [b"n1"]);
+        assert_eq!(node.sealed_names("job", None, b"").expect("read"), [b"n1"]);
         assert!(discard(node, b"n1"));
     };
     std::thread::scope(|scope| {

@@ -1,13 +1,13 @@
 //! Orders of a coordinator about the results of jobs, without a cast.
 
-use crate::message::{
-    NodeMessage, SEALS_PER_MESSAGE, SealAnswer, TEXT_CHARS_MAX, WireSeal, is_job_name,
-};
+use crate::message::{NodeMessage, SEALS_PER_MESSAGE, SealAnswer, WireSeal, is_job_name};
 use crate::node::jobs::{NO_NAME, failed, refused};
 use driftless_store::{Error as StoreError, NodeStore, SealMove, SealOutcome, SealedPath};
 
 /// Refusal of a message with too many results.
 const TOO_MANY: &str = "too many results in one order";
+/// Characters of a cause, of which an answer has up to [`SEALS_PER_MESSAGE`].
+const CAUSE_CHARS_MAX: usize = 240;
 
 /// Lists the outbox of a job, or its sealed results, and returns the answer.
 pub(crate) fn list_results(
@@ -18,6 +18,22 @@ pub(crate) fn list_results(
         return refused(NO_NAME);
     }
     list().map_or_else(|error| failed(&error), NodeMessage::Results)
+}
+
+/// Lists sealed results of a job behind the name `after`, and returns the answer.
+pub(crate) fn list_sealed(
+    store: &NodeStore,
+    job: &str,
+    (below, after): (&[u8], &[u8]),
+) -> NodeMessage {
+    let below = match below {
+        [] => None,
+        path => match SealedPath::parse(path) {
+            Ok(path) => Some(path),
+            Err(cause) => return refused(cause),
+        },
+    };
+    list_results(job, || store.sealed_names(job, below.as_ref(), after))
 }
 
 /// Seals entries of an outbox, and returns the answer.
@@ -67,5 +83,5 @@ pub(crate) fn discard(store: &NodeStore, job: &str, paths: &[Vec<u8>]) -> NodeMe
 }
 
 fn short(text: &str) -> String {
-    text.chars().take(TEXT_CHARS_MAX).collect()
+    text.chars().take(CAUSE_CHARS_MAX).collect()
 }

@@ -7,7 +7,7 @@ use crate::message::{
 use crate::node::host::NodeHost;
 use crate::node::inputs::{ControlInput, FillMeter, next_input};
 use crate::node::jobs::{end_job, list_jobs};
-use crate::node::outbox::{discard, list_results, seal};
+use crate::node::outbox::{discard, list_results, list_sealed, seal};
 use crate::node::relay::{OrderLink, relay};
 use crossbeam_channel::Receiver;
 use driftless_dataplane::{BundleEvent, ExpectedPeer, LinkEvent, PeerKey};
@@ -98,9 +98,7 @@ fn answer_job_order(store: &NodeStore, order: NodeOrder) -> Option<NodeMessage> 
         NodeOrder::ListOutbox { job, after } => {
             list_results(&job, || store.outbox_names(&job, &after))
         }
-        NodeOrder::ListSealed { job, after } => {
-            list_results(&job, || store.sealed_names(&job, &after))
-        }
+        NodeOrder::ListSealed { job, below, after } => list_sealed(store, &job, (&below, &after)),
         NodeOrder::Seal { job, moves } => seal(store, &job, &moves),
         NodeOrder::DiscardSealed { job, paths } => discard(store, &job, &paths),
         _ => return None,

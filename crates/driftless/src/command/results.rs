@@ -7,6 +7,7 @@ use crate::exit::Exit;
 use crate::output::{jobs as show, mirror as say};
 use crate::signals;
 use driftless_gateway::JobInfo;
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// Pause between two questions to the gateway.
@@ -23,8 +24,12 @@ pub fn run(args: &ResultsArgs) -> Exit {
 
 fn results(args: &ResultsArgs) -> Result<Exit, Unreached> {
     let signals = signals::watch();
+    let mut told = HashSet::new();
     let jobs = loop {
         let jobs = selected(args)?;
+        if args.wait {
+            tell_faults(&jobs, &mut told);
+        }
         let is_done = jobs.iter().all(|job| job.stage == "closed");
         match (args.wait && !is_done, signals.number()) {
             (true, 0) => std::thread::sleep(PAUSE),
@@ -38,6 +43,23 @@ fn results(args: &ResultsArgs) -> Result<Exit, Unreached> {
         true => Exit::Problems,
         false => Exit::Equal,
     })
+}
+
+/// Prints each fault once, while results are awaited: the user may have to act.
+fn tell_faults(jobs: &[JobInfo], told: &mut HashSet<String>) {
+    for job in jobs.iter().filter(|job| job.stage != "closed") {
+        let faults = job
+            .results
+            .iter()
+            .filter_map(|one| show::fault_line(job, one));
+        for fault in faults
+            .filter(|fault| !told.contains(fault))
+            .collect::<Vec<_>>()
+        {
+            say::complaint(&fault);
+            told.insert(fault);
+        }
+    }
 }
 
 /// Returns the jobs with results that the user named.

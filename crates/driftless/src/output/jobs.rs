@@ -123,11 +123,24 @@ pub fn results(jobs: &[JobInfo], is_json: bool) {
         .iter()
         .flat_map(|job| job.results.iter().map(move |one| (job, one)))
     {
-        if let Some(fault) = &one.fault {
-            let (node, fault) = (escape_text(&one.node), escape_text(fault));
-            line(&format!("{}: {node}: {fault}", number(job)));
+        if one.earlier_runs > 0 {
+            let (node, count) = (escape_text(&one.node), one.earlier_runs);
+            line(&format!(
+                "{}: {node}: {count} tasks ran later on other nodes as well; the results of their earlier runs are in \"earlier-runs/{node}\"",
+                number(job)
+            ));
+        }
+        if let Some(fault) = fault_line(job, one) {
+            line(&escape_text(&fault));
         }
     }
+}
+
+/// Returns the message about results of a node that did not arrive, not escaped.
+pub fn fault_line(job: &JobInfo, one: &ResultInfo) -> Option<String> {
+    let number = job.number.as_deref().unwrap_or(&job.mark);
+    let fault = one.fault.as_deref()?;
+    Some(format!("{number}: {}: {fault}", one.node))
 }
 
 /// Results of a job as a line of JSON.
@@ -145,6 +158,7 @@ struct ResultLine<'a> {
     node: &'a str,
     entries: u64,
     bytes: u64,
+    earlier_runs: u64,
     fault: Option<&'a str>,
 }
 
@@ -154,6 +168,7 @@ impl<'a> ResultsLine<'a> {
             node: &one.node,
             entries: one.entries,
             bytes: one.bytes,
+            earlier_runs: one.earlier_runs,
             fault: one.fault.as_deref(),
         };
         ResultsLine {

@@ -32,6 +32,8 @@ pub struct Site<C: Cluster> {
     key: String,
     /// Folder that stands before others in the PATH of the gateway.
     pub first_in_path: Option<PathBuf>,
+    /// Capabilities of the gateway, in the form of setpriv(1), if it has not all of root.
+    pub capabilities: Option<String>,
 }
 
 impl<C: Cluster> Site<C> {
@@ -53,6 +55,7 @@ impl<C: Cluster> Site<C> {
             cluster: C::start(nodes),
             key: String::new(),
             first_in_path: None,
+            capabilities: None,
         };
         fs::create_dir(site.shared().join("gateway")).expect("a folder");
         site.give(&site.shared().join("gateway"));
@@ -112,7 +115,15 @@ impl<C: Cluster> Site<C> {
     }
 
     pub fn start_gateway(&mut self) {
-        let mut gateway = self.program();
+        let mut gateway = match &self.capabilities {
+            Some(capabilities) => {
+                let mut words = self.cluster.command("setpriv");
+                words.arg(format!("--bounding-set=-all,{capabilities}"));
+                words.args(["--inh-caps=-all", "--no-new-privs", "--", bin()]);
+                words
+            }
+            None => self.program(),
+        };
         gateway.args(["gateway", "--system", C::SYSTEM]);
         gateway
             .arg("--nodes")

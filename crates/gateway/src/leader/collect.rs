@@ -1,21 +1,25 @@
-//! Collection of results: first the nodes list the outboxes of a job, then the batch system states
-//! which tasks run, and then the entries of the other tasks are collected. A task that began after
-//! the list cannot look as if it had ended.
+//! Collection of results: the nodes list the outboxes of a job, and the entries of tasks that ended are
+//! collected. The last answer of the batch system chooses them. Right before they are sealed, the
+//! batch system is asked once more (`CollectGuard`): a task may have begun again meanwhile.
 //!
 //! Each node of a job is collected on its own: one that is slow or does not answer holds up no other.
 //! Credits limit the collections at the same time, over all jobs.
 
+use super::claims::TaskClaims;
 use super::credits::OutboxKey;
+use super::guard::LeaderGuard;
 use super::outboxes::{OutboxList, WaitingOutbox};
 use super::state::GatewayLeader;
-use super::work::WorkKind;
-use crate::distribution::{CollectOrder, CollectedResults};
+use super::work::{CollectWork, WorkKind};
+use crate::distribution::{CollectGuard, CollectOrder, CollectOutcome, OutboxState};
 use crate::parts::now;
 use crate::plan::{PlannedJob, Sight};
-use crate::results::{ResultJob, order_of};
+use crate::results::{EntryFate, ResultJob, is_shared_by_nodes, order_of, task_of};
+use driftless_batch::JobId;
 use driftless_state::jobs::{ChangeError, JobChange, JobNodeState, JobStage, ResultRow};
 use driftless_taskfile::ResultPattern;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Interval between two lists of the outboxes of a job that runs.
@@ -29,13 +33,13 @@ impl GatewayLeader<'_> {
         let row = |job: &'_ PlannedJob| (job.row.mark.clone(), job.row.uid);
         let open: HashMap<String, u32> = self.jobs.iter().map(row).collect();
         self.outboxes.retain(&open);
+        self.see_tasks();
         for at in 0..self.jobs.len() {
             if self.jobs.get(at).is_some_and(has_results) {
                 self.list(at)?;
             }
         }
-        self.start_collections();
-        Ok(())
+        self.start_collections()
     }
 
     /// Asks the nodes of a job for its outboxes if it is time. Nodes whose results wait or are being
@@ -60,7 +64,7 @@ impl GatewayLeader<'_> {
         if left.is_empty() && is_final {
             self.outboxes.set_empty(&mark);
             for node in unknown {
-                self.add_results(&mark, node, Err(UNKNOWN.to_owned()))?;
+                self.add_results(&mark, node, CollectOutcome::failed(UNKNOWN.to_owned()))?;
             }
             return Ok(());
         }
@@ -82,15 +86,30 @@ impl GatewayLeader<'_> {
             .works
             .list_outboxes(&mark, asked, is_final, distribution)
         {
-            self.outboxes.listing.insert(mark);
+            self.outboxes.note_listing(mark);
         }
         Ok(())
     }
 
-    /// Returns whether the next list of a job has to wait. The first one after its end has not.
+    /// Follows the last answer of the batch system.
+    fn see_tasks(&mut self) {
+        if self.sight.answered == self.outboxes.seen {
+            return;
+        }
+        self.outboxes.seen = self.sight.answered;
+        for job in self.jobs.iter().filter(|job| job.request.results.is_some()) {
+            if let Sight::Alive(live) = self.sight.of(job) {
+                let tasks = self.outboxes.tasks.entry(job.row.mark.clone());
+                tasks.or_default().see(live);
+            }
+        }
+    }
+
+    /// Returns whether the next list of a job has to wait. The first one after its end has not, and one
+    /// after the end of a task waits for less long.
     fn is_early(&self, mark: &str, is_final: bool) -> bool {
         let settings = &self.parts.settings;
-        let pause = match is_final {
+        let pause = match is_final || self.outboxes.has_ended_task(mark) {
             true => settings.poll,
             false => settings.poll.max(INTERVAL.min(settings.retry)),
         };
@@ -112,8 +131,6 @@ impl GatewayLeader<'_> {
                     let mark = mark.to_owned();
                     self.outboxes.push(WaitingOutbox {
                         key: OutboxKey { mark, node, uid },
-                        listed: list.ended,
-                        is_final: list.is_final,
                         state,
                     });
                 }
@@ -132,7 +149,7 @@ impl GatewayLeader<'_> {
         }
         self.outboxes.set_node_empty(mark, &node);
         match self.fault_of_results(mark, &node) {
-            Some(_) => self.add_results(mark, node, Ok(CollectedResults::default())),
+            Some(_) => self.add_results(mark, node, CollectOutcome::default()),
             None => Ok(()),
         }
     }
@@ -147,7 +164,7 @@ impl GatewayLeader<'_> {
         let key = pause_key(mark, &node);
         self.works.pause(&key, WorkKind::Collect);
         match is_final {
-            true => self.add_results(mark, node, Err(cause)),
+            true => self.add_results(mark, node, CollectOutcome::failed(cause)),
             false => {
                 tracing::debug!("job {}: {cause}", self.shown(mark));
                 Ok(())
@@ -156,47 +173,115 @@ impl GatewayLeader<'_> {
     }
 
     /// Starts collections while there are credits.
-    fn start_collections(&mut self) {
+    fn start_collections(&mut self) -> Result<(), ChangeError> {
         while self.lease.is_sure(Instant::now()) {
-            let sight = &self.sight;
-            let is_due = |one: &WaitingOutbox| one.is_final || sight.is_younger(one.listed);
             let credits = self.parts.settings.collections_max;
-            let Some(WaitingOutbox { key, state, .. }) = self.outboxes.next(credits, &is_due)
-            else {
-                return;
+            let Some(WaitingOutbox { key, state }) = self.outboxes.next(credits) else {
+                return Ok(());
             };
-            let order = self.order_of_results(&key, &state.names);
-            let order = order.filter(|order| !order.moves.is_empty() || state.has_sealed);
-            let Some(order) = order else {
+            let order = self.order_of_results(&key, &state)?;
+            let order = order.filter(|order| !order.moves.is_empty() || order.has_sealed);
+            let guard = self.guard(&key.mark);
+            let (Some(order), Some(guard)) = (order, guard) else {
                 self.outboxes.end(&key.mark, &key.node);
                 continue;
             };
             let (mark, node) = (key.mark.clone(), key.node.clone());
             let stop = self.outboxes.begin(key);
             let distribution = &self.parts.distribution;
-            if !self.works.collect(&mark, order, stop, distribution) {
+            let work = CollectWork { order, guard, stop };
+            if !self.works.collect(&mark, work, distribution) {
                 self.outboxes.end(&mark, &node);
                 let key = pause_key(&mark, &node);
                 self.works.pause(&key, WorkKind::Collect);
             }
         }
+        Ok(())
+    }
+
+    fn guard(&self, mark: &str) -> Option<Box<dyn CollectGuard>> {
+        let job = self.jobs.iter().find(|job| job.row.mark == mark)?;
+        Some(Box::new(LeaderGuard {
+            parts: Arc::clone(self.parts),
+            answers: Arc::clone(&self.outboxes.answers),
+            epoch: self.lease.epoch,
+            number: JobId::new(job.row.number.as_deref()?)?,
+            is_over: job.row.stage == JobStage::Ended,
+        }))
     }
 
     /// Returns the order for the entries of a node whose tasks ended, by the last answer of the batch
-    /// system: a task may have begun again while its results waited for a credit.
-    fn order_of_results(&self, key: &OutboxKey, names: &[Vec<u8>]) -> Option<CollectOrder> {
-        let job = self.jobs.iter().find(|job| job.row.mark == key.mark)?;
+    /// system. The table notes before whose results go to the path of a task.
+    fn order_of_results(
+        &self,
+        key: &OutboxKey,
+        state: &OutboxState,
+    ) -> Result<Option<CollectOrder>, ChangeError> {
+        let found = self.jobs.iter().find(|job| job.row.mark == key.mark);
+        let Some((job, pattern)) = found.and_then(|job| Some((job, pattern_of(job)?))) else {
+            return Ok(None);
+        };
+        let Some(number) = job.row.number.as_deref() else {
+            return Ok(None);
+        };
         let name = self.parts.job_name(&job.row.mark);
-        let pattern = pattern_of(job)?;
         let of_results = ResultJob {
             name: &name,
             uid: job.row.uid,
-            number: job.row.number.as_deref()?,
+            number,
             pattern: &pattern,
         };
-        let sight = self.sight.of(job);
-        let is_ended = |task| job.row.stage == JobStage::Ended || is_task_ended(sight, task);
-        Some(order_of(&of_results, &key.node, names, &is_ended))
+        let claims = self.claims(job, &pattern, (key.node.as_str(), state))?;
+        let is_over = job.row.stage == JobStage::Ended;
+        let fate = |task: Option<u64>| match task {
+            _ if !is_over && !self.has_task_ended(job, task) => EntryFate::Stay,
+            Some(task) if claims.is_earlier(task) => EntryFate::SetAside,
+            _ => EntryFate::Collect,
+        };
+        let order = order_of(&of_results, &key.node, &state.names, &fate);
+        Ok(Some(CollectOrder {
+            has_sealed: state.has_sealed,
+            ..order
+        }))
+    }
+
+    /// Decides which results of a node go to the path of their task, and notes it.
+    fn claims(
+        &self,
+        job: &PlannedJob,
+        pattern: &ResultPattern,
+        (node, state): (&str, &OutboxState),
+    ) -> Result<TaskClaims, ChangeError> {
+        if !is_shared_by_nodes(pattern) {
+            return Ok(TaskClaims::default());
+        }
+        let mut table = self.parts.table.lock();
+        let mut claims = TaskClaims::new(node, table.task_results(&job.row.mark)?);
+        let tasks = self.outboxes.tasks.get(&job.row.mark);
+        let is_node = |name: &String| job.has_node(name);
+        for task in state.names.iter().filter_map(|name| task_of(name)) {
+            if job.row.stage == JobStage::Ended || self.has_task_ended(job, Some(task)) {
+                let last = tasks.and_then(|tasks| tasks.last_nodes(task, &is_node));
+                claims.decide(task, last);
+            }
+        }
+        let changed = claims.changed();
+        if !changed.is_empty() {
+            table.set_task_results(self.lease.epoch, &job.row.mark, &changed)?;
+        }
+        Ok(claims)
+    }
+
+    /// Returns whether a task ended, by what the batch system stated last. Entries of no task wait for
+    /// the end of the job, and so do those whose names are no indices of the job.
+    fn has_task_ended(&self, job: &PlannedJob, task: Option<u64>) -> bool {
+        let tasks = self.outboxes.tasks.get(&job.row.mark);
+        match (self.sight.of(job), task, tasks) {
+            (Sight::Alive(live), Some(task), Some(tasks)) => {
+                tasks.has(task) && !live.has_task(task)
+            }
+            _ => false,
+        }
     }
 
     /// Notes the end of a collection.
@@ -204,28 +289,25 @@ impl GatewayLeader<'_> {
         &mut self,
         mark: &str,
         node: String,
-        outcome: Result<CollectedResults, String>,
+        outcome: CollectOutcome,
     ) -> Result<(), ChangeError> {
         self.outboxes.end(mark, &node);
         let key = pause_key(mark, &node);
-        match outcome.is_ok() {
-            true => self.works.succeed(&key, WorkKind::Collect),
-            false => self.works.pause(&key, WorkKind::Collect),
+        match outcome.fault {
+            None => self.works.succeed(&key, WorkKind::Collect),
+            Some(_) => self.works.pause(&key, WorkKind::Collect),
         }
         self.add_results(mark, node, outcome)
     }
 
-    /// Adds to the table what a node brought, or why it brought nothing. Writes a new cause to the log.
+    /// Adds to the table what a node brought, and why it brought not all. Writes a new cause to the log.
     fn add_results(
         &mut self,
         mark: &str,
         node: String,
-        outcome: Result<CollectedResults, String>,
+        outcome: CollectOutcome,
     ) -> Result<(), ChangeError> {
-        let (collected, fault) = match outcome {
-            Ok(collected) => (collected, None),
-            Err(cause) => (CollectedResults::default(), Some(cause)),
-        };
+        let CollectOutcome { collected, fault } = outcome;
         if let Some(cause) = &fault
             && self.fault_of_results(mark, &node).as_ref() != Some(cause)
         {
@@ -270,16 +352,4 @@ fn has_results(job: &PlannedJob) -> bool {
 
 fn pattern_of(job: &PlannedJob) -> Option<ResultPattern> {
     ResultPattern::parse(job.request.results.as_deref()?).ok()
-}
-
-/// Returns whether a task ended, by what the batch system states. Entries of no task wait for the end
-/// of the job.
-fn is_task_ended(sight: Sight<'_>, task: Option<u64>) -> bool {
-    match (sight, task) {
-        (Sight::Alive(live), Some(task)) => live
-            .running
-            .iter()
-            .all(|running| running.index != Some(task)),
-        _ => false,
-    }
 }

@@ -1,7 +1,9 @@
 //! Outboxes of jobs, as the nodes listed them, and the collections that wait or are at work.
 
 use super::credits::{ActiveCollection, CollectTurns, OutboxKey, next_collection};
+use super::tasks::JobTasks;
 use crate::distribution::{NodeAnswer, OutboxState};
+use crate::fresh::FreshAnswers;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,6 +22,10 @@ pub(crate) struct Outboxes {
     /// Nodes of both, by the marks of their jobs.
     busy: HashMap<String, HashSet<String>>,
     turns: CollectTurns,
+    /// Tasks of each job, and the begin of the question whose answer they follow.
+    pub tasks: HashMap<String, JobTasks>,
+    pub seen: Option<Instant>,
+    pub answers: Arc<FreshAnswers>,
     /// Nodes whose outboxes are empty, for jobs that ended.
     empty: HashMap<String, HashSet<String>>,
     /// Jobs that ended, and whose outboxes are all empty.
@@ -29,8 +35,6 @@ pub(crate) struct Outboxes {
 /// Outboxes of a job at one time.
 #[derive(Debug)]
 pub(crate) struct OutboxList {
-    /// Time after the last node answered.
-    pub ended: Instant,
     /// Whether all tasks had ended then.
     pub is_final: bool,
     /// Answers of the nodes.
@@ -41,10 +45,6 @@ pub(crate) struct OutboxList {
 #[derive(Debug)]
 pub(crate) struct WaitingOutbox {
     pub key: OutboxKey,
-    /// Time after it was listed.
-    pub listed: Instant,
-    /// Whether all tasks had ended then.
-    pub is_final: bool,
     pub state: OutboxState,
 }
 
@@ -52,6 +52,19 @@ impl Outboxes {
     /// Returns whether all results of a job that ended were collected.
     pub fn is_empty(&self, mark: &str) -> bool {
         self.done.contains(mark)
+    }
+
+    /// Returns whether a task of a job ended since its outboxes were listed.
+    pub fn has_ended_task(&self, mark: &str) -> bool {
+        self.tasks.get(mark).is_some_and(JobTasks::has_ended)
+    }
+
+    /// Notes that the outboxes of a job are being listed.
+    pub fn note_listing(&mut self, mark: String) {
+        if let Some(tasks) = self.tasks.get_mut(&mark) {
+            tasks.note_list();
+        }
+        self.listing.insert(mark);
     }
 
     /// Notes that all results of a job that ended were collected.
@@ -92,27 +105,16 @@ impl Outboxes {
         self.waiting.push(waiting);
     }
 
-    /// Takes the results whose turn it is out of those that wait and are due, if a credit is free.
-    /// They stay busy.
-    pub fn next(
-        &mut self,
-        credits_max: usize,
-        is_due: &dyn Fn(&WaitingOutbox) -> bool,
-    ) -> Option<WaitingOutbox> {
-        let due = self.waiting.iter().enumerate();
-        let due: Vec<(usize, &OutboxKey)> = due
-            .filter(|(_, one)| is_due(one))
-            .map(|(at, one)| (at, &one.key))
-            .collect();
-        let keys: Vec<&OutboxKey> = due.iter().map(|(_, key)| *key).collect();
+    /// Takes the results whose turn it is out of those that wait, if a credit is free. They stay busy.
+    pub fn next(&mut self, credits_max: usize) -> Option<WaitingOutbox> {
+        let keys: Vec<&OutboxKey> = self.waiting.iter().map(|one| &one.key).collect();
         let active = self.active.iter().map(|(key, began, _)| ActiveCollection {
             key: key.clone(),
             age: began.elapsed(),
         });
         let active: Vec<ActiveCollection> = active.collect();
         let chosen = next_collection(&keys, &active, &self.turns, credits_max)?;
-        let (at, _) = due.get(chosen).copied()?;
-        Some(self.waiting.remove(at))
+        Some(self.waiting.remove(chosen))
     }
 
     /// Notes a collection that starts. Returns the flag that stops it.
@@ -140,6 +142,7 @@ impl Outboxes {
         self.empty.retain(|mark, _| is_open(mark));
         self.done.retain(|mark| is_open(mark));
         self.busy.retain(|mark, _| is_open(mark));
+        self.tasks.retain(|mark, _| is_open(mark));
         self.turns.retain(open);
     }
 

@@ -58,11 +58,6 @@ impl BatchSight {
         self.alive.is_some()
     }
 
-    /// Returns whether the last answer is to a question that was asked after a time.
-    pub fn is_younger(&self, than: Instant) -> bool {
-        self.answered.is_some_and(|asked| asked > than)
-    }
-
     /// Asks in the next turn.
     pub fn ask_soon(&mut self) {
         self.next = None;

@@ -2,7 +2,7 @@
 
 use super::outboxes::OutboxList;
 use crate::distribution::{
-    CollectOrder, CollectedResults, Distribution, LoadEvent, LoadOrder, NodeAnswer,
+    CollectGuard, CollectOrder, CollectOutcome, Distribution, LoadEvent, LoadOrder, NodeAnswer,
 };
 use crossbeam_channel::{Receiver, Sender, bounded};
 use driftless_state::jobs::{JobNodeRow, JobNodeState};
@@ -52,12 +52,19 @@ pub(crate) enum WorkEvent {
     Collected {
         mark: String,
         node: String,
-        outcome: Result<CollectedResults, String>,
+        outcome: CollectOutcome,
     },
     /// Nodes answered which jobs they know.
     References(Vec<NodeAnswer<Vec<String>>>),
     /// Nodes that were silent answered, or did not.
     Probed(Vec<NodeAnswer<Vec<String>>>),
+}
+
+/// A collection, and the flag that stops it.
+pub(crate) struct CollectWork {
+    pub order: CollectOrder,
+    pub guard: Box<dyn CollectGuard>,
+    pub stop: Arc<AtomicBool>,
 }
 
 /// Work for a job.
@@ -351,28 +358,23 @@ impl Works {
         let mark = mark.to_owned();
         self.start("outboxes", move || {
             let answers = distribution.outboxes(&job, &nodes);
-            let list = OutboxList {
-                ended: Instant::now(),
-                is_final,
-                answers,
-            };
+            let list = OutboxList { is_final, answers };
             let _the_leader_may_be_gone = send.send(WorkEvent::Outboxes { mark, list });
         })
     }
 
-    /// Collects results of a job from a node, until `stop` is set. Returns whether this began.
+    /// Collects results of a job from a node. Returns whether this began.
     pub fn collect(
         &mut self,
         mark: &str,
-        order: CollectOrder,
-        stop: Arc<AtomicBool>,
+        work: CollectWork,
         distribution: &Arc<dyn Distribution>,
     ) -> bool {
         let (send, distribution) = (self.send.clone(), Arc::clone(distribution));
         let mark = mark.to_owned();
         self.start("collect", move || {
-            let outcome = distribution.collect(&order, &stop);
-            let node = order.node;
+            let outcome = distribution.collect(&work.order, &*work.guard, &work.stop);
+            let node = work.order.node;
             let collected = WorkEvent::Collected {
                 mark,
                 node,

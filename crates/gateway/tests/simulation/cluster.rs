@@ -2,11 +2,12 @@
 
 use driftless_batch::{
     BatchError, BatchKind, BatchResult, BatchSystem, DataSlot, FoundJob, HeldRequest,
-    JobCandidates, JobId, JobMark, LiveJob, LiveTask, MarkedJob, Readiness, Submission,
+    JobCandidates, JobId, JobMark, LiveJob, LiveTask, MarkedJob, Readiness, Submission, TaskRanges,
 };
 use driftless_gateway::{
-    CollectOrder, CollectedResults, Distribution, Gateway, GatewaySettings, JobInfo, JobRequest,
-    LoadEvent, LoadOrder, NodeAnswer, OutboxState, ReleasePolicy, UserSubmission, jobs, submit,
+    CollectGuard, CollectMove, CollectOrder, CollectOutcome, CollectedResults, Distribution,
+    Gateway, GatewaySettings, JobInfo, JobRequest, LoadEvent, LoadOrder, NodeAnswer, OutboxState,
+    ReleasePolicy, UserSubmission, jobs, submit,
 };
 use driftless_state::jobs::JobTable;
 use driftless_testkit::wait_until;
@@ -43,6 +44,8 @@ struct SimJob {
     pending: u64,
     /// Index of the task that begins next.
     next: u64,
+    /// Tasks that were requeued. They begin first.
+    again: Vec<u64>,
     running: Vec<(String, u64)>,
     ran: Vec<String>,
     /// Data sets that tasks found.
@@ -52,6 +55,16 @@ struct SimJob {
 impl SimJob {
     fn is_alive(&self) -> bool {
         self.pending > 0 || !self.running.is_empty()
+    }
+
+    /// Tasks that wait: those that are next, and those that run again.
+    fn waiting(&self) -> Option<TaskRanges> {
+        let next = self.pending - self.again.len() as u64;
+        let mut waiting = TaskRanges::default();
+        for task in (self.next..self.next + next).chain(self.again.iter().copied()) {
+            waiting.add(TaskRanges::one(task));
+        }
+        Some(waiting)
     }
 }
 
@@ -74,6 +87,10 @@ struct State {
     sealed: HashMap<(String, String), BTreeSet<u64>>,
     /// Tasks whose results arrived, by the mark of the job.
     collected: HashMap<String, BTreeSet<u64>>,
+    /// Node whose results of a task arrived at its path last, by the mark of the job.
+    came_from: HashMap<String, BTreeMap<u64, String>>,
+    /// Nodes and tasks whose results were set aside, by the mark of the job.
+    set_aside: HashMap<String, Vec<(String, u64)>>,
     delays: HashMap<String, Duration>,
     /// Nodes that do not answer.
     silent: BTreeSet<String>,
@@ -290,10 +307,101 @@ impl Cluster {
     }
 
     /// Lets a job that ended run further tasks.
-    pub fn requeue(&self, job: &JobId, tasks: u64) {
+    pub fn run_more(&self, job: &JobId, tasks: u64) {
         if let Some(sim) = self.sim.state().jobs.get_mut(job) {
             sim.pending = tasks;
         }
+    }
+
+    /// Requeues the tasks of a job that run on a node, to run on other nodes. What they wrote stays there.
+    pub fn requeue(&self, job: &JobId, node: &str) {
+        let mut guard = self.sim.state();
+        let state = &mut *guard;
+        let sim = state.jobs.get_mut(job).expect("a job");
+        let running = std::mem::take(&mut sim.running).into_iter();
+        let (here, others): (Vec<_>, Vec<_>) = running.partition(|(running, _)| running == node);
+        sim.running = others;
+        sim.excluded.insert(node.to_owned());
+        let outbox = (node.to_owned(), sim.mark.clone());
+        let outbox = state.outboxes.entry(outbox).or_default();
+        for (_, task) in here {
+            sim.again.push(task);
+            sim.pending += 1;
+            // No task writes there any more.
+            outbox.insert(task, true);
+        }
+    }
+
+    /// Ends a task, while tasks are paused.
+    pub fn end_task(&self, job: &JobId, task: u64) {
+        let mut guard = self.sim.state();
+        let state = &mut *guard;
+        let sim = state.jobs.get_mut(job).expect("a job");
+        let at = sim.running.iter().position(|(_, running)| *running == task);
+        let (node, _) = sim.running.remove(at.expect("it runs"));
+        let outbox = (node.clone(), sim.mark.clone());
+        state.outboxes.entry(outbox).or_default().insert(task, true);
+        sim.ran.push(node);
+    }
+
+    /// Lets a task that ended run again on a node.
+    pub fn run_again(&self, job: &JobId, node: &str, task: u64) {
+        let mut guard = self.sim.state();
+        let state = &mut *guard;
+        let sim = state.jobs.get_mut(job).expect("a job");
+        sim.running.push((node.to_owned(), task));
+        let outbox = (node.to_owned(), sim.mark.clone());
+        state
+            .outboxes
+            .entry(outbox)
+            .or_default()
+            .insert(task, false);
+    }
+
+    /// Starts tasks that wait, while tasks are paused.
+    pub fn start_tasks(&self) {
+        self.sim.start_tasks(&mut self.sim.state());
+    }
+
+    /// Returns the nodes on which tasks of a job run.
+    pub fn running_on(&self, job: &JobId) -> Vec<String> {
+        let state = self.sim.state();
+        let running = state.jobs[job].running.iter();
+        running.map(|(node, _)| node.clone()).collect()
+    }
+
+    /// Lets a job write an entry whose name is a number, or end to do so.
+    pub fn leave(&self, job: &JobId, node: &str, (name, is_complete): (u64, bool)) {
+        let mut state = self.sim.state();
+        let place = (node.to_owned(), state.jobs[job].mark.clone());
+        let outbox = state.outboxes.entry(place).or_default();
+        outbox.insert(name, is_complete);
+    }
+
+    /// Returns the node whose results of a task have its path, and the nodes whose results were set aside.
+    pub fn arrived(&self, job: &JobId, task: u64) -> (Option<String>, Vec<String>) {
+        let state = self.sim.state();
+        let mark = &state.jobs[job].mark;
+        let from = state.came_from.get(mark).and_then(|from| from.get(&task));
+        let aside = state.set_aside.get(mark).into_iter().flatten();
+        let aside = aside.filter(|(_, index)| *index == task);
+        (from.cloned(), aside.map(|(node, _)| node.clone()).collect())
+    }
+
+    /// Returns the nodes with results of earlier runs, as the gateway tells them.
+    pub fn earlier_runs(&self, job: &JobId) -> Vec<(String, u64)> {
+        let all = self.all().into_iter();
+        let jobs = all.filter(|info| info.number.as_deref() == Some(job.as_str()));
+        let results = jobs.flat_map(|info| info.results);
+        let nodes = results.filter(|one| one.earlier_runs > 0);
+        nodes.map(|one| (one.node, one.earlier_runs)).collect()
+    }
+
+    /// Returns the number of results that arrived.
+    pub fn count_arrived(&self, job: &JobId) -> usize {
+        let state = self.sim.state();
+        let mark = &state.jobs[job].mark;
+        state.collected.get(mark).map_or(0, BTreeSet::len)
     }
 
     pub fn pause_tasks(&self, is_paused: bool) {
@@ -473,7 +581,7 @@ impl Cluster {
         self.wait_until("no copy and no slot is left", is_empty);
     }
 
-    fn check_faults(&self) {
+    pub fn check_faults(&self) {
         let state = self.sim.state();
         assert!(state.faults.is_empty(), "{:?}", state.faults);
     }
@@ -560,17 +668,27 @@ impl Sim {
         if state.is_paused {
             return;
         }
-        let mut faults = Vec::new();
         for job in state.jobs.values_mut() {
             let ended = std::mem::take(&mut job.running);
             for (node, index) in ended {
                 let outbox = state.outboxes.get_mut(&(node.clone(), job.mark.clone()));
                 match outbox.and_then(|outbox| outbox.get_mut(&index)) {
                     Some(is_complete) => *is_complete = true,
-                    None => faults.push(format!("{index} of {} lost its results", job.mark)),
+                    None => {
+                        let fault = format!("{index} of {} lost its results", job.mark);
+                        state.faults.push(fault);
+                    }
                 }
                 job.ran.push(node);
             }
+        }
+        self.start_tasks(state);
+    }
+
+    /// Starts tasks that wait, where they may.
+    fn start_tasks(&self, state: &mut State) {
+        let mut faults = Vec::new();
+        for job in state.jobs.values_mut() {
             for node in &self.nodes {
                 let offers = |slot: &String| {
                     state
@@ -597,14 +715,14 @@ impl Sim {
                 if job.read.len() > 1 {
                     faults.push(format!("{} has two versions: {:?}", job.mark, job.read));
                 }
-                state
-                    .outboxes
-                    .entry(outbox)
-                    .or_default()
-                    .insert(job.next, false);
-                job.running.push((node.clone(), job.next));
+                let index = job.again.pop().unwrap_or_else(|| {
+                    job.next += 1;
+                    job.next - 1
+                });
+                let outbox = state.outboxes.entry(outbox).or_default();
+                outbox.insert(index, false);
+                job.running.push((node.clone(), index));
                 job.pending -= 1;
-                job.next += 1;
             }
         }
         state.faults.extend(faults);
@@ -697,7 +815,7 @@ impl BatchSystem for SimBatch {
                 let live = LiveJob {
                     is_held: sim.is_held,
                     pending: sim.pending,
-                    waiting: None,
+                    waiting: sim.waiting(),
                     running: sim.running.iter().map(task).collect(),
                     reason: None,
                 };
@@ -812,25 +930,35 @@ impl BatchSystem for SimBatch {
 struct SimNodes(Arc<Sim>);
 
 impl SimNodes {
-    /// Three calls: takes the entries, copies them, removes them.
-    fn collect_in_steps(&self, order: &CollectOrder) -> BatchResult<CollectedResults> {
+    /// Takes the entries, copies them, removes them: each is a call.
+    fn collect_in_steps(
+        &self,
+        order: &CollectOrder,
+        guard: &dyn CollectGuard,
+    ) -> Result<CollectedResults, String> {
         let (place, node) = (place(&order.node, &order.job), order.node.as_str());
-        self.0.call_node(node, || self.seal(&place, order))?;
-        let copied = self.0.call_node(node, || self.copy(&place))?;
-        let copied = copied.ok_or_else(gone)?;
+        let text = |error: BatchError| error.to_string();
+        let ended = guard.have_ended(&order.moves)?;
+        let moves = order.moves.iter().zip(ended).filter(|(_, ended)| *ended);
+        let moves: Vec<&CollectMove> = moves.map(|(one, _)| one).collect();
+        let sealed = self.0.call_node(node, || self.seal(&place, order, &moves));
+        sealed.map_err(text)?;
+        let copied = self.0.call_node(node, || self.copy(&place)).map_err(text)?;
+        let copied = copied.ok_or_else(|| gone().to_string())?;
+        guard.check_lease()?;
         let discard = || self.discard(&place, &copied);
-        self.0.call_node(node, discard)?;
+        self.0.call_node(node, discard).map_err(text)?;
         Ok(CollectedResults {
             entries: copied.len() as u64,
             bytes: 0,
         })
     }
 
-    fn seal(&self, place: &(String, String), order: &CollectOrder) {
+    fn seal(&self, place: &(String, String), order: &CollectOrder, moves: &[&CollectMove]) {
         let mut guard = self.0.state();
         let state = &mut *guard;
-        for (name, _) in &order.moves {
-            let index: u64 = String::from_utf8_lossy(name).parse().expect("a task");
+        for one in moves {
+            let index: u64 = String::from_utf8_lossy(&one.name).parse().expect("a task");
             let outbox = state.outboxes.entry(place.clone()).or_default();
             match outbox.remove(&index) {
                 Some(true) => {}
@@ -840,6 +968,13 @@ impl SimNodes {
                     let fault = format!("{index} of {} runs, and was collected", order.job);
                     state.faults.push(fault);
                 }
+            }
+            if one.path.starts_with(b"earlier-runs/") {
+                let aside = state.set_aside.entry(place.1.clone()).or_default();
+                aside.push((place.0.clone(), index));
+            } else {
+                let from = state.came_from.entry(place.1.clone()).or_default();
+                from.insert(index, place.0.clone());
             }
             state.sealed.entry(place.clone()).or_default().insert(index);
         }
@@ -963,7 +1098,12 @@ impl Distribution for SimNodes {
         nodes.iter().map(ask).collect()
     }
 
-    fn collect(&self, order: &CollectOrder, stop: &AtomicBool) -> Result<CollectedResults, String> {
+    fn collect(
+        &self,
+        order: &CollectOrder,
+        guard: &dyn CollectGuard,
+        stop: &AtomicBool,
+    ) -> CollectOutcome {
         {
             let mut state = self.0.state();
             let now = state.collecting.0 + 1;
@@ -973,11 +1113,17 @@ impl Distribution for SimNodes {
             std::thread::sleep(PAUSE);
         }
         let collected = match stop.load(SeqCst) {
-            true => Err(gone()),
-            false => self.collect_in_steps(order),
+            true => Err(gone().to_string()),
+            false => self.collect_in_steps(order, guard),
         };
         self.0.state().collecting.0 -= 1;
-        collected.map_err(|error| error.to_string())
+        match collected {
+            Ok(collected) => CollectOutcome {
+                collected,
+                fault: None,
+            },
+            Err(cause) => CollectOutcome::failed(cause),
+        }
     }
 
     fn end_job(&self, job: &str, nodes: &[String]) -> Vec<NodeAnswer<()>> {

@@ -64,6 +64,13 @@ CREATE TABLE results (
     changed_ms INTEGER NOT NULL,
     PRIMARY KEY (mark, node)
 ) WITHOUT ROWID;
+CREATE TABLE task_results (
+    mark TEXT NOT NULL REFERENCES jobs ON DELETE CASCADE,
+    task INTEGER NOT NULL,
+    node TEXT NOT NULL,
+    is_earlier INTEGER NOT NULL,
+    PRIMARY KEY (mark, task, node)
+) WITHOUT ROWID;
 ";
 
 /// The way from each layout to the next, from layout 1 on.
