@@ -1,7 +1,7 @@
 //! Results of tasks that are killed, of a full destination, and of nodes that fail meanwhile, with a
 //! real Slurm. With `DRIFTLESS_SEEDS`, the time limit of the job kills its tasks.
 
-use crate::cluster::{Cluster, must};
+use crate::cluster::must;
 use crate::site::{OTHER, USER};
 use driftless_gateway::GatewayClient;
 use driftless_testkit::{Slurm, wait_slowly_until};

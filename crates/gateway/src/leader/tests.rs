@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::distribution::{
-    CollectOrder, CollectedResults, Distribution, LoadEvent, LoadOrder, NodeAnswer, OutboxState,
+    CollectGuard, CollectOrder, CollectOutcome, CollectedResults, Distribution, LoadEvent,
+    LoadOrder, NodeAnswer, OutboxState,
 };
 use crate::lease::LeaseCandidate;
 use crate::parts::{GatewayParts, GatewaySettings};
@@ -56,8 +57,8 @@ impl Distribution for NoNodes {
         Vec::new()
     }
 
-    fn collect(&self, _: &CollectOrder, _: &AtomicBool) -> Result<CollectedResults, String> {
-        Err("no node".into())
+    fn collect(&self, _: &CollectOrder, _: &dyn CollectGuard, _: &AtomicBool) -> CollectOutcome {
+        CollectOutcome::failed("no node".into())
     }
 }
 
@@ -82,10 +83,13 @@ fn collected(node: &str) -> WorkEvent {
     WorkEvent::Collected {
         mark: MARK.into(),
         node: node.into(),
-        outcome: Ok(CollectedResults {
-            entries: 1,
-            bytes: 2,
-        }),
+        outcome: CollectOutcome {
+            collected: CollectedResults {
+                entries: 1,
+                bytes: 2,
+            },
+            fault: None,
+        },
     }
 }
 
