@@ -4,6 +4,8 @@
 #![allow(clippy::disallowed_methods)]
 
 mod common;
+#[path = "ftps/hostile.rs"]
+mod hostile;
 
 use common::programs::{script, signal};
 use common::{driftless, wait_until};
@@ -268,9 +270,28 @@ fn certificate_logs_in_its_user_alone() {
     );
     let other = site.curl((BOB, &password(BOB)), "", &words);
     assert_eq!(other.status.code(), Some(67));
+    let users = fs::read(site.file("users")).expect("the users");
     fs::write(site.file("users"), "").expect("removed");
     let removed = site.curl((ALICE, &password(ALICE)), "", &words);
     assert_eq!(removed.status.code(), Some(67));
+    // A data connection of another process of the client's host has no such certificate.
+    fs::write(site.file("users"), users).expect("as before");
+    let program = r#"
+context.load_cert_chain("PEM", "KEY")
+stranger = ssl.create_default_context(cafile=authority)
+ftp = ftplib.FTP_TLS(context=context, timeout=60)
+ftp.connect("127.0.0.1", port)
+ftp.auth()
+assert ftp.sendcmd("USER " + user).startswith("232"), "logged in"
+ftp.prot_p()
+assert ftp.nlst() == []
+ftp.context = stranger
+refused(ftp.nlst, "550")
+ftp.context = context
+assert ftp.nlst() == []
+"#;
+    let program = program.replace("PEM", words[1]).replace("KEY", words[3]);
+    site.python(ALICE, &program);
     assert!(site.end().contains("logged in by certificate"));
 }
 
@@ -389,6 +410,12 @@ fn commands_of_clients_work_in_the_home() {
         r#"
 ftp = login()
 ftp.cwd("tree")
+assert "size=2;" in ftp.sendcmd("MLST two words"), "a relative path"
+# No transfer takes the position of one that failed.
+refused(lambda: ftp.retrbinary("RETR absent", print, rest=1), "5")
+back = []
+ftp.retrbinary("RETR two words", back.append)
+assert b"".join(back) == b"22", back
 facts = dict(ftp.mlsd())
 assert facts["a"]["type"] == "dir" and facts["two words"]["size"] == "2", facts
 assert ftp.sendcmd("MDTM two words").startswith("213 20")
@@ -399,6 +426,7 @@ ftp.delete("a/b/one")
 ftp.rmd("a/b")
 ftp.rmd("a")
 ftp.mkd("c")
+refused(lambda: ftp.mkd("c"), "550")
 lines = []
 ftp.retrlines("LIST", lines.append)
 assert len(lines) == 1 and lines[0].startswith("drwx------"), lines

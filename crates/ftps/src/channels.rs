@@ -1,44 +1,54 @@
-//! Data connections of one session: which ports they use, and that each has TLS.
+//! Connections of one session: which ports the data connections use, that each has TLS, and how long
+//! the client has been silent.
 //!
 //! libunftp 0.24 checks `PROT P` before `PASV` alone, and not before `EPSV`. It shows commands to its
-//! logger and asks a binder for each port. So the logger here notes the protection level that the
-//! client chose. The binder gives no port to a client that did not choose `P`. The count of
-//! handshakes is a second check: a change of the log only refuses transfers.
+//! logger and asks a binder for each port. So the binder here gives no port to a client that did not
+//! choose `P`. The count of handshakes is a second check: a change of the log only refuses transfers.
 
-use crate::tls::HandshakeCount;
+use crate::commands::CommandState;
+use crate::tls::Handshakes;
 use async_trait::async_trait;
+use driftless_lock::Mutex;
 use libunftp::options::Binder;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::net::TcpSocket;
 
-/// Line of the log for `PROT P`.
-const PRIVATE: &str = "Control channel event Command(Prot { param: Private })";
-/// Beginning of the line of the log for `PROT` with any level.
-const ANY_LEVEL: &str = "Control channel event Command(Prot ";
+/// Ports of one session that wait for a connection at the same time.
+const WAITING_PORTS_MAX: usize = 4;
+/// Time that a port of libunftp waits for its connection, and a second more.
+const PORT_WAIT: Duration = Duration::from_secs(16);
+/// Connections that wait for their acceptance.
+const BACKLOG: i32 = 8;
 
 /// State of the connections of a session.
 #[derive(Debug)]
 pub struct SessionChannels {
-    is_private: AtomicBool,
-    handshakes: Arc<HandshakeCount>,
+    commands: Mutex<CommandState>,
+    handshakes: Arc<Handshakes>,
     began: Instant,
     /// Milliseconds from the begin until the last command or byte.
     active_ms: AtomicU64,
+    /// Acts on the home that have begun and not ended.
+    acts: AtomicUsize,
+    is_over: AtomicBool,
 }
 
 impl SessionChannels {
     /// Returns the state at the begin of a session.
-    pub fn new(handshakes: Arc<HandshakeCount>) -> Self {
+    pub fn new(handshakes: Arc<Handshakes>) -> Self {
         SessionChannels {
-            is_private: AtomicBool::new(false),
+            commands: Mutex::new(CommandState::new()),
             handshakes,
             began: Instant::now(),
             active_ms: AtomicU64::new(0),
+            acts: AtomicUsize::new(0),
+            is_over: AtomicBool::new(false),
         }
     }
 
@@ -48,23 +58,72 @@ impl SessionChannels {
         self.active_ms.store(since, Relaxed);
     }
 
-    /// Returns the time since the client sent or took something.
+    /// Returns the time since the client sent or took something, or an act on the home ended. While an
+    /// act runs, such as the flush of a large file, the client only waits.
     pub fn idle(&self) -> Duration {
+        if self.acts.load(Relaxed) > 0 {
+            return Duration::ZERO;
+        }
         let active = Duration::from_millis(self.active_ms.load(Relaxed));
         self.began.elapsed().saturating_sub(active)
     }
 
-    /// Returns whether the data connection of a transfer that begins has TLS.
-    pub fn has_tls(&self) -> bool {
+    /// Begins an act on the home. It ends with the value.
+    pub fn begin_act(self: &Arc<Self>) -> RunningAct {
+        self.acts.fetch_add(1, Relaxed);
+        RunningAct(self.clone())
+    }
+
+    /// Begins a transfer at `end` for `APPE`, or at the position of a `REST` before it. Returns this
+    /// position, or `None` if the data connection has no TLS of this client.
+    pub fn begin_transfer(&self, end: u64) -> Option<u64> {
         self.touch();
-        self.handshakes.take()
+        let mut commands = self.commands.lock();
+        let start = commands.take_start(end);
+        let has_tls = self.handshakes.take() && commands.is_port_private();
+        has_tls.then_some(start)
+    }
+
+    /// Notes that the client changed to a directory.
+    pub fn enter_dir(&self, path: &Path) {
+        self.commands.lock().enter_dir(path);
+    }
+
+    /// Returns the absolute path of a client. Returns `None` if libunftp has another working directory
+    /// than the client.
+    pub fn absolute(&self, path: &Path) -> Option<PathBuf> {
+        self.commands.lock().absolute(path)
+    }
+
+    /// Ends the session soon, because no act can succeed any more.
+    pub fn give_up(&self) {
+        self.is_over.store(true, Relaxed);
+    }
+
+    /// Returns whether no act can succeed any more.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Relaxed)
     }
 
     fn note(&self, line: &str) {
         self.touch();
-        if line.starts_with(ANY_LEVEL) {
-            self.is_private.store(line == PRIVATE, Relaxed);
+        let mut commands = self.commands.lock();
+        let was_wrong = commands.is_dir_wrong();
+        commands.note(line);
+        if commands.is_dir_wrong() && !was_wrong {
+            tracing::warn!("ends a session: CDUP follows a CWD to \"..\"");
+            self.give_up();
         }
+    }
+}
+
+/// Act on the home that runs.
+pub struct RunningAct(Arc<SessionChannels>);
+
+impl Drop for RunningAct {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.acts.fetch_sub(1, Relaxed);
     }
 }
 
@@ -83,35 +142,74 @@ impl slog::Drain for CommandWatch {
 
 /// Source of ports for data connections.
 #[derive(Debug)]
-pub struct PassivePorts(pub Arc<SessionChannels>);
+pub struct PassivePorts {
+    channels: Arc<SessionChannels>,
+    /// Ports that may wait for a connection.
+    given: Vec<(SocketAddr, Instant)>,
+}
+
+impl PassivePorts {
+    /// Returns the source of ports of a session.
+    pub fn new(channels: Arc<SessionChannels>) -> Self {
+        PassivePorts {
+            channels,
+            given: Vec::new(),
+        }
+    }
+
+    /// Returns whether the session may have one more port. Without a limit, one user could take all.
+    fn has_room(&mut self) -> bool {
+        self.given.retain(|(_, since)| since.elapsed() < PORT_WAIT);
+        if self.given.len() >= WAITING_PORTS_MAX {
+            self.given.retain(|(address, _)| bound(*address).is_err());
+        }
+        self.given.len() < WAITING_PORTS_MAX
+    }
+}
 
 #[async_trait]
 impl Binder for PassivePorts {
     async fn bind(&mut self, local: IpAddr, ports: RangeInclusive<u16>) -> io::Result<TcpSocket> {
-        if !self.0.is_private.load(Relaxed) {
+        if !self.channels.commands.lock().allow_port() {
             tracing::warn!("refused a data connection without TLS; the client must send PROT P");
             return Err(ErrorKind::PermissionDenied.into());
         }
+        if !self.has_room() {
+            tracing::warn!(
+                "refused a data connection: {WAITING_PORTS_MAX} ports of the session wait"
+            );
+            return Err(ErrorKind::QuotaExceeded.into());
+        }
         // Handshakes of earlier connections prove nothing about this one.
-        self.0.handshakes.clear();
+        self.channels.handshakes.clear();
         let count = u32::from(ports.end().saturating_sub(*ports.start())) + 1;
         let first = random_below(count);
         for step in 0..count {
             let offset = u16::try_from((first + step) % count).unwrap_or_default();
             let address = SocketAddr::new(local, ports.start() + offset);
-            let socket = match local {
-                IpAddr::V4(_) => TcpSocket::new_v4()?,
-                IpAddr::V6(_) => TcpSocket::new_v6()?,
-            };
-            // Connections that ended a moment ago keep no port.
-            socket.set_reuseaddr(true)?;
-            if socket.bind(address).is_ok() {
+            // libunftp listens only later, when another session may have taken the port.
+            let free = bound(address)
+                .and_then(|socket| Ok(rustix::net::listen(&socket, BACKLOG).map(|()| socket)?));
+            if let Ok(socket) = free {
+                self.given.push((address, Instant::now()));
                 return Ok(socket);
             }
         }
         tracing::warn!("all passive ports are in use; give more with --passive-ports");
         Err(ErrorKind::AddrInUse.into())
     }
+}
+
+/// Returns a socket with this address, which no other socket listens on.
+fn bound(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // Connections that ended a moment ago keep no port.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    Ok(socket)
 }
 
 /// Returns a random number, so that another client cannot know the next port.
@@ -126,32 +224,41 @@ fn random_below(count: u32) -> u32 {
 mod tests {
     use super::*;
 
-    fn noted(lines: &[&str]) -> bool {
+    fn private_channels() -> Arc<SessionChannels> {
         let channels = Arc::new(SessionChannels::new(Arc::default()));
         let watch = slog::Logger::root(CommandWatch(channels.clone()), slog::o!());
-        for line in lines {
-            slog::debug!(watch, "{}", line);
-        }
-        channels.is_private.load(Relaxed)
-    }
-
-    #[test]
-    fn last_protection_level_counts() {
-        let clear = "Control channel event Command(Prot { param: Clear })";
-        let path = format!("Control channel event Command(Stor {{ path: {PRIVATE:?} }})");
-        assert!(!noted(&[]));
-        assert!(noted(&[
-            clear,
-            PRIVATE,
-            "Control channel event Command(Epsv)"
-        ]));
-        assert!(!noted(&[PRIVATE, clear]));
-        assert!(!noted(&[&path]));
+        let line = "Control channel event Command(Prot { param: Private })";
+        slog::debug!(watch, "{}", line);
+        channels
     }
 
     #[test]
     fn each_transfer_needs_a_handshake() {
-        let channels = SessionChannels::new(Arc::default());
-        assert!(!channels.has_tls());
+        let channels = private_channels();
+        assert!(channels.commands.lock().allow_port());
+        assert_eq!(channels.begin_transfer(0), None);
+    }
+
+    #[test]
+    fn session_is_not_idle_during_an_act() {
+        let channels = private_channels();
+        let act = channels.begin_act();
+        assert_eq!(channels.idle(), Duration::ZERO);
+        drop(act);
+        assert_eq!(channels.acts.load(Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn session_cannot_take_all_ports() {
+        let mut ports = PassivePorts::new(private_channels());
+        let local = IpAddr::from([127, 0, 0, 1]);
+        let mut listeners = Vec::new();
+        for _ in 0..WAITING_PORTS_MAX {
+            let socket = ports.bind(local, 49_152..=65_535).await.unwrap();
+            listeners.push(socket);
+        }
+        assert!(ports.bind(local, 49_152..=65_535).await.is_err());
+        listeners.pop();
+        assert!(ports.bind(local, 49_152..=65_535).await.is_ok());
     }
 }

@@ -191,7 +191,8 @@ impl UserHome {
     /// Creates a directory. Only the user may enter it.
     pub fn make_dir(&self, path: &HomePath) -> Done {
         let (dir, name) = self.parent(path)?;
-        dir.make_dir(name).map(drop)
+        // The agent has answered once the metadata is there.
+        dir.make_dir(name)?.meta().map(drop)
     }
 
     /// Removes an empty directory. Temporary entries, which the client does not see, go with it.

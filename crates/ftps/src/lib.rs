@@ -13,6 +13,7 @@
 //! 4. Whatever a client sends, it costs one process with a limited memory, and never the server.
 
 mod channels;
+mod commands;
 mod error;
 mod home;
 mod login;

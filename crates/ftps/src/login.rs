@@ -2,9 +2,10 @@
 //!
 //! A client learns no cause of a refusal, and waits before it gets one. The log has the cause.
 
+use crate::channels::SessionChannels;
 use crate::home::UserHome;
 use crate::message::{ServerAnswer, SessionQuestion, receive, send};
-use crate::tls::HandshakeCount;
+use crate::tls::Handshakes;
 use crate::users::{Account, ClientUsers, is_user_name};
 use crate::{ClientKeys, FtpsSettings};
 use async_trait::async_trait;
@@ -15,12 +16,15 @@ use std::io::BufReader;
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use unftp_core::auth::{
     AuthenticationError, Authenticator, ChannelEncryptionState, Credentials, Principal, UserDetail,
     UserDetailError, UserDetailProvider,
 };
 
+/// Logins that a client may try in one session. A further one ends the session.
+const TRIES_MAX: usize = 6;
 /// Wait before the answer to a failed login.
 const FAILURE_DELAY: Duration = Duration::from_secs(2);
 
@@ -69,7 +73,11 @@ pub struct LoginChecks {
     pub settings: FtpsSettings,
     pub password: Option<Arc<dyn PasswordCheck>>,
     pub server: ServerLine,
-    pub handshakes: Arc<HandshakeCount>,
+    pub handshakes: Arc<Handshakes>,
+    /// Connections of the session, which too many logins end.
+    pub channels: Arc<SessionChannels>,
+    /// Logins that the client tried.
+    pub tries: AtomicUsize,
 }
 
 impl fmt::Debug for LoginChecks {
@@ -85,6 +93,9 @@ impl LoginChecks {
             return Err("the connection has no TLS".to_owned());
         }
         if !is_user_name(user) {
+            // It counts for the address, so that the log has a bounded number of lines.
+            let unnamed = String::new();
+            self.server.ask(&SessionQuestion::Attempt(unnamed))?;
             return Err("no user can have this name".to_owned());
         }
         self.server
@@ -118,6 +129,7 @@ impl LoginChecks {
         if let Some(check) = &self.password {
             check.check_account(user, proof.source_ip)?;
         }
+        self.handshakes.require(certificate);
         Ok("certificate")
     }
 
@@ -145,6 +157,11 @@ impl Authenticator for SessionLogin {
         username: &str,
         creds: &Credentials,
     ) -> Result<Principal, AuthenticationError> {
+        // A client may send many passwords at once, and libunftp checks them at the same time.
+        if self.0.tries.fetch_add(1, Relaxed) >= TRIES_MAX {
+            self.0.channels.give_up();
+            return Err(AuthenticationError::BadPassword);
+        }
         let (checks, user, proof) = (self.0.clone(), username.to_owned(), creds.clone());
         let checked = tokio::task::spawn_blocking(move || checks.check(&user, &proof));
         let checked = checked.await.map_err(|_| AuthenticationError::BadUser)?;

@@ -8,6 +8,7 @@ use crate::{Error, FtpsSettings, ServerProcess, tls, users};
 use driftless_lock::Mutex;
 use driftless_model::cause;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, ErrorKind, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -30,12 +31,16 @@ const LOOK: Timespec = Timespec {
 const PARTING: Duration = Duration::from_secs(12);
 /// Time between two looks at a process that ends.
 const WAIT: Duration = Duration::from_millis(50);
+/// Logins that one session may try. Then it ends, so that a client cannot fill the log.
+const ATTEMPTS_MAX: u32 = 6;
+/// Connections that wait for their acceptance.
+const BACKLOG: i32 = 128;
 /// Reply to a connection that gets no session.
 const BUSY: &[u8] = b"421 Too many connections; try again later\r\n";
 
 /// FTPS server.
 pub struct FtpsServer {
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     process: ServerProcess,
     policy: Mutex<LoginPolicy>,
     /// Sockets of the sessions. A session ends when its socket is shut down.
@@ -52,44 +57,59 @@ impl FtpsServer {
         if let Some(keys) = &settings.client_keys {
             users::ClientUsers::read(&keys.users)?;
         }
-        let address = settings.listen;
-        let failed = |cause| Error::Listen { address, cause };
-        let listener = TcpListener::bind(address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
+        let listen = |address: &SocketAddr| {
+            let address = *address;
+            listen(address).map_err(|cause| Error::Listen { address, cause })
+        };
         Ok(FtpsServer {
-            listener,
+            listeners: settings
+                .listen
+                .iter()
+                .map(listen)
+                .collect::<Result<_, _>>()?,
             process,
             policy: Mutex::new(LoginPolicy::new(settings.limits)),
             sockets: Mutex::default(),
         })
     }
 
-    /// Returns the address of the control connections.
+    /// Returns the addresses of the control connections.
     ///
     /// # Errors
     /// The kernel does not tell.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+    pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        let all = self.listeners.iter();
+        all.map(TcpListener::local_addr).collect()
     }
 
     /// Serves until `stop` is set. Then it ends its sessions: uploads that run break off.
     pub fn run(self, stop: &AtomicBool) {
         let server = Arc::new(self);
         while !stop.load(Relaxed) {
-            let mut ready = [PollFd::new(&server.listener, PollFlags::IN)];
+            let polled = server.listeners.iter();
+            let mut ready: Vec<PollFd<'_>> = polled
+                .map(|listener| PollFd::new(listener, PollFlags::IN))
+                .collect();
             if !matches!(poll(&mut ready, Some(&LOOK)), Ok(1..)) {
                 continue;
             }
-            match server.listener.accept() {
-                Ok((stream, client)) => server.clone().admit(stream, client.ip()),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => {
-                    tracing::error!("cannot accept a connection: {}", cause(&error));
-                    thread::sleep(WAIT);
-                }
+            for listener in &server.listeners {
+                server.accept(listener);
             }
         }
         server.end();
+    }
+
+    /// Accepts a connection, if one waits.
+    fn accept(self: &Arc<Self>, listener: &TcpListener) {
+        match listener.accept() {
+            Ok((stream, client)) => self.clone().admit(stream, client.ip()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => {
+                tracing::error!("cannot accept a connection: {}", cause(&error));
+                thread::sleep(WAIT);
+            }
+        }
     }
 
     /// Ends all sessions.
@@ -149,7 +169,7 @@ impl FtpsServer {
     fn answer(&self, session: u64, socket: &UnixStream) -> io::Result<()> {
         let begin = Instant::now();
         let mut from = BufReader::new(socket.try_clone()?);
-        let mut has_login = false;
+        let (mut has_login, mut attempts) = (false, 0);
         loop {
             let rest = LOGIN_MAX.saturating_sub(begin.elapsed()).max(WAIT);
             socket.set_read_timeout((!has_login).then_some(rest))?;
@@ -163,6 +183,10 @@ impl FtpsServer {
             };
             let answer = self.decide(session, &question);
             has_login |= answer.is_ok() && matches!(question, SessionQuestion::LogIn(_));
+            attempts += u32::from(matches!(question, SessionQuestion::Attempt(_)));
+            if attempts > ATTEMPTS_MAX {
+                return Err(io::Error::other("too many logins of one session"));
+            }
             send(socket, &answer)?;
         }
     }
@@ -174,6 +198,24 @@ impl FtpsServer {
             SessionQuestion::LogIn(user) => policy.log_in(session, user),
         }
     }
+}
+
+/// Listens on an address. A socket for all addresses of IPv6 takes none of IPv4, whose clients would
+/// get no answer to `PASV`.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    net::bind(&socket, &address)?;
+    net::listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from(socket))
 }
 
 /// Waits for a process that ends, and kills it if it takes too long.

@@ -24,13 +24,15 @@ use tokio::sync::watch;
 /// First reply.
 const GREETING: &str = "Driftless deposits; log in with TLS (AUTH TLS)";
 /// Memory of a session before a login, in bytes.
-const STRANGER_BYTES_MAX: u64 = 192 << 20;
+const STRANGER_BYTES_MAX: u64 = 64 << 20;
 /// Memory of a session and of an agent after a login, in bytes.
 const USER_BYTES_MAX: u64 = 1 << 30;
 /// Time between two looks at the end of the server and of the idle time.
 const LOOK: Duration = Duration::from_millis(100);
 /// Time that transfers of an ended session get to keep what has arrived.
 const PARTING: Duration = Duration::from_secs(5);
+/// Threads that wait for a home or for PAM.
+const THREADS_MAX: usize = 8;
 /// Exit code of a session that failed in the middle.
 const FAILED_CODE: i32 = 1;
 
@@ -44,6 +46,7 @@ pub fn run_session(
     password: Option<Arc<dyn PasswordCheck>>,
     stop: &AtomicBool,
 ) -> Result<(), Error> {
+    protect_server();
     limit_memory(STRANGER_BYTES_MAX);
     let stream = TcpStream::from(duplicate(io::stdin())?);
     let server = UnixStream::from(duplicate(io::stdout())?);
@@ -56,6 +59,7 @@ pub fn run_session(
         .map_err(Error::system("the connection"))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .max_blocking_threads(THREADS_MAX)
         .build()
         .map_err(Error::system("the runtime of a session"))?;
     let session = ClientSession {
@@ -80,6 +84,20 @@ fn end_on_panic(client: String) {
         tracing::warn!("{client}: session broke off: {panic}");
         std::process::exit(FAILED_CODE);
     }));
+}
+
+/// Has the kernel write no dump of this process, which has passwords and the key of the server, and
+/// end it before the server if memory is short.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a file of the kernel, no part of a tree of a user"
+)]
+fn protect_server() {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    let _a_kernel_without_it_has_no_score = std::fs::write("/proc/self/oom_score_adj", "500");
+    if let Err(errno) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!("cannot forbid dumps of a session: {errno}");
+    }
 }
 
 /// Limits the memory of this process. Children inherit the limit.
@@ -147,7 +165,7 @@ impl ClientSession {
         self,
         storage: DepositStorage,
         config: Arc<rustls::ServerConfig>,
-        (server, handshakes): (UnixStream, Arc<tls::HandshakeCount>),
+        (server, handshakes): (UnixStream, Arc<tls::Handshakes>),
     ) -> Result<libunftp::Server<DepositStorage, DepositUser>, Error> {
         let settings = self.settings.clone();
         let channels = storage.channels.clone();
@@ -157,6 +175,8 @@ impl ClientSession {
             password: self.password,
             server,
             handshakes,
+            channels: channels.clone(),
+            tries: AtomicUsize::new(0),
         })));
         let host = settings
             .passive_address
@@ -176,7 +196,7 @@ impl ClientSession {
                 CommandWatch(channels.clone()),
                 slog::o!(),
             ))
-            .binder(PassivePorts(channels))
+            .binder(PassivePorts::new(channels))
             .build()
             .map_err(|error| Error::Tls(error.to_string()))
     }
@@ -189,8 +209,8 @@ async fn until(holds: impl Fn() -> bool) {
     }
 }
 
-/// Waits until the server or this process ends, or the client is idle for longer than libunftp allows:
-/// it waits for a handshake without a limit.
+/// Waits until the server or this process ends, no act can succeed any more, or the client is idle for
+/// longer than libunftp allows: it waits for a handshake without a limit.
 async fn until_end(
     channels: &SessionChannels,
     idle_max: Duration,
@@ -199,7 +219,7 @@ async fn until_end(
 ) {
     until(|| {
         let is_idle = channels.idle() > idle_max + PARTING;
-        stop.load(Relaxed) || is_idle || is_closed(server)
+        stop.load(Relaxed) || is_idle || channels.is_over() || is_closed(server)
     })
     .await;
 }

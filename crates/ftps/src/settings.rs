@@ -10,8 +10,8 @@ use std::time::Duration;
 /// Settings of a server and its sessions.
 #[derive(Debug, Clone)]
 pub struct FtpsSettings {
-    /// Address of the control connections.
-    pub listen: SocketAddr,
+    /// Addresses of the control connections.
+    pub listen: Vec<SocketAddr>,
     /// Ports of the data connections.
     pub passive_ports: RangeInclusive<u16>,
     /// Address that clients are told for data connections, for a server behind a NAT.

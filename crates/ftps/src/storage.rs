@@ -22,6 +22,9 @@ use unftp_core::storage::{
 /// Bytes that are read or written at once.
 const BUFFER_BYTES: usize = 256 * 1024;
 
+/// Reason of a refused transfer.
+const NO_TLS: &str = "the data connection has no TLS, or not the certificate of the login";
+
 /// Storage of one session.
 #[derive(Debug, Clone)]
 pub struct DepositStorage {
@@ -101,17 +104,63 @@ enum TransferFailure {
 }
 
 impl DepositStorage {
-    /// Begins a transfer, which needs a data connection with TLS.
-    fn begin_transfer(&self) -> Result<RunningTransfer> {
-        if !self.channels.has_tls() {
-            tracing::warn!("{}: transfer refused: no TLS", self.client);
-            return Err(Error::new(
-                ErrorKind::PermissionDenied,
-                "the data connection has no TLS",
-            ));
-        }
+    /// Begins a transfer, which needs a data connection with TLS of this client. Returns its position.
+    /// libunftp states the position `end`, which is right for `APPE` alone.
+    fn begin_transfer(&self, end: u64) -> Result<(RunningTransfer, u64)> {
+        let Some(start) = self.channels.begin_transfer(end) else {
+            tracing::warn!("{}: transfer refused: {NO_TLS}", self.client);
+            return Err(Error::new(ErrorKind::PermissionDenied, NO_TLS));
+        };
         self.transfers.fetch_add(1, Relaxed);
-        Ok(RunningTransfer(self.transfers.clone()))
+        Ok((RunningTransfer(self.transfers.clone()), start))
+    }
+
+    /// Returns the path in the home for a path of the client.
+    fn parsed(&self, path: &Path) -> Result<HomePath> {
+        let absolute = self.channels.absolute(path);
+        let absolute = absolute.ok_or_else(|| Error::from(ErrorKind::LocalError))?;
+        HomePath::parse(&absolute).ok_or_else(|| Error::from(ErrorKind::FileNameNotAllowedError))
+    }
+
+    /// Carries out an act on the home of a user.
+    async fn on_home<T: Send + 'static>(
+        &self,
+        user: &DepositUser,
+        path: &Path,
+        act: impl FnOnce(&UserHome, &HomePath) -> std::result::Result<T, Fault> + Send + 'static,
+    ) -> Result<T> {
+        let (home, path) = (user.home.clone(), self.parsed(path)?);
+        let done = self.blocking(move || act(&home, &path)).await;
+        done.map_err(|fault| self.failed(fault))
+    }
+
+    /// Waits for an act on a thread of its own. An act that panics has ended the process.
+    async fn blocking<T: Send + 'static>(&self, act: impl FnOnce() -> T + Send + 'static) -> T {
+        let _running = self.channels.begin_act();
+        let done = tokio::task::spawn_blocking(act).await;
+        done.expect("an act on a home does not panic")
+    }
+
+    /// Returns the error of libunftp for a failed act. Without the agent of the user, the session ends.
+    fn failed(&self, fault: Fault) -> Error {
+        match fault.errno {
+            errno::EDQUOT => Error::from(ErrorKind::ExceededStorageAllocationError),
+            number if fault.is_cut_off() => {
+                tracing::error!("{}: the agent of the user is gone ({number})", self.client);
+                self.channels.give_up();
+                Error::from(ErrorKind::LocalError)
+            }
+            number => Error::from(io::Error::from_raw_os_error(number)),
+        }
+    }
+
+    fn refused(&self, refusal: UploadRefusal) -> Error {
+        match refusal {
+            UploadRefusal::Fault(fault) => self.failed(fault),
+            // "553 File name not allowed": a client stores the whole file instead.
+            UploadRefusal::Finished => Error::from(ErrorKind::FileNameNotAllowedError),
+            UploadRefusal::NothingToResume => Error::from(ErrorKind::TransientFileNotAvailable),
+        }
     }
 
     /// Waits for an act on a connection, at most for the idle time and until the session ends.
@@ -153,11 +202,12 @@ impl DepositStorage {
             let Some(mut taken) = upload.take() else {
                 return Ok(());
             };
-            let (back, written) = blocking(move || {
-                let written = taken.write(&data);
-                (taken, written)
-            })
-            .await;
+            let (back, written) = self
+                .blocking(move || {
+                    let written = taken.write(&data);
+                    (taken, written)
+                })
+                .await;
             *upload = Some(back);
             written.map_err(TransferFailure::File)?;
             filled.map_err(TransferFailure::Connection)?;
@@ -170,13 +220,13 @@ impl DepositStorage {
         match failure {
             TransferFailure::Connection(error) => {
                 tracing::warn!("{shown}: upload broke off after {bytes} bytes: {error}");
-                blocking(move || drop(upload)).await;
+                self.blocking(move || drop(upload)).await;
                 Error::new(ErrorKind::ConnectionClosed, error)
             }
             TransferFailure::File(fault) => {
                 tracing::warn!("{shown}: upload failed: {}", fault.cause());
-                blocking(move || upload.discard()).await;
-                failed(fault)
+                self.blocking(move || upload.discard()).await;
+                self.failed(fault)
             }
         }
     }
@@ -194,7 +244,7 @@ impl DepositStorage {
         act: impl FnOnce(&UserHome, &HomePath) -> std::result::Result<(), Fault> + Send + 'static,
     ) -> Result<()> {
         self.channels.touch();
-        let changed = on_home(user, path, act).await;
+        let changed = self.on_home(user, path, act).await;
         match &changed {
             Ok(()) => tracing::info!("{}: {word}", self.shown(user, path)),
             Err(error) => tracing::info!("{}: not {word}: {error}", self.shown(user, path)),
@@ -207,7 +257,7 @@ impl DepositStorage {
         user: &DepositUser,
         path: &Path,
     ) -> Result<Vec<Fileinfo<PathBuf, EntryMeta>>> {
-        let entries = on_home(user, path, UserHome::list).await?;
+        let entries = self.on_home(user, path, UserHome::list).await?;
         let info = |(name, meta): (std::ffi::CString, Meta)| Fileinfo {
             path: PathBuf::from(listed_name(name.to_bytes())),
             metadata: EntryMeta(meta),
@@ -220,47 +270,6 @@ impl DepositStorage {
 fn listed_name(name: &[u8]) -> String {
     let text = OsStr::from_bytes(name).to_string_lossy();
     text.replace(char::is_control, "?")
-}
-
-/// Carries out an act on the home of a user.
-async fn on_home<T: Send + 'static>(
-    user: &DepositUser,
-    path: &Path,
-    act: impl FnOnce(&UserHome, &HomePath) -> std::result::Result<T, Fault> + Send + 'static,
-) -> Result<T> {
-    let (home, path) = (user.home.clone(), parsed(path)?);
-    blocking(move || act(&home, &path)).await.map_err(failed)
-}
-
-/// Waits for an act on a thread of its own. An act that panics has ended the process.
-async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
-    let done = tokio::task::spawn_blocking(act).await;
-    done.expect("an act on a home does not panic")
-}
-
-fn parsed(path: &Path) -> Result<HomePath> {
-    HomePath::parse(path).ok_or_else(|| Error::from(ErrorKind::FileNameNotAllowedError))
-}
-
-/// Returns the error of libunftp for a failed act.
-fn failed(fault: Fault) -> Error {
-    match fault.errno {
-        errno::EDQUOT => Error::from(ErrorKind::ExceededStorageAllocationError),
-        number if fault.is_cut_off() => {
-            tracing::error!("the agent of the user is gone ({number})");
-            Error::from(ErrorKind::LocalError)
-        }
-        number => Error::from(io::Error::from_raw_os_error(number)),
-    }
-}
-
-fn refused(refusal: UploadRefusal) -> Error {
-    match refusal {
-        UploadRefusal::Fault(fault) => failed(fault),
-        // "553 File name not allowed": a client stores the whole file instead.
-        UploadRefusal::Finished => Error::from(ErrorKind::FileNameNotAllowedError),
-        UploadRefusal::NothingToResume => Error::from(ErrorKind::TransientFileNotAvailable),
-    }
 }
 
 #[async_trait]
@@ -276,7 +285,7 @@ impl StorageBackend<DepositUser> for DepositStorage {
         user: &DepositUser,
         path: P,
     ) -> Result<EntryMeta> {
-        let meta = on_home(user, path.as_ref(), UserHome::meta).await?;
+        let meta = self.on_home(user, path.as_ref(), UserHome::meta).await?;
         Ok(EntryMeta(meta))
     }
 
@@ -285,7 +294,7 @@ impl StorageBackend<DepositUser> for DepositStorage {
         user: &DepositUser,
         path: P,
     ) -> Result<Vec<Fileinfo<PathBuf, EntryMeta>>> {
-        let _transfer = self.begin_transfer()?;
+        let _transfer = self.begin_transfer(0)?;
         self.entries(user, path.as_ref()).await
     }
 
@@ -310,21 +319,22 @@ impl StorageBackend<DepositUser> for DepositStorage {
         W: AsyncWrite + Unpin + Sync + Send + ?Sized,
         P: AsRef<Path> + Send + std::fmt::Debug,
     {
-        let _transfer = self.begin_transfer()?;
-        let mut file = on_home(user, path.as_ref(), UserHome::read).await?;
+        let (_transfer, start_pos) = self.begin_transfer(start_pos)?;
+        let mut file = self.on_home(user, path.as_ref(), UserHome::read).await?;
         let mut at = start_pos;
         loop {
-            let (back, read) = blocking(move || {
-                let mut buffer = vec![0; BUFFER_BYTES];
-                let read = file.read_at(&mut buffer, at).map(|count| {
-                    buffer.truncate(count);
-                    buffer
-                });
-                (file, read)
-            })
-            .await;
+            let (back, read) = self
+                .blocking(move || {
+                    let mut buffer = vec![0; BUFFER_BYTES];
+                    let read = file.read_at(&mut buffer, at).map(|count| {
+                        buffer.truncate(count);
+                        buffer
+                    });
+                    (file, read)
+                })
+                .await;
             file = back;
-            let data = read.map_err(failed)?;
+            let data = read.map_err(|fault| self.failed(fault))?;
             if data.is_empty() {
                 break;
             }
@@ -358,14 +368,14 @@ impl StorageBackend<DepositUser> for DepositStorage {
         P: AsRef<Path> + Send + std::fmt::Debug,
         R: AsyncRead + Send + Sync + Unpin + 'static,
     {
-        let _transfer = self.begin_transfer()?;
+        let (_transfer, start_pos) = self.begin_transfer(start_pos)?;
         let shown = self.shown(user, path.as_ref());
-        let (home, parsed) = (user.home.clone(), parsed(path.as_ref())?);
-        let begun = blocking(move || home.upload(&parsed, start_pos)).await;
+        let (home, parsed) = (user.home.clone(), self.parsed(path.as_ref())?);
+        let begun = self.blocking(move || home.upload(&parsed, start_pos)).await;
         let begun = begun.inspect_err(|why| {
             tracing::warn!("{shown}: upload at {start_pos} refused: {why:?}");
         });
-        let mut upload = Some(begun.map_err(refused)?);
+        let mut upload = Some(begun.map_err(|refusal| self.refused(refusal))?);
         let received = self.receive(&mut input, &mut upload).await;
         let Some(upload) = upload.take() else {
             return Err(Error::from(ErrorKind::LocalError));
@@ -373,9 +383,10 @@ impl StorageBackend<DepositUser> for DepositStorage {
         if let Err(failure) = received {
             return Err(self.break_off(upload, failure, &shown).await);
         }
-        let bytes = blocking(move || upload.publish()).await.map_err(|fault| {
+        let published = self.blocking(move || upload.publish()).await;
+        let bytes = published.map_err(|fault| {
             tracing::warn!("{shown}: upload failed: {}", fault.cause());
-            failed(fault)
+            self.failed(fault)
         })?;
         tracing::info!("{shown}: deposited {bytes} bytes");
         Ok(bytes - start_pos)
@@ -405,7 +416,7 @@ impl StorageBackend<DepositUser> for DepositStorage {
         from: P,
         to: P,
     ) -> Result<()> {
-        let target = parsed(to.as_ref())?;
+        let target = self.parsed(to.as_ref())?;
         let word = format!("renamed to {}", quote(to.as_ref()));
         self.change(user, from.as_ref(), &word, move |home, from| {
             home.rename(from, &target)
@@ -427,7 +438,9 @@ impl StorageBackend<DepositUser> for DepositStorage {
         user: &DepositUser,
         path: P,
     ) -> Result<()> {
-        on_home(user, path.as_ref(), UserHome::enter).await
+        self.on_home(user, path.as_ref(), UserHome::enter).await?;
+        self.channels.enter_dir(path.as_ref());
+        Ok(())
     }
 }
 

@@ -25,14 +25,17 @@ pub struct FtpsArgs {
         default_value = "/var/lib/driftless/deposits"
     )]
     pub deposits: PathBuf,
-    /// Address of control connections
+    /// Address of control connections; may be repeated
+    ///
+    /// An address of IPv6 takes clients of IPv6 alone. For both, give two addresses, such as
+    /// 0.0.0.0:21 and [::]:21.
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
         default_value = "0.0.0.0:21",
         help_heading = "Network"
     )]
-    pub listen: SocketAddr,
+    pub listen: Vec<SocketAddr>,
     /// Ports of data connections
     #[arg(
         long,

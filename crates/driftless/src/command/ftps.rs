@@ -78,10 +78,12 @@ mod served {
                 .collect(),
         };
         let server = FtpsServer::start(&settings(args)?, process).map_err(failed)?;
-        let address = server
-            .address()
+        let addresses = server
+            .addresses()
             .map_err(|error| (Exit::CouldNotRun, cause(&error)))?;
-        tracing::info!("listens on {address}");
+        for address in addresses {
+            tracing::info!("listens on {address}");
+        }
         let service = service::begin(ServedFtps, signals.stop.clone());
         server.run(&signals.stop);
         service::end(&signals.stop, service);
@@ -124,7 +126,7 @@ mod served {
         };
         let keys = args.client_authority.clone().zip(args.client_users.clone());
         Ok(FtpsSettings {
-            listen: args.listen,
+            listen: args.listen.clone(),
             passive_ports: args.passive_ports.clone(),
             passive_address: args.passive_address,
             certificate: args.certificate.clone(),
