@@ -21,17 +21,21 @@ impl JobTasks {
         if let Some(waiting) = &live.waiting {
             self.known.add(waiting.clone());
         }
-        let mut running = BTreeSet::new();
+        let mut nodes_of: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
         for task in &live.running {
             let Some(index) = task.index else { continue };
-            self.known.add(TaskRanges::one(index));
-            running.insert(index);
-            let nodes = self.nodes.entry(index).or_default();
-            if !self.running.contains(&index) {
-                nodes.clear();
-            }
-            // A task that ends has fewer and fewer nodes.
+            let nodes = nodes_of.entry(index).or_default();
             nodes.extend(task.nodes.iter().cloned());
+        }
+        let running: BTreeSet<u64> = nodes_of.keys().copied().collect();
+        for (index, nodes) in nodes_of {
+            self.known.add(TaskRanges::one(index));
+            let last = self.nodes.entry(index).or_default();
+            // A task that ends has fewer and fewer nodes. One with a new node runs again: no answer has to
+            // show the time between both runs.
+            if !self.running.contains(&index) || !nodes.is_subset(last) {
+                *last = nodes;
+            }
         }
         self.has_ended |= self.running.difference(&running).next().is_some();
         self.running = running;
@@ -96,6 +100,8 @@ mod tests {
         tasks.see(&running(&[]));
         tasks.see(&running(&[(1, "n3")]));
         assert_eq!(last(&tasks, 1).as_deref(), Some("n3"));
+        tasks.see(&running(&[(1, "n4")]));
+        assert_eq!(last(&tasks, 1).as_deref(), Some("n4"), "requeued unseen");
     }
 
     #[test]
