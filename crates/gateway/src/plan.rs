@@ -219,8 +219,13 @@ pub(crate) fn slot_nodes<'a>(jobs: impl Iterator<Item = &'a PlannedJob>) -> Slot
 /// if all slots are taken.
 pub(crate) fn slot_for(jobs: &[PlannedJob], hash: &str, slots_max: u32) -> Option<u32> {
     let of_set = |job: &&PlannedJob| {
-        // An ended job may be about to remove its slot.
-        job.row.hash.as_deref() == Some(hash) && job.row.stage < JobStage::Ended
+        // An ended job without copies may be about to remove its slot. One that waits for a silent node
+        // keeps no other job from it.
+        let keeps_slot = match job.row.stage {
+            JobStage::Ended => !job.is_purged(),
+            stage => stage < JobStage::Ended,
+        };
+        job.row.hash.as_deref() == Some(hash) && keeps_slot
     };
     let shared = jobs.iter().filter(of_set).find_map(|job| job.row.slot);
     let open = jobs.iter().filter(|job| job.row.stage < JobStage::Closed);
@@ -387,6 +392,9 @@ pub(crate) mod tests {
         let jobs = [first, other];
         assert_eq!(slot_for(&jobs, "aa", 3), Some(1));
         assert_eq!(slot_for(&jobs, "bb", 3), Some(3), "an ended job");
+        let mut waiting = job("c", JobStage::Ended, &[("n1", READY)]);
+        (waiting.row.slot, waiting.row.hash) = (Some(2), Some("dd".into()));
+        assert_eq!(slot_for(&[waiting], "dd", 3), Some(2), "a silent node");
         assert_eq!(slot_for(&jobs, "cc", 3), Some(3));
         assert_eq!(slot_for(&jobs, "cc", 2), None);
     }

@@ -255,6 +255,8 @@ fn silent_node_delays_no_other_job() {
     for job in &jobs {
         cluster.wait_until("the job ran", || cluster.ran(job).len() == 1);
     }
+    // The node keeps its references until it answers.
+    cluster.silence(&[]);
     cluster.wait_until_closed();
 }
 
