@@ -411,7 +411,7 @@ fn place_wish(job: &JobDetails, complexes: &[Complex]) -> Vec<String> {
 fn is_whole_list(text: &str) -> bool {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let is_comment = |line: Option<&str>| line.is_some_and(|line| line.starts_with('#'));
-    is_comment(lines.next()) && lines.clone().count() > 1 && is_comment(lines.last())
+    is_comment(lines.next()) && lines.clone().count() > 1 && is_comment(lines.next_back())
 }
 
 /// A row of `qconf -sc`.

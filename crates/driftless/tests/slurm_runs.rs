@@ -246,7 +246,6 @@ fn crashed_node_does_not_end_the_run() {
     jobs.submit(&script, &["--nodes=3"]);
     jobs.wait_for_files(3);
     jobs.slurm.crash_node("n3");
-    // Slurm itself waits much longer until it takes the node for dead, and ends the job.
     wait_slowly_until("the run has ended", || jobs.summary(0).is_some());
     assert_eq!(jobs.field(0, "exit_code"), 0, "{}", jobs.describe());
     jobs.check_equal();
@@ -258,9 +257,9 @@ fn copy_of_a_crashed_node_continues() {
     let script = jobs.script("Copy on one node with Slurm", SLOW);
     let job = jobs.submit(&script, &[]);
     jobs.wait_for_files(FILES as usize / 2);
+    // Slurm puts the job back into the queue.
     jobs.slurm.crash_node("n1");
-    jobs.slurm.run("scontrol", &["requeue", &job]);
-    jobs.slurm.start_node("n1");
+    jobs.slurm.boot_node("n1");
     jobs.wait_for_end(&job);
     assert_eq!(jobs.summary(0), None, "the first run was killed");
     assert_eq!(jobs.field(1, "exit_code"), 0, "{}", jobs.describe());
@@ -311,7 +310,7 @@ fn broker_feeds_movers_of_an_allocation() {
     let jobs = Jobs::start(2);
     let rabbit = Rabbit::start_on(jobs.slurm.host("head"));
     fs::write(jobs.path("out/password"), Rabbit::PASSWORD).expect("a file");
-    let secret = fs::Permissions::from(std::os::unix::fs::PermissionsExt::from_mode(0o600));
+    let secret = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     fs::set_permissions(jobs.path("out/password"), secret).expect("a mode");
     chown(jobs.path("out/password"), Some(USER), Some(USER)).expect("chown");
     let password = jobs.path("out/password").display().to_string();

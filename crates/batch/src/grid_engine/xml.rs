@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn tasks_of_ranges_are_counted() {
         for (text, count) in [
-            ("", Some(1)),
+            ("", None),
             ("7", Some(1)),
             ("1-9:2", Some(5)),
             ("1-3:1,7,10-20:5", Some(7)),

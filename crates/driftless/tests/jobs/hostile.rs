@@ -70,7 +70,10 @@ impl Victim {
     fn start(site: &Site) -> Victim {
         make_secret(site, "nr");
         make_secret(site, "later");
-        set_mode(&site.shared().join("later"), 0);
+        // The job stays held: the user cannot read all of its data.
+        let closed = site.shared().join("later/closed");
+        fs::create_dir(&closed).expect("a folder");
+        set_mode(&closed, 0);
         let home = make_own(site, USER, "home");
         let script = site.script("victim.sh", VICTIM);
         let (pattern, go) = (home.join("%j/%t"), site.shared().join("go"));
@@ -109,7 +112,7 @@ fn state_of(site: &Site, job: &str) -> String {
 
 /// Runs the hostile client with some words, as a user.
 fn client(site: &Site, uid: u32, socket: &Path, words: &[&str]) -> String {
-    let mut client = site.cluster.command_as(uid, uid, "python3");
+    let mut client = site.cluster.command_as(uid, uid, "/usr/bin/python3");
     client.args(["-c", CLIENT]).arg(socket).args(words);
     String::from_utf8(must(&mut client).stdout).expect("text")
 }
@@ -141,10 +144,10 @@ fn check_messages(site: &Site, victim: &Victim) {
 
 /// Holds many connections of the hostile user.
 fn flood(site: &Site) -> Child {
-    let mut flood = site.cluster.command_as(OTHER, OTHER, "python3");
+    let mut flood = site.cluster.command_as(OTHER, OTHER, "/usr/bin/python3");
     flood.args(["-c", CLIENT]).arg(site.socket()).arg("flood");
     let flood = flood.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut flood = flood.spawn().expect("python3");
+    let mut flood = flood.spawn().expect("/usr/bin/python3");
     let mut line = String::new();
     let output = flood.stdout.take().expect("a pipe");
     BufReader::new(output).read_line(&mut line).expect("a line");
@@ -305,7 +308,7 @@ fn hostile_user_gains_nothing() {
     });
     assert!(!victim.home.join("evil").exists());
     set_mode(&victim.home, 0o777);
-    set_mode(&site.shared().join("later"), 0o700);
+    set_mode(&site.shared().join("later/closed"), 0o755);
     site.kill_gateway();
     site.start_gateway();
     fs::write(site.shared().join("go"), "").expect("a file");

@@ -184,7 +184,7 @@ fn results_wait_for_a_full_destination() {
     let has_fault = || site.result_fault(&job).is_some();
     wait_slowly_until("the gateway shows the fault", has_fault);
     let fault = site.result_fault(&job).expect("a fault");
-    assert!(fault.contains("no space left"), "{fault}");
+    assert!(fault.contains("no space or no inode is left"), "{fault}");
 
     // The node crashes with results that are sealed and not collected.
     site.kill_daemon("n1");
