@@ -17,6 +17,7 @@ mod commands;
 mod error;
 mod home;
 mod login;
+mod memory;
 mod message;
 mod path;
 mod policy;

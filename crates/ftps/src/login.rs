@@ -219,7 +219,7 @@ impl UserDetailProvider for SessionLogin {
         let (checks, name) = (self.0.clone(), principal.username.clone());
         let opened = tokio::task::spawn_blocking(move || {
             let account = Account::find(&name, checks.settings.uid_min)?;
-            crate::session::allow_memory_of_agent();
+            crate::memory::allow_memory_of_agent();
             let home = UserHome::open(&account, &checks.settings)?;
             // The handshake of the control connection belongs to no transfer.
             checks.handshakes.clear();

@@ -1,4 +1,4 @@
-//! One session: a process that serves one client, from the first reply to the end of its connection.
+//! Session: a process that serves one client, from the first reply to the end of its connection.
 //!
 //! The connection is the standard input of the process, and the socket to the server is its standard
 //! output. libunftp sets no limit for a line of a client that has not logged in, so the kernel limits
@@ -7,11 +7,10 @@
 use crate::channels::{CommandWatch, PassivePorts, SessionChannels};
 use crate::login::{DepositUser, LoginChecks, PasswordCheck, ServerLine, SessionLogin};
 use crate::storage::DepositStorage;
-use crate::{Error, FtpsSettings, tls};
+use crate::{Error, FtpsSettings, memory, tls};
 use driftless_model::cause;
 use libunftp::ServerBuilder;
 use libunftp::options::{ActivePassiveMode, FtpsRequired, PassiveHost, SiteMd5};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,10 +22,6 @@ use tokio::sync::watch;
 
 /// First reply.
 const GREETING: &str = "Driftless deposits; log in with TLS (AUTH TLS)";
-/// Memory of a session before a login, in bytes.
-const STRANGER_BYTES_MAX: u64 = 64 << 20;
-/// Memory of a session and of an agent after a login, in bytes.
-const USER_BYTES_MAX: u64 = 1 << 30;
 /// Time between two looks at the end of the server and of the idle time.
 const LOOK: Duration = Duration::from_millis(100);
 /// Time that transfers of an ended session get to keep what has arrived.
@@ -47,7 +42,7 @@ pub fn run_session(
     stop: &AtomicBool,
 ) -> Result<(), Error> {
     protect_server();
-    limit_memory(STRANGER_BYTES_MAX);
+    memory::limit_for_strangers();
     let stream = TcpStream::from(duplicate(io::stdin())?);
     let server = UnixStream::from(duplicate(io::stdout())?);
     let client = stream.peer_addr().map_err(Error::system("the client"))?;
@@ -98,23 +93,6 @@ fn protect_server() {
     if let Err(errno) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         tracing::warn!("cannot forbid dumps of a session: {errno}");
     }
-}
-
-/// Limits the memory of this process. Children inherit the limit.
-fn limit_memory(bytes: u64) {
-    let maximum = getrlimit(Resource::Data).maximum;
-    let limit = Rlimit {
-        current: Some(maximum.map_or(bytes, |maximum| maximum.min(bytes))),
-        maximum,
-    };
-    if let Err(errno) = setrlimit(Resource::Data, limit) {
-        tracing::warn!("cannot limit the memory of a session: {errno}");
-    }
-}
-
-/// Allows the memory that an agent needs.
-pub fn allow_memory_of_agent() {
-    limit_memory(USER_BYTES_MAX);
 }
 
 struct ClientSession {
