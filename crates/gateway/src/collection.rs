@@ -103,7 +103,7 @@ struct PreparedPlace {
 
 /// Failure with results.
 enum CollectFault {
-    /// All results have this cause.
+    /// Cause of all results.
     All(String),
     /// Results of these names below the holder stay on the node.
     Some(String, BTreeSet<Vec<u8>>),

@@ -19,11 +19,11 @@ const EARLIER: &str = "earlier-runs";
 /// Fate of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EntryFate {
-    /// It stays: it may not be complete.
+    /// The entry stays: it may not be complete.
     Stay,
-    /// It goes to its path.
+    /// The entry goes to its path.
     Collect,
-    /// It is of an earlier run of its task, and goes beside the results of the last one.
+    /// The entry is of an earlier run of its task, and goes beside the results of the last one.
     SetAside,
 }
 

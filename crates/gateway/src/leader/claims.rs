@@ -1,4 +1,4 @@
-//! Which node's results go to the path of a task, as a pure function.
+//! Choice of the node whose results go to the path of a task, as a pure function.
 //!
 //! A task can have run on several nodes, one run after the other. Results of the last run go to the path
 //! of the task, and those of earlier runs beside it: none of them replaces newer ones, and none is lost.

@@ -13,20 +13,14 @@ use std::collections::HashMap;
 /// Fault of a job that was requeued, and whose slot another data set has.
 const SLOT_TAKEN: &str = "the job was requeued after its end, and another data set has its place: cancel it, and submit it again";
 
-/// A job that was closed.
-#[derive(Debug)]
-pub(crate) struct ClosedJob {
-    row: BatchJobRow,
-}
-
 impl GatewayLeader<'_> {
     /// Returns the closed jobs, by their numbers.
-    pub(super) fn closed_jobs(&mut self) -> Result<&HashMap<JobId, ClosedJob>, ChangeError> {
+    pub(super) fn closed_jobs(&mut self) -> Result<&HashMap<JobId, BatchJobRow>, ChangeError> {
         if self.closed.is_none() {
             let rows = self.parts.table.lock().closed_jobs()?;
             let numbered = |row: BatchJobRow| {
                 let number = row.number.as_deref().and_then(JobId::new)?;
-                Some((number, ClosedJob { row }))
+                Some((number, row))
             };
             self.closed = Some(rows.into_iter().filter_map(numbered).collect());
         }
@@ -39,7 +33,7 @@ impl GatewayLeader<'_> {
         if let (Some(closed), Some(number)) = (&mut self.closed, number) {
             let request = Vec::new();
             let row = BatchJobRow { request, ..row };
-            closed.insert(number, ClosedJob { row });
+            closed.insert(number, row);
         }
     }
 
@@ -57,19 +51,19 @@ impl GatewayLeader<'_> {
         let again: Vec<JobId> = again.filter(|number| !known(number)).cloned().collect();
         let mut is_any = false;
         for number in again {
-            let Some(job) = self.closed.as_mut().and_then(|all| all.remove(&number)) else {
+            let Some(row) = self.closed.as_mut().and_then(|all| all.remove(&number)) else {
                 continue;
             };
             match self.parts.batch.find(&number) {
-                Ok(Some(found)) if !is_of(&job.row, &found) => continue,
+                Ok(Some(found)) if !is_of(&row, &found) => continue,
                 Ok(Some(found)) if found.is_alive => {}
                 _ => {
-                    self.add_closed(job.row);
+                    self.add_closed(row);
                     continue;
                 }
             }
             tracing::info!("job {number}: requeued after its end");
-            let (mark, stage) = (job.row.mark, JobStage::Ended);
+            let (mark, stage) = (row.mark, JobStage::Ended);
             let now = now();
             self.note(JobChange::Stage { mark, stage, now });
             is_any = true;

@@ -4,7 +4,6 @@ use super::candidates::CandidateNodes;
 use super::health::NodeSigns;
 use super::outboxes::Outboxes;
 use super::references::References;
-use super::requeued::ClosedJob;
 use super::sight::BatchSight;
 use super::told::ToldReadiness;
 use super::work::Works;
@@ -13,7 +12,7 @@ use crate::lease::GatewayLease;
 use crate::parts::{GatewayParts, now};
 use crate::plan::PlannedJob;
 use driftless_batch::JobId;
-use driftless_state::jobs::{ChangeError, JobChange, JobNodeRow, JobStage, ResultRow};
+use driftless_state::jobs::{BatchJobRow, ChangeError, JobChange, JobNodeRow, JobStage, ResultRow};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,7 +38,7 @@ pub(crate) struct GatewayLeader<'a> {
     pub references: References,
     pub forgotten: Option<Instant>,
     /// Closed jobs, by their numbers. `None` until they are read.
-    pub closed: Option<HashMap<JobId, ClosedJob>>,
+    pub closed: Option<HashMap<JobId, BatchJobRow>>,
     /// Failure of the table that the log has already.
     pub table_fault: Option<String>,
 }
