@@ -9,8 +9,9 @@ use driftless_testkit::accounts::ORDINARY_ID;
 use driftless_testkit::{Slurm as Cluster, wait_slowly_until};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{Seek, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -180,6 +181,9 @@ fn every_form_of_submission_reaches_its_tasks() {
     let script = rig.write("options.sh", &format!("#!/bin/sh\n{options}{write}"));
     let deep = rig.cluster.shared_dir().join("deep");
     fs::create_dir(&deep).expect("a folder");
+    // Slurm writes the output of the job there, as the user.
+    fs::set_permissions(&deep, Permissions::from_mode(0o777)).expect("open to all");
+    let deep = deep.display().to_string();
     rig.write("deep/deep.sh", &format!("#!/bin/sh\n{options}{write}"));
     let of_pbs = rig.write("pbs.sh", &format!("#!/bin/sh\n{write}#PBS -v A=1\n"));
     // A copied comment has the mark of another job.
@@ -189,7 +193,7 @@ fn every_form_of_submission_reaches_its_tasks() {
     let forms: [(&[&str], &str, &str); 12] = [
         (&[&plain], &all, ""),
         (&["-Q", "-HQ", &plain], &all, ""),
-        (&["-D", "deep", "deep.sh"], &none, "of the script "),
+        (&["-D", &deep, "deep.sh"], &none, "of the script "),
         (&[&of_pbs], &none, ""),
         (&[&copied, &plain], &all, &copied["--comment=".len()..]),
         (&["--comment=my job", &plain], &all, "my job "),
