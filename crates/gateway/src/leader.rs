@@ -193,12 +193,12 @@ impl GatewayLeader<'_> {
             WorkEvent::PurgeEnded { mark, is_complete } => {
                 self.works.end_purge(&mark, is_complete);
             }
-            WorkEvent::Outboxes { mark, list } => self.note_list(&mark, list)?,
+            WorkEvent::Outboxes { mark, list } => self.note_list(&mark, list),
             WorkEvent::Collected {
                 mark,
                 node,
                 outcome,
-            } => self.note_collected(&mark, node, outcome)?,
+            } => self.note_collected(&mark, node, outcome),
             WorkEvent::References(answers) => self.note_references(answers),
             WorkEvent::Probed(answers) => {
                 self.works.end_probe();

@@ -2,8 +2,7 @@
 
 use super::state::GatewayLeader;
 use crate::parts::now;
-use crate::plan::PlannedJob;
-use crate::plan::{NumberHolder, number_holder};
+use crate::plan::{NumberHolder, PlannedJob, number_holder};
 use driftless_batch::{BatchError, FoundJob, JobId, LiveJob, MarkedJob};
 use driftless_state::jobs::{ChangeError, JobStage};
 use std::collections::HashMap;

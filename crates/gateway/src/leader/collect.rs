@@ -64,7 +64,7 @@ impl GatewayLeader<'_> {
         if left.is_empty() && is_final {
             self.outboxes.set_empty(&mark);
             for node in unknown {
-                self.add_results(&mark, node, CollectOutcome::failed(UNKNOWN.to_owned()))?;
+                self.add_results(&mark, node, CollectOutcome::failed(UNKNOWN.to_owned()));
             }
             return Ok(());
         }
@@ -118,11 +118,11 @@ impl GatewayLeader<'_> {
     }
 
     /// Notes what nodes answered.
-    pub(super) fn note_list(&mut self, mark: &str, list: OutboxList) -> Result<(), ChangeError> {
+    pub(super) fn note_list(&mut self, mark: &str, list: OutboxList) {
         self.outboxes.listing.remove(mark);
         let job = self.jobs.iter().find(|job| job.row.mark == mark);
         let Some(uid) = job.map(|job| job.row.uid) else {
-            return Ok(());
+            return;
         };
         for answer in list.answers {
             let node = answer.node;
@@ -134,41 +134,31 @@ impl GatewayLeader<'_> {
                         state,
                     });
                 }
-                Ok(_) => self.note_empty(mark, node, list.is_final)?,
-                Err(cause) => self.note_silent(mark, node, (cause, list.is_final))?,
+                Ok(_) => self.note_empty(mark, node, list.is_final),
+                Err(cause) => self.note_silent(mark, node, (cause, list.is_final)),
             }
         }
-        Ok(())
     }
 
-    fn note_empty(&mut self, mark: &str, node: String, is_final: bool) -> Result<(), ChangeError> {
+    fn note_empty(&mut self, mark: &str, node: String, is_final: bool) {
         let key = pause_key(mark, &node);
         self.works.succeed(&key, WorkKind::Collect);
         if !is_final {
-            return Ok(());
+            return;
         }
         self.outboxes.set_node_empty(mark, &node);
-        match self.fault_of_results(mark, &node) {
-            Some(_) => self.add_results(mark, node, CollectOutcome::default()),
-            None => Ok(()),
+        if self.fault_of_results(mark, &node).is_some() {
+            self.add_results(mark, node, CollectOutcome::default());
         }
     }
 
     /// Notes that a node did not list its outbox. While tasks run, this is no problem of the results.
-    fn note_silent(
-        &mut self,
-        mark: &str,
-        node: String,
-        (cause, is_final): (String, bool),
-    ) -> Result<(), ChangeError> {
+    fn note_silent(&mut self, mark: &str, node: String, (cause, is_final): (String, bool)) {
         let key = pause_key(mark, &node);
         self.works.pause(&key, WorkKind::Collect);
         match is_final {
             true => self.add_results(mark, node, CollectOutcome::failed(cause)),
-            false => {
-                tracing::debug!("job {}: {cause}", self.shown(mark));
-                Ok(())
-            }
+            false => tracing::debug!("job {}: {cause}", self.shown(mark)),
         }
     }
 
@@ -285,28 +275,18 @@ impl GatewayLeader<'_> {
     }
 
     /// Notes the end of a collection.
-    pub(super) fn note_collected(
-        &mut self,
-        mark: &str,
-        node: String,
-        outcome: CollectOutcome,
-    ) -> Result<(), ChangeError> {
+    pub(super) fn note_collected(&mut self, mark: &str, node: String, outcome: CollectOutcome) {
         self.outboxes.end(mark, &node);
         let key = pause_key(mark, &node);
         match outcome.fault {
             None => self.works.succeed(&key, WorkKind::Collect),
             Some(_) => self.works.pause(&key, WorkKind::Collect),
         }
-        self.add_results(mark, node, outcome)
+        self.add_results(mark, node, outcome);
     }
 
     /// Adds to the table what a node brought, and why it brought not all. Writes a new cause to the log.
-    fn add_results(
-        &mut self,
-        mark: &str,
-        node: String,
-        outcome: CollectOutcome,
-    ) -> Result<(), ChangeError> {
+    fn add_results(&mut self, mark: &str, node: String, outcome: CollectOutcome) {
         let CollectOutcome { collected, fault } = outcome;
         if let Some(cause) = &fault
             && self.fault_of_results(mark, &node).as_ref() != Some(cause)
@@ -322,7 +302,6 @@ impl GatewayLeader<'_> {
         };
         let mark = mark.to_owned();
         self.note(JobChange::Results { mark, row });
-        Ok(())
     }
 
     /// Returns the cause of the last failure with the results of a node, by the table and the changes
