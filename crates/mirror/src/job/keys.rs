@@ -95,7 +95,7 @@ pub(super) const JOB: Keys = Keys {
 };
 
 /// What `sync` or other programs call something, and how it is written in a job.
-const ELSEWHERE: [(&str, &str); 40] = [
+const ELSEWHERE: [(&str, &str); 41] = [
     ("include", "filters = [\"+ PATTERN\"]"),
     ("exclude", "filters = [\"- PATTERN\"]"),
     ("filter", "filters = [\"- PATTERN\"]"),
@@ -116,6 +116,7 @@ const ELSEWHERE: [(&str, &str); 40] = [
         "movers",
         "nothing; start driftless mirror join on each host",
     ),
+    ("slurm", "nothing; start driftless mirror join on each host"),
     ("job", "name"),
     ("src", "source"),
     ("dst", "replica"),
