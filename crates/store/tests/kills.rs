@@ -133,7 +133,8 @@ fn purge_removes_directories_of_killed_processes() {
     let set = bench.path("node/sets").join(sets.first().expect("a set"));
     // Made, and not renamed yet.
     fs::create_dir(set.join(format!(".driftless-tmp-{:032x}", 7))).expect("made");
-    bench.node().end_job("job").expect("ended");
+    let end = bench.node().finish_job("job").expect("ended");
+    assert_eq!(end.copies, 1, "{end:?}");
     assert!(names(&bench.path("node/sets")).is_empty());
 }
 
