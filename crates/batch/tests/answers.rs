@@ -7,9 +7,10 @@ use driftless_batch::{
     BatchError, BatchKind, BatchResult, BatchSystem, CommandSettings, DataSlot, JobId, Readiness,
     system,
 };
+use driftless_testkit::write_program;
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
 const KINDS: [BatchKind; 3] = [BatchKind::Slurm, BatchKind::GridEngine, BatchKind::Pbs];
@@ -39,10 +40,12 @@ struct Stub {
 impl Stub {
     fn new(kind: BatchKind, script: &str, time_max: Duration) -> Stub {
         let folder = tempfile::tempdir().unwrap();
+        write_program(
+            &folder.path().join("all"),
+            &format!("#!/bin/sh\n{script}\n"),
+        );
         for name in COMMANDS {
-            let path = folder.path().join(name);
-            fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+            symlink("all", folder.path().join(name)).unwrap();
         }
         let settings = CommandSettings {
             folder: Some(folder.path().to_owned()),
@@ -379,7 +382,8 @@ name=${0##*/}
 echo "$name" >>"${0%/*}/calls"
 numbers() { seq 1 1000; }
 case "$name $1" in
-squeue*) us=$(printf '\037') begin=${6%%"$us"*}
+squeue*) us=$(printf '\037')
+    for word; do case $word in *"$us"*) begin=${word%%"$us"*} ;; esac; done
     numbers | sed "s/.*/$begin|&|N\/A|PENDING|JobHeldUser|0|all|||(null)|1||(null)|ann|(null)/" | tr '|' "$us" ;;
 sinfo*) printf 'n1|all|idle|(null)|(null)\n' | tr '|' '\037' ;;
 'qstat -j') echo '<detailed_job_info><djob_info>'

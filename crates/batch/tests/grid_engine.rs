@@ -5,11 +5,10 @@ use driftless_batch::{
     BatchError, BatchSystem, CommandSettings, DataSlot, GridEngine, HeldRequest, JobId, JobInput,
     JobMark, LiveJob, Readiness,
 };
-use driftless_testkit::{GridEngine as Cluster, wait_slowly_until};
+use driftless_testkit::{GridEngine as Cluster, wait_slowly_until, write_program};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +27,7 @@ impl Bench {
     fn new(hosts: usize) -> Bench {
         let cluster = Cluster::start(hosts);
         let script = cluster.shared().join("job.sh");
-        fs::write(&script, JOB).unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&script, JOB);
         let system = GridEngine::new(CommandSettings {
             folder: Some(cluster.commands()),
             ..CommandSettings::default()
@@ -408,8 +406,7 @@ fn user_without_rights_is_told_the_remedy() {
         let text = fs::read_to_string(entry.path()).unwrap();
         let drop_rights = "setpriv --reuid=65534 --regid=65534 --clear-groups /usr/lib/gridengine/";
         let path = folder.join(entry.file_name());
-        fs::write(&path, text.replace("/usr/lib/gridengine/", drop_rights)).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, &text.replace("/usr/lib/gridengine/", drop_rights));
     }
     let system = GridEngine::new(CommandSettings {
         folder: Some(folder),

@@ -5,11 +5,10 @@ use driftless_batch::{
     BatchError, BatchSystem, CommandSettings, DataSlot, HeldRequest, JobId, JobInput, JobMark,
     LiveJob, Pbs, Readiness,
 };
-use driftless_testkit::{Pbs as Cluster, wait_slowly_until};
+use driftless_testkit::{Pbs as Cluster, wait_slowly_until, write_program};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -341,8 +340,7 @@ fn user_without_rights_is_told_the_remedy() {
             "#!/bin/sh\nexec setpriv --reuid=65534 --regid=65534 --clear-groups {} \"$@\"\n",
             command.display()
         );
-        fs::write(folder.join(name), text).unwrap();
-        fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&folder.join(name), &text);
     }
     let system = Pbs::new(CommandSettings {
         folder: Some(folder),

@@ -10,10 +10,10 @@ use driftless_cast::{
     TlsIdentity, discard_outbox, end_job, list_outbox, list_sealed, relay_outbox, seal_outbox,
     sealed_names,
 };
+use driftless_testkit::write_program;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,8 +44,7 @@ impl Site {
         let cluster = Cluster::new(1);
         cluster.write("file", 1000);
         let program = cluster.path("agent");
-        fs::write(&program, format!("#!/bin/sh\n{agent}\n")).expect("a script");
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a mode");
+        write_program(&program, &format!("#!/bin/sh\n{agent}\n"));
         let identity = TlsIdentity::generate().expect("a key");
         let mut node = common::node_settings(&cluster.path("n1"));
         node.program = Some(program);

@@ -9,9 +9,11 @@ mod common;
 
 use common::far::agent;
 use common::pages::{quoted, read, rows};
-use common::programs::{script, signal};
+use common::programs::signal;
 use common::{USER, check_equal, driftless, put, stage, wait_until};
-use driftless_testkit::{Driftless, FsKind, Lab, Outcome, Running, Scratch, Sshd, attrs};
+use driftless_testkit::{
+    Driftless, FsKind, Lab, Outcome, Running, Scratch, Sshd, attrs, write_program,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -76,7 +78,7 @@ impl Cluster {
         }
         let ssh =
             format!("#!/bin/sh\nshift\ncase \"$1\" in\n{cases}esac\necho no route >&2\nexit 255\n");
-        script(&self.path("ssh"), &ssh);
+        write_program(&self.path("ssh"), &ssh);
         let folder = self.folder.path().display();
         // A user cannot mount, and has the stores of the nodes at paths of their own.
         let run = match self.is_user {
@@ -86,7 +88,7 @@ impl Cluster {
                 agent()
             ),
         };
-        script(
+        write_program(
             &self.path("agent"),
             &format!("#!/bin/sh\necho $$ > {folder}/$NODE/pid\n{run}\n"),
         );

@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use common::mirror::Mirror;
 use driftless_testkit::{
     EVENT_MAX, FsKind, Options, Profile, Scratch, assert_equal, build_tree, mutate, rsync_oracle,
+    write_program,
 };
 use fastrand::Rng;
 use rustix::fs::{FallocateFlags, fallocate};
@@ -710,8 +711,7 @@ esac
 fn stand_in(path: &Path, text: &str) {
     let this = std::env::current_exe().expect("this test");
     let head = STAND_IN.replace("THIS", this.to_str().expect("text"));
-    fs::write(path, head + text).expect("a script");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    write_program(path, &(head + text));
 }
 
 /// The entries of a snapshot: the number of each, what tells whether it has changed, and whether it

@@ -7,11 +7,11 @@ mod common;
 #[path = "ftps/hostile.rs"]
 mod hostile;
 
-use common::programs::{script, signal};
+use common::programs::signal;
 use common::{driftless, wait_until};
-use driftless_testkit::Running;
 use driftless_testkit::accounts::{DEPOSIT_USERS, prepare_deposit_users};
 use driftless_testkit::scratch::scratch_folder;
+use driftless_testkit::{Running, write_program};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -74,7 +74,7 @@ impl Site {
         let folder = scratch_folder();
         certificates(folder.path());
         fs::write(folder.path().join("locked"), "").expect("locked");
-        script(&folder.path().join("pam"), PAM_SCRIPT);
+        write_program(&folder.path().join("pam"), PAM_SCRIPT);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         drop(listener);

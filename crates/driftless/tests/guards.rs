@@ -121,7 +121,7 @@ fn ssh_to_a_sharing_host(scratch: &Scratch) -> PathBuf {
         "#!/bin/bash\nexec unshare --mount bash -c \"mount --bind {} /proc/sys/kernel/random/boot_id; exec ${{@: -1}}\"\n",
         boot.display()
     );
-    common::programs::script(&ssh, &text);
+    driftless_testkit::write_program(&ssh, &text);
     ssh
 }
 

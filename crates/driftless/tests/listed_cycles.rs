@@ -12,6 +12,7 @@ use common::mirror::Mirror;
 use driftless_testkit::fuse::{Fuse, Mood, Op};
 use driftless_testkit::{
     EVENT_MAX, FsKind, Options, Profile, Scratch, assert_equal, build_tree, mutate, rsync_oracle,
+    write_program,
 };
 use fastrand::Rng;
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
@@ -19,7 +20,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -225,8 +226,7 @@ impl Gpfs {
             "mmapplypolicy",
         ] {
             let path = programs.join(name);
-            fs::write(&path, &text).expect("a script");
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+            write_program(&path, &text);
         }
         mount_bind(&snapshots, &hidden).expect("bound");
         Gpfs {

@@ -8,12 +8,12 @@
 mod common;
 
 use common::mirror::Mirror;
-use driftless_testkit::EVENT_MAX;
 use driftless_testkit::scratch::scratch_folder;
+use driftless_testkit::{EVENT_MAX, write_program};
 use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -67,8 +67,7 @@ impl Lustre {
         }
         fs::write(at("cleared"), "0\n").expect("a file");
         let here = format!("\nSTAND_IN='{}'\n", folder.path().display());
-        fs::write(at("bin/lfs"), LFS.replacen('\n', &here, 1)).expect("a program");
-        fs::set_permissions(at("bin/lfs"), Permissions::from_mode(0o755)).expect("changed");
+        write_program(&at("bin/lfs"), &LFS.replacen('\n', &here, 1));
         Lustre { folder, last: 0 }
     }
 
@@ -292,12 +291,10 @@ fn a_program_that_fails_is_told_and_tried_again() {
     mirror.check_equal("at the start");
     let (program, aside) = (lustre.at("bin/lfs"), lustre.at("aside"));
     fs::rename(&program, &aside).expect("renamed");
-    fs::write(
+    write_program(
         &program,
         "#!/bin/sh\necho 'the server is away' >&2\nexit 5\n",
-    )
-    .expect("a program");
-    fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("changed");
+    );
     lustre.write("a/f", "1");
     let began = Instant::now();
     while !mirror.status()["deaf"]

@@ -7,7 +7,7 @@ use common::mirror::Mirror;
 use common::wait_until;
 use driftless_testkit::accounts::ORDINARY_ID;
 use driftless_testkit::fuse::{Fuse, Mood};
-use driftless_testkit::{Driftless, EVENT_MAX, FsKind, Outcome, Scratch};
+use driftless_testkit::{Driftless, EVENT_MAX, FsKind, Outcome, Scratch, write_program};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -24,8 +24,7 @@ const KEYS: &str = "detect = [\"fanotify\"]\ndelete = true\n";
 fn slow(scratch: &Scratch, seconds: u32) -> Mirror {
     let program = scratch.path().join("ssh");
     let text = format!("#!/bin/sh\nsleep {seconds}\nexit 255\n");
-    fs::write(&program, text).expect("a program");
-    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("a mode");
+    write_program(&program, &text);
     let reach = format!("{KEYS}[reach]\nssh = {program:?}\n");
     Mirror::begun(&scratch.dir("src"), "far:/r", &reach)
 }

@@ -293,7 +293,7 @@ fn far_source_on_another_machine_is_not_followed() {
         lines.display(),
         switch.display()
     );
-    common::programs::script(&ssh, &text);
+    driftless_testkit::write_program(&ssh, &text);
     let keys = format!(
         "detect = [\"walk\"]\ndelete = true\n[walk]\nevery = \"3s\"\n[reach]\nssh = {ssh:?}\nagent_path = {:?}\n",
         common::far::agent()

@@ -6,14 +6,13 @@ mod common;
 
 use common::driftless;
 use common::mirror::{LIMIT, Mirror};
-use driftless_testkit::{EVENT_MAX, FsKind, Scratch, wait_slowly_until};
+use driftless_testkit::{EVENT_MAX, FsKind, Scratch, wait_slowly_until, write_program};
 use serde_json::Value;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Command;
@@ -343,8 +342,7 @@ fn the_command_for_problems_gets_the_facts_and_none_of_our_files() {
          echo end; }} > {0}.new; mv {0}.new {0}\n",
         told.display()
     );
-    fs::write(&script, text).expect("a script");
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("its mode");
+    write_program(&script, &text);
     let command = format!("'{}' 'one $HOME argument'", script.display());
     let keys = format!("detect = [\"fanotify\"]\non_problem = {command:?}\n");
     let mirror = Mirror::of(&source, &keys);

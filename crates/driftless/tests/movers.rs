@@ -9,7 +9,6 @@ mod common;
 
 use common::far::{Far, Way, agent, cut_after};
 use common::movers::{Job, LIMIT, check_output_has, end_mover, in_own_mounts, sync_on_hosts};
-use common::programs::script;
 use common::{
     check_accounts, check_equal, check_equal_twice, driftless, leftovers, put, stage,
     state_but_for_the_mark, sync, wait_until,
@@ -18,7 +17,7 @@ use driftless_engine::{Batch, Brief, Ends, Known, Options, Piece, Throttle, work
 use driftless_model::{Kind, Meta, Stamp};
 use driftless_queue::{Broker, Consumer, Control, Credentials, Job as QueueNames, Publisher};
 use driftless_testkit::{
-    Driftless, Outcome, Profile, Rabbit, Relay, Running, Weather, build_tree, mutate,
+    Driftless, Outcome, Profile, Rabbit, Relay, Running, Weather, build_tree, mutate, write_program,
 };
 use rustix::process::Signal;
 use std::fs;
@@ -402,7 +401,7 @@ fn a_mover_that_sees_other_trees_is_not_believed() {
     put(&src.join("file"), "content");
     // On that "host", an empty file system stands in the place of the source.
     let ssh = scratch.path().join("ssh");
-    script(
+    write_program(
         &ssh,
         &format!(
             "#!/bin/sh\ncommand=$3\n{}\n",
@@ -453,7 +452,7 @@ fn a_group_with_an_excluded_name_stays() {
     put(&src.join("dir/d"), "content");
     fs::hard_link(src.join("dir/d"), src.join("dir/e")).expect("link");
     let ssh = scratch.path().join("ssh");
-    script(&ssh, "#!/bin/bash\nexec ${@: -1}\n");
+    write_program(&ssh, "#!/bin/bash\nexec ${@: -1}\n");
     let run = || {
         sync_on_hosts("near", &ssh.display().to_string(), &src, &dst)
             .arg("--exclude=x")
@@ -479,7 +478,7 @@ fn what_a_mover_says_when_it_ends_is_told() {
         "driftless mover ready, protocol {}",
         driftless_engine::message::VERSION
     );
-    script(
+    write_program(
         &ssh,
         &format!("#!/bin/sh\necho {greeting}\nhead -c 4 >/dev/null\necho 'no luck today' >&2\n"),
     );
@@ -499,7 +498,7 @@ fn a_mover_is_heard_behind_noise_without_an_end_of_line() {
     put(&src.join("file"), "content");
     let ssh = scratch.path().join("ssh");
     let noise = r"printf '\033]0;title\007driftless mover ready'";
-    script(
+    write_program(
         &ssh,
         &format!("#!/bin/sh\nshift 2\n{noise}\nexec sh -c \"$1\"\n"),
     );
@@ -507,7 +506,7 @@ fn a_mover_is_heard_behind_noise_without_an_end_of_line() {
         .run()
         .expect(0);
     check_equal(&src, &dst, "by a noisy host");
-    script(&ssh, &format!("#!/bin/sh\n{noise}\n"));
+    write_program(&ssh, &format!("#!/bin/sh\n{noise}\n"));
     let outcome = sync_on_hosts("noisy", &ssh.display().to_string(), &src, &dst)
         .run()
         .expect(0);

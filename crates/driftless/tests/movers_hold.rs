@@ -9,14 +9,13 @@ mod common;
 
 use common::mounted::Mounted;
 use common::movers::{Job, check_output_has, end_mover, in_own_mounts, sync_on_hosts};
-use common::programs::script;
 use common::{USER, check_equal, driftless, files_below, put, stage, sync, wait_until};
 use driftless_engine::Sample;
 use driftless_model::Side;
 use driftless_testkit::attrs::set_owner;
 use driftless_testkit::fuse::{Fuse, Mood, Op, Rule};
 use driftless_testkit::{
-    Driftless, Outcome, Rabbit, Running, Scratch, Snapshot, snapshot, touched,
+    Driftless, Outcome, Rabbit, Running, Scratch, Snapshot, snapshot, touched, write_program,
 };
 use driftless_tree::{DirRef, HandlePool, Place, locate};
 use rustix::io::Errno;
@@ -83,7 +82,7 @@ impl Trees {
     fn ssh(&self, wraps: &str) -> String {
         let path = self.scratch.path().join("ssh");
         let folder = self.scratch.path().display();
-        script(
+        write_program(
             &path,
             &format!("#!/bin/bash\ncommand=\"${{@: -1}}\"\ncd {folder}\necho $$ >shell\n{wraps}\n"),
         );

@@ -7,11 +7,10 @@ mod common;
 use common::far::{Far, agent};
 use common::marks::{must_run, noise};
 use common::mirror::Mirror;
-use common::programs::script;
 use common::{count_entries, wait_until};
 use driftless_testkit::{
     Driftless, EVENT_MAX, FsKind, Options, Outcome, Profile, Scratch, assert_equal, build_tree,
-    on_terminal, snapshot_hash,
+    on_terminal, snapshot_hash, write_program,
 };
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -935,7 +934,7 @@ fn failback_goes_on_after_lost_lines() {
     let pass = "while (sysread(STDIN, $part, 65536) && ($sent += length $part) < 12e6) { syswrite(STDOUT, $part) }";
     let text =
         format!("#!/bin/sh\nfor command; do :; done\nperl -e '{pass}' | sh -c \"$command\"\n");
-    script(&line, &text);
+    write_program(&line, &text);
     let agent = agent();
     let reach = format!("[reach]\nssh = {line:?}\nagent_path = {agent:?}\nstreams = 1\n");
     // One file at a time, so that each line brings some of them to their end.

@@ -5,13 +5,13 @@
 mod common;
 
 use common::far::{self, Way, cut_after};
-use common::programs::{script, signal};
+use common::programs::signal;
 use common::relayed::Stage;
 use common::{check_accounts, check_equal, check_equal_twice, leftovers, put, wait_until};
 use driftless_testkit::mutate::list_all;
 use driftless_testkit::{
     Driftless, EVENT_MAX, Outcome, Profile, Relay, Running, Weather, build_tree, mutate,
-    snapshot_hash,
+    snapshot_hash, write_program,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -437,7 +437,7 @@ fn fickle_agent(stage: &Stage, later: &str) -> PathBuf {
     let text =
         format!("#!/bin/sh\nif [ -e {flag} ]; then {later}; fi\n: > {flag}\nexec {agent} \"$@\"\n")
             .replace("AGENT", agent);
-    script(&path, &text);
+    write_program(&path, &text);
     path
 }
 

@@ -6,7 +6,7 @@ mod common;
 use common::far::agent;
 use common::liar::{END_MAX, RESIDENT_KIB_MAX, Stage};
 use common::victim::{Victim, name, resident_kib, roots};
-use common::{driftless, programs, put};
+use common::{driftless, put};
 use driftless_model::{Keep, Side};
 use driftless_remote::wire::{Frame, Locked, Name, Opening, ROOTS_MAX, Reply, Request, Survey};
 use driftless_testkit::{Profile, build_tree, mutate};
@@ -416,7 +416,7 @@ fn record() -> Vec<(Vec<u8>, Vec<u8>)> {
         scratch.path().join("connect"),
         scratch.path().join("record"),
     );
-    programs::script(
+    driftless_testkit::write_program(
         &script,
         &format!("#!/bin/sh\ntee {} | {} agent\n", record.display(), agent()),
     );

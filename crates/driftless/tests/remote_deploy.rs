@@ -8,9 +8,8 @@
 mod common;
 
 use common::far::{Far, Way};
-use common::programs::script;
 use common::{USER, check_equal, put};
-use driftless_testkit::{Driftless, FsKind, Outcome, Scratch};
+use driftless_testkit::{Driftless, FsKind, Outcome, Scratch, write_program};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -84,7 +83,7 @@ impl Stage {
              exec {words} -- \"$2\" \"unset XDG_CACHE_HOME; HOME='{home}'; export HOME; $3\"\n",
             log = log.display()
         );
-        script(&path, &text);
+        write_program(&path, &text);
         path
     }
 
@@ -289,7 +288,7 @@ fn a_damaged_copy_is_replaced() {
 fn an_agent_of_another_version_is_left_alone_and_another_brought_along() {
     let stage = Stage::new();
     let other = stage.scratch.path().join("other");
-    script(
+    write_program(
         &other,
         "#!/bin/sh\necho driftless-agent 999 9.9.9; exec cat >/dev/null\n",
     );
@@ -513,7 +512,7 @@ fn login(stage: &Stage, shell: &str) -> PathBuf {
         "#!/bin/sh\n[ \"$1\" = -- ] || exit 2\nunset XDG_CACHE_HOME\nHOME='{home}'\nexport HOME\n\
          exec {shell} -c \"$3\"\n"
     );
-    script(&path, &text);
+    write_program(&path, &text);
     path
 }
 
@@ -535,7 +534,7 @@ fn agents_are_brought_along_whatever_the_login_shell() {
         put(&stage.home.join(".tcshrc"), "echo welcome\n");
         // As some shells say it, with an exit code that says nothing.
         let rude = stage.scratch.path().join("rude");
-        script(
+        write_program(
             &rude,
             "#!/bin/sh\nsh -c \"$2\" 2> \"$0.err\"; code=$?\n\
              [ $code != 127 ] || { echo 'rc: cannot find `/nonexistent/driftless'\\' >&2; exit 1; }\n\
@@ -562,7 +561,7 @@ fn agents_are_brought_along_whatever_the_login_shell() {
 fn a_login_shell_that_starts_nothing_is_named() {
     let stage = Stage::new();
     let sftp = stage.scratch.path().join("sftp-only");
-    script(
+    write_program(
         &sftp,
         "#!/bin/sh\necho 'This service allows sftp connections only.'; exit 1\n",
     );

@@ -46,7 +46,7 @@ fn script(scratch: &Scratch, text: &str) -> PathBuf {
     let text = text
         .replace("AGENT", far::agent())
         .replace("PROTOCOL", &driftless_remote::wire::PROTOCOL.to_string());
-    programs::script(&path, &format!("#!/bin/sh\n{text}\n"));
+    driftless_testkit::write_program(&path, &format!("#!/bin/sh\n{text}\n"));
     path
 }
 

@@ -6,10 +6,9 @@ mod common;
 
 use common::far::agent;
 use common::liar::{CRASHES, Liar, Lie, Said};
-use common::programs::script;
 use common::{check_accounts, driftless};
 use driftless_remote::wire::Reply;
-use driftless_testkit::{FsKind, Outcome, Scratch};
+use driftless_testkit::{FsKind, Outcome, Scratch, write_program};
 use driftless_tree::WHOLE_BYTES_MAX;
 use std::ffi::OsString;
 use std::fs;
@@ -93,7 +92,7 @@ fn measuring(scratch: &Scratch) -> (PathBuf, PathBuf) {
         "#!/bin/sh\nshift 2\nexec /usr/bin/time -q -o {} -f 'resident %M' sh -c \"$1\"\n",
         told.display()
     );
-    script(&ssh, &text);
+    write_program(&ssh, &text);
     (ssh, told)
 }
 

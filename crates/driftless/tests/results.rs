@@ -4,7 +4,6 @@
 mod common;
 
 use common::far::agent;
-use common::programs::script;
 use common::{USER, check_equal, driftless, stage, wait_until};
 use driftless_cast::{
     CastEvent, CastMonitor, CastNode, CastPlace, CastSettings, CastSources, ContentLimits,
@@ -13,7 +12,7 @@ use driftless_cast::{
     discard_outbox, end_job, list_outbox, list_sealed, relay_outbox, seal_outbox,
 };
 use driftless_model::Keep;
-use driftless_testkit::{Driftless, Profile, Scratch, attrs, build_tree};
+use driftless_testkit::{Driftless, Profile, Scratch, attrs, build_tree, write_program};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -45,7 +44,7 @@ impl Site {
     fn new() -> Site {
         let (folder, src, _) = stage();
         attrs::set_mode(folder.path(), 0o755).expect("set");
-        script(&folder.path().join("ssh"), AS_SSH);
+        write_program(&folder.path().join("ssh"), AS_SSH);
         let ssh = folder.path().join("ssh").display().to_string();
         let dir = folder.path().join("node").display().to_string();
         let words = [

@@ -217,7 +217,7 @@ fn warned_movers_continue_in_the_requeued_job() {
 fn movers_work_on_all_nodes_of_a_job() {
     let jobs = Jobs::start(3);
     let wrapper = jobs.path("out/mover");
-    common::programs::script(
+    driftless_testkit::write_program(
         &wrapper,
         &format!(
             "#!/bin/sh\necho >\"{}/$SLURMD_NODENAME\"\nexec {BIN} \"$@\"\n",

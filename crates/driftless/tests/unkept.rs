@@ -1022,7 +1022,7 @@ fn attributes_that_the_reader_cannot_see_stay() {
         attrs::set_mode(&path, 0o750).expect("chmod");
     }
     let ssh = scratch.path().join("ssh");
-    common::programs::script(
+    driftless_testkit::write_program(
         &ssh,
         "#!/bin/bash\nexec setpriv --bounding-set -sys_admin --inh-caps -sys_admin bash -c \"exec ${@: -1}\"\n",
     );

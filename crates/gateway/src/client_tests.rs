@@ -8,8 +8,7 @@
 use super::*;
 use crate::message::{PreparedJob, REQUEST_BYTES_MAX};
 use driftless_batch::CommandSettings;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use driftless_testkit::write_program;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
@@ -39,9 +38,7 @@ impl StubUser {
             if script.is_empty() {
                 continue;
             }
-            let path = folder.path().join(name);
-            fs::write(&path, format!("#!/bin/sh\n{script}")).expect("a script");
-            fs::set_permissions(path, Permissions::from_mode(0o755)).expect("a mode");
+            write_program(&folder.path().join(name), &format!("#!/bin/sh\n{script}"));
         }
         StubUser { folder }
     }

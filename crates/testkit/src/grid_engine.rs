@@ -9,6 +9,7 @@
 //! with `-cwd`.
 
 use crate::machines::{Machine, Machines};
+use crate::program::write_program;
 use crate::scratch::must_run;
 use crate::wait::wait_slowly_until;
 use rustix::process::{Pid, Signal, kill_process};
@@ -347,11 +348,10 @@ impl GridEngine {
         for name in COMMANDS {
             let path = self.commands().join(name);
             let words = words.join(" ");
-            write(
+            write_program(
                 &path,
                 &format!("#!/bin/sh\n{variables}exec {words} {PROGRAMS}/{name} \"$@\"\n"),
             );
-            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
         }
     }
 

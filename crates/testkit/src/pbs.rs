@@ -5,6 +5,7 @@
 //! the server, and each other machine is a node of two processors.
 
 use crate::machines::{Machine, Machines};
+use crate::program::write_program;
 use crate::wait::wait_until;
 use std::ffi::OsStr;
 use std::fs;
@@ -140,8 +141,7 @@ impl Pbs {
             let path = self.commands().join(name);
             let folder = folder.display();
             let text = format!("#!/bin/sh\nexec python3 {folder}/pbs.py {folder} {name} \"$@\"\n");
-            fs::write(&path, text).expect("a command");
-            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
+            write_program(&path, &text);
         }
     }
 }

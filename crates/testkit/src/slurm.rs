@@ -11,6 +11,7 @@
 
 use crate::hosts::{Host, LET_GO, Lab};
 use crate::processes;
+use crate::program::write_program;
 use crate::scratch::{must_run, scratch_folder};
 use crate::wait::{EVENT_MAX, wait_slowly_until, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -184,7 +185,7 @@ impl Slurm {
         let enter = entrance(&self.guard.folder, HEAD).display().to_string();
         for program in PROGRAMS {
             let text = format!("#!/bin/sh\nexec {enter} {user} /usr/bin/{program} \"$@\"\n");
-            write_script(&folder.join(program), &text);
+            write_program(&folder.join(program), &text);
         }
         folder
     }
@@ -360,7 +361,7 @@ impl Place {
             conf.display(),
             holder.child.id()
         );
-        write_script(&entrance(folder, &name), &text);
+        write_program(&entrance(folder, &name), &text);
         Place {
             name,
             holder,
@@ -449,11 +450,6 @@ fn entrance(folder: &Path, name: &str) -> PathBuf {
 
 fn disk(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("disk-{name}"))
-}
-
-fn write_script(path: &Path, text: &str) {
-    fs::write(path, text).expect("a script");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
 }
 
 fn prepare_folder(folder: &Path, lab: &Lab, credential_seconds: u64) {

@@ -1,10 +1,9 @@
 //! Proves that the rig of Grid Engine is a real one, and that nothing is left of it.
 #![allow(clippy::disallowed_methods)]
 
-use driftless_testkit::{GridEngine, wait_slowly_until};
+use driftless_testkit::{GridEngine, wait_slowly_until, write_program};
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -20,8 +19,7 @@ fn output(command: &mut Command) -> String {
 fn write_job(engine: &GridEngine) -> PathBuf {
     let path = engine.shared().join("job.sh");
     let text = "#!/bin/sh\necho \"$(hostname) $SGE_TASK_ID $(id -u) $WORD\" >>lines\nsleep 1\n";
-    fs::write(&path, text).expect("a job");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+    write_program(&path, text);
     path
 }
 

@@ -10,11 +10,12 @@ use driftless_cast::{
 };
 use driftless_model::Keep;
 use driftless_remote::Reach;
+use driftless_testkit::write_program;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufReader, Write, stdin, stdout};
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -106,8 +107,7 @@ impl Cluster {
             "#!/bin/sh\nshift\nexport {DIR}='{}'/\"$1\"\n[ -e \"${DIR}/dead\" ] && exit 255\necho Welcome to $1\neval \"exec $2\"\n",
             cluster.folder.display()
         );
-        fs::write(&script, line).expect("a script");
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("a mode");
+        write_program(&script, &line);
         cluster
     }
 

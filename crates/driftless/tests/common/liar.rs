@@ -5,7 +5,7 @@
 //! a bug, touches nothing outside of its roots, and takes a bounded amount of memory.
 
 use super::far::agent;
-use super::{driftless, programs, put};
+use super::{driftless, put};
 use driftless_remote::wire::{Frame, Hello, Listing, Reply, Request};
 use driftless_testkit::{EVENT_MAX, FsKind, Outcome, Scratch, snapshot_hash};
 use std::collections::HashMap;
@@ -69,7 +69,7 @@ impl Liar {
         let script = scratch.path().join("connect");
         let port = listener.local_addr().expect("address").port();
         // The background part ends with the connection, the foreground part with the client.
-        programs::script(
+        driftless_testkit::write_program(
             &script,
             &format!("#!/bin/bash\nexec 3<>/dev/tcp/127.0.0.1/{port}\ncat <&3 &\nexec cat >&3\n"),
         );

@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, must};
 use driftless_testkit::accounts::ORDINARY_ID;
-use driftless_testkit::{wait_slowly_until, wait_until};
+use driftless_testkit::{wait_slowly_until, wait_until, write_program};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -232,8 +232,7 @@ impl<C: Cluster> Site<C> {
 
     pub fn script(&self, name: &str, text: &str) -> PathBuf {
         let path = self.shared().join(name);
-        fs::write(&path, text).expect("a script");
-        fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("open");
+        write_program(&path, text);
         path
     }
 
