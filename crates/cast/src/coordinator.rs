@@ -171,6 +171,7 @@ fn build(
     let mut options = BuildOptions {
         keep: settings.keep,
         rights: settings.rights,
+        user: settings.content.reader.unwrap_or_else(own_user),
         pace: &mut pace,
     };
     Ok(store.build(&settings.sources, &mut options)?)
@@ -192,6 +193,10 @@ pub(crate) fn endpoint_with(
     };
     let endpoint = DataEndpoint::new(identity, trust.clone(), link_settings(transfer))?;
     Ok((endpoint, trust))
+}
+
+fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 fn endpoint_of(settings: &CastSettings) -> Result<(DataEndpoint, PeerTrust), Error> {

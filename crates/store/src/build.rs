@@ -5,6 +5,8 @@
 //! each file. A file that changes between the passes is an error: its catalogue would describe a
 //! state that never was.
 //!
+//! Sources that an earlier catalogue describes, and that have not changed since, are opened and not read.
+//!
 //! Small files are packed by age and then in the order of the entries. A later version of a set has
 //! its changed files side by side, so few units differ.
 
@@ -13,23 +15,26 @@ use crate::cursor::DirCursor;
 use crate::error::{Error, Result};
 use crate::format::{DataExtent, SmallFile, UNIT_BYTES};
 use crate::layout::{Packer, file_ranges, is_large};
+use crate::node::NodeFiles;
 use crate::part_writer::PartWriter;
 use crate::parts::PartFile;
 use crate::sources::OpenSource;
 use crate::walk::{BuildOptions, SeenFile, SourceWalk, digest};
-use driftless_tree::{DirMutRef, DirRef, ReadFile};
+use driftless_tree::{DirRef, ReadFile};
 use std::sync::Arc;
 
-/// Makes the catalogue of sources, in the order of their names, as a file in `dir`.
+/// Makes the catalogue of sources, in the order of their names, as a file of the node.
 pub(crate) fn build(
     sources: &[OpenSource],
-    dir: &DirMutRef,
+    node: &NodeFiles,
     options: &mut BuildOptions<'_>,
-) -> Result<Catalogue> {
+) -> Result<Arc<Catalogue>> {
+    let (begun, dir) = (node.now(), &node.catalogues);
     let mut writer = PartWriter::new(PartFile::create(dir)?);
     let seen = SourceWalk::new(&mut writer, options, dir.user()).walk(sources)?;
     writer.flush_entries()?;
     let listed = Catalogue::of_entries(writer.reopen()?, writer.head())?;
+    let as_seen = seen.identities.with_entries(&writer.head(), begun);
     let tops = sources.iter().map(|source| source.top.clone()).collect();
     let mut content = ContentPass {
         catalogue: &listed,
@@ -37,14 +42,24 @@ pub(crate) fn build(
         writer,
         pace: options.pace,
     };
-    let (large, mut small): (Vec<SeenFile>, Vec<SeenFile>) =
-        seen.into_iter().partition(|file| is_large(file.bytes));
+    if let Some(set) = as_seen.find(dir)?
+        && let Some(known) = node.catalogue(set)?
+    {
+        content.open_all(&seen.files)?;
+        return Ok(known);
+    }
+    let (large, mut small): (Vec<SeenFile>, Vec<SeenFile>) = seen
+        .files
+        .into_iter()
+        .partition(|file| is_large(file.bytes));
     for file in &large {
         content.large(file)?;
     }
     sort_by_age(&mut small);
     content.small(&small)?;
-    content.writer.finish()
+    let built = content.writer.finish()?;
+    as_seen.note(dir, built.hash());
+    Ok(Arc::new(built))
 }
 
 /// Sorts small files by their age, as a power of two of seconds before the newest one, the oldest
@@ -70,6 +85,16 @@ struct OpenSourceFile {
 }
 
 impl ContentPass<'_> {
+    /// Opens each file, and reads nothing: the user may have lost the right to read it.
+    fn open_all(&mut self, files: &[SeenFile]) -> Result<()> {
+        files.iter().try_for_each(|seen| {
+            if !(self.pace)(0) {
+                return Err(Error::Stopped);
+            }
+            self.open(seen).map(drop)
+        })
+    }
+
     fn large(&mut self, seen: &SeenFile) -> Result<()> {
         let open = self.open(seen)?;
         let (mut at, mut buffer) = (0, Vec::new());

@@ -32,6 +32,7 @@ mod receiver;
 mod references;
 mod remove;
 mod reuse;
+mod seen;
 mod sources;
 mod staging;
 mod store;

@@ -97,15 +97,17 @@ impl NodeStore {
         Ok(NodeStore { files })
     }
 
-    /// Makes the catalogue of sources: each appears under its name in the place of a copy.
+    /// Makes the catalogue of sources: each appears under its name in the place of a copy. Removes old
+    /// catalogues that no copy needs.
     ///
     /// # Errors
     /// A source cannot be read, changed meanwhile, or is beyond a bound; two sources have the same
     /// name.
     pub fn build(&self, sources: &CastSources, options: &mut BuildOptions<'_>) -> Result<BuiltSet> {
         let open = sources.open()?;
-        let built = build(&open, &self.files.catalogues, options);
-        let catalogue = Arc::new(built.map_err(|error| error.with_sources(sources.paths()))?);
+        self.sweep_catalogues()?;
+        let built = build(&open, &self.files, options);
+        let catalogue = built.map_err(|error| error.with_sources(sources.paths()))?;
         let source = SetSource {
             catalogue: catalogue.clone(),
             sources: open,
@@ -495,8 +497,8 @@ impl NodeStore {
         }
     }
 
-    /// Removes files of catalogues that no copy needs, and unfinished ones, once they are older than a
-    /// day.
+    /// Removes catalogues that no copy needs, the links to them, and unfinished files, once they are
+    /// older than a day.
     fn sweep_catalogues(&self) -> Result<()> {
         let dir = &self.files.catalogues;
         let rows = self.copies()?;

@@ -7,6 +7,7 @@ use crate::format::{
 };
 use crate::part_writer::PartWriter;
 use crate::place::is_private_name;
+use crate::seen::SeenIdentities;
 use crate::sources::OpenSource;
 use driftless_model::{
     EntryName, Fault, Keep, Kind, Meta, Side, Xattrs, is_reserved_name, is_set_aside,
@@ -22,6 +23,9 @@ pub struct BuildOptions<'a> {
     pub keep: Keep,
     /// Owners and rights of the entries of copies.
     pub rights: CopyRights,
+    /// User who reads the sources. Sources that this user read before, and that have not changed since,
+    /// are not read again.
+    pub user: u32,
     /// Receives the bytes before each unit is hashed; may wait. `false` stops.
     pub pace: &'a mut dyn FnMut(u64) -> bool,
 }
@@ -73,6 +77,13 @@ pub(crate) struct SeenFile {
     pub(crate) digest: u64,
 }
 
+/// The files that the first pass saw.
+pub(crate) struct SeenFiles {
+    /// Files with data, in the order of the entries.
+    pub(crate) files: Vec<SeenFile>,
+    pub(crate) identities: SeenIdentities,
+}
+
 /// A directory on the way down.
 struct WalkLevel {
     dir: DirRef,
@@ -89,7 +100,7 @@ pub(crate) struct SourceWalk<'a, 'b> {
     keep: Keep,
     /// User and group of this process.
     owner: (u32, u32),
-    seen: Vec<SeenFile>,
+    seen: SeenFiles,
     /// First names of inodes that have several.
     linked: HashMap<(u64, u64), u32>,
     open: Vec<WalkLevel>,
@@ -108,15 +119,18 @@ impl<'a, 'b> SourceWalk<'a, 'b> {
             options,
             keep: options.rights.keep(options.keep),
             owner,
-            seen: Vec::new(),
+            seen: SeenFiles {
+                files: Vec::new(),
+                identities: SeenIdentities::for_user(options.user),
+            },
             linked: HashMap::new(),
             open: Vec::new(),
             path: Vec::new(),
         }
     }
 
-    /// Lists all sources; returns the files with data, in the order of the entries.
-    pub(crate) fn walk(mut self, sources: &[OpenSource]) -> Result<Vec<SeenFile>> {
+    /// Lists all sources.
+    pub(crate) fn walk(mut self, sources: &[OpenSource]) -> Result<SeenFiles> {
         for OpenSource { name, top, .. } in sources {
             self.path = vec![name.clone()];
             match top {
@@ -226,7 +240,8 @@ impl<'a, 'b> SourceWalk<'a, 'b> {
             self.linked.insert(id, number);
         }
         if bytes > 0 {
-            self.seen.push(SeenFile {
+            self.seen.identities.add(&meta);
+            self.seen.files.push(SeenFile {
                 entry: number,
                 bytes,
                 mtime: meta.mtime.sec,

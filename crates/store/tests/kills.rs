@@ -37,6 +37,7 @@ fn child_places_a_set() {
     let mut options = BuildOptions {
         keep: Keep::default(),
         rights: CopyRights::OfSource,
+        user: 0,
         pace: &mut |_| true,
     };
     let set = origin

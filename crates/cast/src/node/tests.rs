@@ -306,6 +306,7 @@ fn build(dir: &std::path::Path, source: &std::path::Path) -> BuiltSet {
     let mut options = BuildOptions {
         keep: Keep::default(),
         rights: CopyRights::OfSource,
+        user: 0,
         pace: &mut |_| true,
     };
     let built = store.build(&vec![source.to_owned()].into(), &mut options);

@@ -72,6 +72,7 @@ pub fn build_with(
     let mut options = BuildOptions {
         keep: Keep::default(),
         rights,
+        user: 0,
         pace: &mut |_| true,
     };
     store.build(&CastSources::from(paths.to_vec()), &mut options)
