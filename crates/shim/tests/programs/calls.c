@@ -177,8 +177,8 @@ static void *ends_main(void *unused) {
 }
 CALL(main_thread_is_gone) {
     pthread_t other;
-    pthread_create(&other, NULL, ends_main, NULL);
     left_open = new_file(0);
+    pthread_create(&other, NULL, ends_main, NULL);
     pthread_exit(NULL);
 }
 static void *ends_after_main(void *unused) {
