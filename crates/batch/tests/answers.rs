@@ -383,7 +383,7 @@ echo "$name" >>"${0%/*}/calls"
 numbers() { seq 1 1000; }
 case "$name $1" in
 squeue*) us=$(printf '\037')
-    for word; do case $word in *"$us"*) begin=${word%%"$us"*} ;; esac; done
+    for word; do case $word in *"$us"*) printf '%s\n' "$word" | tr -d %; begin=${word%%"$us"*} ;; esac; done
     numbers | sed "s/.*/$begin|&|N\/A|PENDING|JobHeldUser|0|all|||(null)|1||(null)|ann|(null)/" | tr '|' "$us" ;;
 sinfo*) printf 'n1|all|idle|(null)|(null)\n' | tr '|' '\037' ;;
 'qstat -j') echo '<detailed_job_info><djob_info>'
