@@ -6,6 +6,7 @@ use crate::distribution::{
     CollectGuard, CollectOrder, CollectOutcome, CopyKeeping, Distribution, LoadEvent, LoadOrder,
     NodeAnswer, OutboxState,
 };
+use crate::places::BusyPlaces;
 use crate::users::User;
 use driftless_cast::{
     CastEvent, CastMonitor, CastNode, CastPlace, CastSettings, CastSources, ContentLimits,
@@ -59,6 +60,8 @@ pub struct Casts {
     nodes: BTreeMap<String, CastNode>,
     /// Limit on the bytes of all collections.
     pace: Option<Arc<Pace>>,
+    /// Destinations of collections.
+    places: Arc<BusyPlaces>,
 }
 
 impl Casts {
@@ -71,6 +74,7 @@ impl Casts {
             settings,
             nodes,
             pace,
+            places: Arc::default(),
         }
     }
 
@@ -206,6 +210,7 @@ impl Distribution for Casts {
             relay_dir: self.settings.relay_dir.clone(),
             sealed_dir: outboxes.join(".sealed").join(&order.job),
             pace: self.pace.clone(),
+            places: Arc::clone(&self.places),
         };
         match Collection::new(ways, order, (guard, stop)) {
             Ok(collection) => collection.run(),

@@ -7,8 +7,9 @@
 use crate::distribution::{
     CollectGuard, CollectMove, CollectOrder, CollectOutcome, CollectedResults,
 };
+use crate::places::BusyPlaces;
 use crate::relay_socket::RelaySocket;
-use crate::user_run::{complaint, run, run_well};
+use crate::user_run::{STOPPED, complaint, run, run_well};
 use crate::users::User;
 use driftless_cast::{
     CastNode, OrderFault, OrderSettings, OutboxReader, Pace, SealMove, SealOutcome, SealedPath,
@@ -33,7 +34,7 @@ const TICK: Duration = Duration::from_millis(5);
 /// Pause between two questions whether a task ended that began again.
 const AGAIN: Duration = Duration::from_secs(2);
 /// Makes the directories of the destination with mode 0700 if they are missing, and prints owner and
-/// mode of the first and the last. The directories below the first one are those whose names the user
+/// mode of the last one. The directories below the first one are those whose names the user
 /// did not choose: another user could have made them, to read or redirect the results.
 const PREPARE: &str = r#"umask 022
 own=$1 fixed=$2 base=$3; shift 3
@@ -52,7 +53,7 @@ for dir; do
     exit 1
   fi
 done
-stat -L -c '%u %a' -- "$base" "$last""#;
+stat -L -c '%u %a' -- "$last""#;
 /// Refuses a file of a destination in whose place another user has put something else.
 const CHECK: &str = r#"[ ! -h "$1" ] && [ ! -d "$1" ] && exit
 echo "\"$1\" is no file; remove it, or name another directory" >&2; exit 1"#;
@@ -77,6 +78,8 @@ pub(crate) struct CollectionWays {
     pub sealed_dir: PathBuf,
     /// Limit on the bytes of all collections.
     pub pace: Option<Arc<Pace>>,
+    /// Destinations of all collections that copy now.
+    pub places: Arc<BusyPlaces>,
 }
 
 /// A collection from one node.
@@ -95,7 +98,8 @@ pub(crate) struct Collection<'a> {
 /// Destination of the results.
 #[derive(Debug, Clone, Copy)]
 struct PreparedPlace {
-    /// Whether the base is open to no other user: it can be a destination as a whole.
+    /// Whether the directory with the results is open to no other user: it can be a destination as a
+    /// whole.
     is_private: bool,
     /// Whether the directory with the results belongs to the user.
     is_own: bool,
@@ -223,7 +227,7 @@ impl<'a> Collection<'a> {
             let until = Instant::now() + AGAIN;
             while Instant::now() < until {
                 if self.stop.load(Relaxed) {
-                    return Err("the gateway stopped the collection".to_owned());
+                    return Err(STOPPED.to_owned());
                 }
                 thread::sleep(TICK.saturating_mul(10));
             }
@@ -251,12 +255,15 @@ impl<'a> Collection<'a> {
     /// Collects a generation: in one run if the destination is private, or else each result for itself.
     fn bring(&self, generation: &[u8], sum: &mut CollectedResults) -> Result<(), CollectFault> {
         let place = self.prepared().map_err(CollectFault::All)?;
-        let top = sealed_path(generation).map_err(CollectFault::All)?;
-        if place.is_private {
-            let from = self.ways.sealed_dir.join(path_of(generation));
-            match self.copy(&from, &path_of(&self.order.base)) {
+        let holder = self.order.holder.as_slice();
+        let above = joined(&[generation, holder]);
+        if place.is_private && !self.is_hollow(&above).map_err(CollectFault::All)? {
+            let from = self.ways.sealed_dir.join(path_of(&above));
+            let to = joined(&[&self.order.base, holder]);
+            match self.copy(&from, &path_of(&to)) {
                 Ok(collected) => {
                     add(sum, collected);
+                    let top = sealed_path(generation).map_err(CollectFault::All)?;
                     return self.discard(top).map_err(CollectFault::All);
                 }
                 Err(fault) if !fault.is_partial => return Err(CollectFault::All(fault.cause)),
@@ -264,6 +271,12 @@ impl<'a> Collection<'a> {
             }
         }
         self.bring_each(generation, place, sum)
+    }
+
+    /// Returns whether a directory of a generation with names above it was not made, since nothing was
+    /// sealed.
+    fn is_hollow(&self, above: &[u8]) -> Result<bool, String> {
+        Ok(!self.order.holder.is_empty() && self.names_below(Some(above))?.is_empty())
     }
 
     /// Collects each result of a generation for itself: one that fails holds up no other.
@@ -390,11 +403,9 @@ impl<'a> Collection<'a> {
         prepare.args(dirs.iter().map(|dir| path_of(dir)));
         let output = run_well(&mut prepare, self.stop)?;
         let shown = String::from_utf8_lossy(&output.stdout);
-        let mut lines = shown.lines();
-        let base = lines.next().unwrap_or_default();
-        let last = lines.next().unwrap_or_default();
+        let last = shown.lines().next().unwrap_or_default();
         Ok(PreparedPlace {
-            is_private: base == format!("{} 700", order.uid),
+            is_private: last == format!("{} 700", order.uid),
             is_own: last.split(' ').next() == Some(&order.uid.to_string()),
         })
     }
@@ -420,6 +431,8 @@ impl<'a> Collection<'a> {
 
     /// Copies an entry of the node with `driftless sync`.
     fn copy(&self, from: &Path, to: &Path) -> Result<CollectedResults, CopyFault> {
+        let taken = self.ways.places.take(to, self.stop);
+        let _taken = taken.ok_or_else(|| STOPPED.to_owned())?;
         let socket = RelaySocket::new(&self.ways.relay_dir, self.order.uid)?;
         let mut sync = self.as_user(self.ways.program.as_str());
         let path = socket.path.to_string_lossy();

@@ -26,6 +26,7 @@ mod lease;
 mod library;
 mod message;
 mod parts;
+mod places;
 mod plan;
 mod policy;
 mod relay_socket;

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+/// Cause of a run that the gateway ended.
+pub(crate) const STOPPED: &str = "the gateway stopped the collection";
 /// Longest pause between two looks at a program.
 const TICK: Duration = Duration::from_millis(50);
 /// Shortest one.
@@ -70,7 +72,7 @@ fn wait(child: &mut Child, stop: &AtomicBool) -> Result<ExitStatus, String> {
         let ended = child.try_wait();
         if let Some(status) = ended.map_err(|error| driftless_model::cause(&error))? {
             return match stopped {
-                Some(_) => Err("the gateway stopped the collection".to_owned()),
+                Some(_) => Err(STOPPED.to_owned()),
                 None => Ok(status),
             };
         }

@@ -1,0 +1,91 @@
+//! Destinations to which results are copied at this moment.
+//!
+//! `driftless sync` refuses a destination at which another run works, or that lies in or above one. The
+//! nodes of a job often share a destination. So their runs come one after the other.
+
+use driftless_lock::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+/// Pause between two attempts.
+const TICK: Duration = Duration::from_millis(5);
+
+/// Destinations to which results are copied at this moment.
+#[derive(Debug, Default)]
+pub(crate) struct BusyPlaces(Mutex<Vec<PathBuf>>);
+
+/// A destination that is taken until the value is dropped.
+#[derive(Debug)]
+pub(crate) struct TakenPlace<'a> {
+    places: &'a BusyPlaces,
+    path: &'a Path,
+}
+
+impl BusyPlaces {
+    /// Takes a destination. Waits until no other one is taken that is the same, or lies in or above it.
+    /// Returns `None` if `stop` is set before.
+    pub fn take<'a>(&'a self, path: &'a Path, stop: &AtomicBool) -> Option<TakenPlace<'a>> {
+        while !self.try_take(path) {
+            if stop.load(Relaxed) {
+                return None;
+            }
+            thread::sleep(TICK);
+        }
+        Some(TakenPlace { places: self, path })
+    }
+
+    fn try_take(&self, path: &Path) -> bool {
+        let mut taken = self.0.lock();
+        let overlaps = |other: &PathBuf| other.starts_with(path) || path.starts_with(other);
+        let is_free = !taken.iter().any(overlaps);
+        if is_free {
+            taken.push(path.to_owned());
+        }
+        is_free
+    }
+}
+
+impl Drop for TakenPlace<'_> {
+    fn drop(&mut self) {
+        let mut taken = self.places.0.lock();
+        taken.retain(|path| path != self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlapping_places_are_taken_in_turn() {
+        let (places, stop) = (BusyPlaces::default(), AtomicBool::new(true));
+        let is_free = |path: &str| places.take(Path::new(path), &stop).is_some();
+        let own = places.take(Path::new("/out/1"), &stop);
+        assert!(own.is_some());
+        for (path, expected) in [
+            ("/out/1", false),
+            ("/out", false),
+            ("/out/1/n1", false),
+            ("/out/10", true),
+            ("/out/2", true),
+        ] {
+            assert_eq!(is_free(path), expected, "{path}");
+        }
+        drop(own);
+        assert!(is_free("/out"));
+    }
+
+    #[test]
+    fn run_waits_for_the_end_of_another_one() {
+        let (places, stop) = (BusyPlaces::default(), AtomicBool::new(false));
+        let own = places.take(Path::new("/out"), &stop);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| places.take(Path::new("/out/a"), &stop).is_some());
+            assert!(!waiting.is_finished());
+            drop(own);
+            assert!(waiting.join().is_ok_and(|is_taken| is_taken));
+        });
+    }
+}
