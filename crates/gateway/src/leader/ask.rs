@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 const RUNNING: (Duration, u32) = (Duration::from_secs(10), 20);
 /// The same while jobs only wait for data: nothing but their removal is to be seen.
 const WAITING: (Duration, u32) = (Duration::from_secs(30), 100);
+/// Pause after a list that lacks a job which the list before had.
+const AGAIN: Duration = Duration::from_millis(250);
 /// Pause while no job is open, as a multiple of the shortest one.
 const IDLE_TIMES: u32 = 30;
 /// Single questions of a turn, and their time: jobs that ended together are found in several turns.
@@ -40,7 +42,9 @@ impl GatewayLeader<'_> {
         match asked {
             Ok((marked, alive)) => {
                 self.sight.answered = Some(begin);
-                self.sight.note_alive(alive, &self.jobs, Instant::now());
+                if self.sight.note_alive(alive, &self.jobs, Instant::now()) {
+                    self.sight.next = Some(now + AGAIN.min(poll));
+                }
                 let fault = self.ask_for_absent();
                 self.note_batch_fault(fault);
                 let is_reopened = self.reopen_requeued()?;

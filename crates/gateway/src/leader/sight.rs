@@ -63,13 +63,14 @@ impl BatchSight {
         self.next = None;
     }
 
-    /// Notes a list of the jobs that live, and counts those that it lacks.
+    /// Notes a list of the jobs that live, and counts those that it lacks. Returns whether it is the
+    /// first one that lacks some job.
     pub fn note_alive(
         &mut self,
         alive: HashMap<JobId, LiveJob>,
         jobs: &[PlannedJob],
         now: Instant,
-    ) {
+    ) -> bool {
         let (mut absent, mut known) = (HashMap::new(), 0);
         for row in jobs.iter().map(|job| &job.row) {
             let Some(number) = row.number.as_deref().and_then(JobId::new) else {
@@ -91,6 +92,7 @@ impl BatchSight {
         let is_open = |mark: &String| jobs.iter().any(|job| job.row.mark == *mark);
         self.replaced.retain(is_open);
         (self.absent, self.known, self.alive) = (absent, known, Some(alive));
+        self.absent.values().any(|lists| *lists == 1)
     }
 
     /// Returns the marks and numbers of jobs that several lists lacked, and whose end is not known yet.
@@ -159,9 +161,9 @@ mod tests {
     #[test]
     fn list_without_a_job_ends_it_not() {
         let (jobs, mut sight, now) = (open(3), BatchSight::default(), Instant::now());
-        sight.note_alive(list(&jobs[..2]), &jobs, now);
+        assert!(sight.note_alive(list(&jobs[..2]), &jobs, now));
         assert_eq!(sight.to_ask(&jobs, now, SLOW), []);
-        sight.note_alive(list(&jobs[..2]), &jobs, now);
+        assert!(!sight.note_alive(list(&jobs[..2]), &jobs, now));
         let number = JobId::new("3").expect("a number");
         assert_eq!(sight.to_ask(&jobs, now, SLOW), [("3".to_owned(), number)]);
         assert!(matches!(sight.of(&jobs[2]), Sight::Unknown));
