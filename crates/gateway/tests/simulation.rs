@@ -404,7 +404,10 @@ fn task_that_waits_again_keeps_its_results() {
     cluster.pause_tasks(false);
     cluster.wait_until_closed();
     cluster.check_ran(&job);
-    assert_eq!(cluster.arrived(&job, 0).1, ["n1"]);
+    // No answer has to show so short a run.
+    let (last, aside) = cluster.arrived(&job, 0);
+    assert!(last.is_some_and(|node| node != "n1"));
+    assert!(aside.iter().all(|node| node == "n1"), "{aside:?}");
     cluster.check_nothing_is_left();
 }
 

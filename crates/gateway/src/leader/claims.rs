@@ -3,6 +3,7 @@
 //! A task can have run on several nodes, one run after the other. Results of the last run go to the path
 //! of the task, and those of earlier runs beside it: none of them replaces newer ones, and none is lost.
 
+use super::tasks::LastRun;
 use driftless_state::jobs::TaskResultRow;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,21 +31,25 @@ impl TaskClaims {
         }
     }
 
-    /// Decides about the results of a task on this node. `last` has the nodes of its last run, if they are
-    /// known. If not, the first node whose results arrive has the path.
-    pub fn decide(&mut self, task: u64, last: Option<&BTreeSet<String>>) {
+    /// Decides about the results of a task on this node. If the nodes of its last run are not known, the
+    /// first node whose results arrive has the path, until results of a later run come.
+    pub fn decide(&mut self, task: u64, last: LastRun<'_>) {
         let of_task = self.nodes.entry(task).or_default();
         let before = of_task.clone();
         match last {
-            Some(last) if last.contains(&self.node) => {
+            LastRun::On(last) if last.contains(&self.node) => {
                 of_task.retain(|_, is_earlier| *is_earlier);
                 of_task.extend(last.iter().map(|node| (node.clone(), false)));
             }
-            Some(_) => {
+            LastRun::On(_) => {
                 of_task.insert(self.node.clone(), true);
             }
-            None if of_task.contains_key(&self.node) => {}
-            None => {
+            LastRun::After(earlier) if !earlier.contains(&self.node) => {
+                of_task.retain(|node, is_earlier| *is_earlier || !earlier.contains(node));
+                of_task.insert(self.node.clone(), false);
+            }
+            _ if of_task.contains_key(&self.node) => {}
+            _ => {
                 let is_taken = of_task.values().any(|is_earlier| !is_earlier);
                 of_task.insert(self.node.clone(), is_taken);
             }
@@ -80,13 +85,19 @@ mod tests {
     use super::*;
 
     /// Decides about task 1 for nodes in turn, as a gateway that keeps the rows. Returns whether the results of
-    /// each node were set aside.
+    /// each node were set aside. `>` before the nodes of a run states that the task waited after it.
     fn decided(turns: &[(&str, Option<&str>)]) -> Vec<bool> {
         let mut rows = Vec::new();
         let decide = |(node, last): &(&str, Option<&str>)| {
             let mut claims = TaskClaims::new(node, std::mem::take(&mut rows));
-            let last = last.map(|last| last.split(',').map(str::to_owned).collect());
-            claims.decide(1, last.as_ref());
+            let nodes = last.unwrap_or_default().trim_start_matches('>').split(',');
+            let nodes: BTreeSet<String> = nodes.map(str::to_owned).collect();
+            let last = match last {
+                None => LastRun::Unknown,
+                Some(last) if last.starts_with('>') => LastRun::After(&nodes),
+                Some(_) => LastRun::On(&nodes),
+            };
+            claims.decide(1, last);
             let all = claims.nodes.get(&1).into_iter().flatten();
             rows = all
                 .map(|(node, is_earlier)| TaskResultRow {
@@ -115,6 +126,25 @@ mod tests {
     fn newer_run_takes_the_path_over() {
         let again = [("n2", Some("n2")), ("n1", Some("n1")), ("n2", None)];
         assert_eq!(decided(&again), [false, false, true]);
+    }
+
+    #[test]
+    fn run_that_nobody_saw_takes_the_path() {
+        let late = [("n2", Some(">n1")), ("n1", Some(">n1"))];
+        assert_eq!(decided(&late), [false, true]);
+        let first = [
+            ("n1", Some(">n1")),
+            ("n2", Some(">n1")),
+            ("n1", Some(">n1")),
+        ];
+        assert_eq!(decided(&first), [false, false, true]);
+        let two = [
+            ("n2", Some(">n1")),
+            ("n3", Some(">n1")),
+            ("n2", Some(">n1")),
+        ];
+        assert_eq!(decided(&two), [false; 3]);
+        assert_eq!(decided(&[("n1", Some(">n1"))]), [false], "on the same node");
     }
 
     #[test]

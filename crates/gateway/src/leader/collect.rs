@@ -10,6 +10,7 @@ use super::credits::OutboxKey;
 use super::guard::LeaderGuard;
 use super::outboxes::{OutboxList, WaitingOutbox};
 use super::state::GatewayLeader;
+use super::tasks::LastRun;
 use super::work::{CollectWork, WorkKind};
 use crate::distribution::{CollectGuard, CollectOrder, CollectOutcome, OutboxState};
 use crate::parts::now;
@@ -251,8 +252,8 @@ impl GatewayLeader<'_> {
         let is_node = |name: &String| job.has_node(name);
         for task in state.names.iter().filter_map(|name| task_of(name)) {
             if job.row.stage == JobStage::Ended || self.has_task_ended(job, Some(task)) {
-                let last = tasks.and_then(|tasks| tasks.last_nodes(task, &is_node));
-                claims.decide(task, last);
+                let last = tasks.map(|tasks| tasks.last_run(task, &is_node));
+                claims.decide(task, last.unwrap_or(LastRun::Unknown));
             }
         }
         let changed = claims.changed();

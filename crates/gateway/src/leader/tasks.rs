@@ -4,6 +4,17 @@
 use driftless_batch::{LiveJob, TaskRanges};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Nodes of the last run of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LastRun<'a> {
+    /// No answer had a run, or the batch system has other names for the nodes.
+    Unknown,
+    /// The nodes are known.
+    On(&'a BTreeSet<String>),
+    /// The task waited again after a run on these nodes. No answer had a later run.
+    After(&'a BTreeSet<String>),
+}
+
 /// Tasks of a job.
 #[derive(Debug, Default)]
 pub(crate) struct JobTasks {
@@ -11,6 +22,8 @@ pub(crate) struct JobTasks {
     /// Nodes of the last run of each task that was seen.
     nodes: BTreeMap<u64, BTreeSet<String>>,
     running: BTreeSet<u64>,
+    /// Tasks that waited after the last run that was seen.
+    again: BTreeSet<u64>,
     /// Whether a task ended since the outboxes were listed last.
     has_ended: bool,
 }
@@ -19,6 +32,9 @@ impl JobTasks {
     /// Follows an answer.
     pub fn see(&mut self, live: &LiveJob) {
         if let Some(waiting) = &live.waiting {
+            let ran = self.nodes.keys().copied();
+            self.again
+                .extend(ran.filter(|task| waiting.contains(*task)));
             self.known.add(waiting.clone());
         }
         let mut nodes_of: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
@@ -36,6 +52,7 @@ impl JobTasks {
             if !self.running.contains(&index) || !nodes.is_subset(last) {
                 *last = nodes;
             }
+            self.again.remove(&index);
         }
         self.has_ended |= self.running.difference(&running).next().is_some();
         self.running = running;
@@ -47,15 +64,14 @@ impl JobTasks {
         self.known.contains(task)
     }
 
-    /// Returns the nodes of the last run of a task. `None` if no answer had the run, or if the batch system
-    /// has other names for the nodes than `is_node` knows.
-    pub fn last_nodes(
-        &self,
-        task: u64,
-        is_node: &dyn Fn(&String) -> bool,
-    ) -> Option<&BTreeSet<String>> {
-        let nodes = self.nodes.get(&task);
-        nodes.filter(|nodes| nodes.iter().any(is_node))
+    /// Returns the nodes of the last run of a task, if `is_node` knows one of their names.
+    pub fn last_run(&self, task: u64, is_node: &dyn Fn(&String) -> bool) -> LastRun<'_> {
+        match self.nodes.get(&task) {
+            Some(nodes) if !nodes.iter().any(is_node) => LastRun::Unknown,
+            Some(nodes) if self.again.contains(&task) => LastRun::After(nodes),
+            Some(nodes) => LastRun::On(nodes),
+            None => LastRun::Unknown,
+        }
     }
 
     /// Returns whether a task ended since the outboxes were listed last.
@@ -86,8 +102,19 @@ mod tests {
     }
 
     fn last(tasks: &JobTasks, task: u64) -> Option<String> {
-        let nodes = tasks.last_nodes(task, &|node| node.starts_with('n'))?;
-        Some(nodes.iter().cloned().collect::<Vec<_>>().join(","))
+        let joined = |nodes: &BTreeSet<String>| Vec::from_iter(nodes.clone()).join(",");
+        match tasks.last_run(task, &|node| node.starts_with('n')) {
+            LastRun::Unknown => None,
+            LastRun::On(nodes) => Some(joined(nodes)),
+            LastRun::After(nodes) => Some(format!("after {}", joined(nodes))),
+        }
+    }
+
+    fn waiting(task: u64) -> LiveJob {
+        LiveJob {
+            waiting: Some(TaskRanges::one(task)),
+            ..LiveJob::default()
+        }
     }
 
     #[test]
@@ -102,6 +129,19 @@ mod tests {
         assert_eq!(last(&tasks, 1).as_deref(), Some("n3"));
         tasks.see(&running(&[(1, "n4")]));
         assert_eq!(last(&tasks, 1).as_deref(), Some("n4"), "requeued unseen");
+    }
+
+    #[test]
+    fn task_that_waits_again_has_an_unknown_run() {
+        let mut tasks = JobTasks::default();
+        tasks.see(&waiting(1));
+        tasks.see(&running(&[(1, "n1")]));
+        assert_eq!(last(&tasks, 1).as_deref(), Some("n1"));
+        tasks.see(&waiting(1));
+        tasks.see(&running(&[]));
+        assert_eq!(last(&tasks, 1).as_deref(), Some("after n1"));
+        tasks.see(&running(&[(1, "n1")]));
+        assert_eq!(last(&tasks, 1).as_deref(), Some("n1"));
     }
 
     #[test]
