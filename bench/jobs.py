@@ -214,6 +214,9 @@ def held(scene):
                 site.text(HEAD, ["scontrol", "update", "NodeName=ALL", "State=DRAIN", "Reason=bench"])
             submit_many(site, folder, sizes.jobs_held)
             wait_for(lambda site=site: count_held(site) == sizes.jobs_held, "the gateway", "know all jobs", KNOWN_SECONDS_MAX)
+            if part == SILENT:
+                ready = sizes.jobs_held * (NODES - 1)
+                wait_for(lambda site=site, ready=ready: count_ready(site) == ready, "the gateway", "send the data", KNOWN_SECONDS_MAX)
             time.sleep(sizes.held_rest_seconds)
             figures, still = shares(site, HELD_SECONDS), count_held(site)
             if still != sizes.jobs_held:
@@ -232,6 +235,11 @@ def submit_many(site, folder, count):
 def count_held(site):
     """Returns the number of jobs that the gateway knows by their numbers and has not released."""
     return sum(job["stage"] == "loading" for job in site.jobs().values())
+
+
+def count_ready(site):
+    """Returns the number of nodes with the data, of all jobs together."""
+    return sum(node["state"] == "ready" for job in site.jobs().values() for node in job["nodes"])
 
 
 def shares(site, seconds):
