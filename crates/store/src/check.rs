@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::{EntryBody, EntryFacts};
 use crate::placed::{LookOutcome, LookedAt, PlacedWalk};
 use crate::reader::UnitReader;
+use crate::seen::SeenIdentities;
 use driftless_model::{Keep, Meta};
 use driftless_reconcile::is_kept;
 use driftless_state::holdings::UnkeptCounts;
@@ -66,17 +67,19 @@ impl CheckReport {
     }
 }
 
-/// Checks the entries of a copy. `unkept` counts the metadata that the node could not keep.
+/// Checks the entries of a copy, and returns their identities. `unkept` counts the metadata that the
+/// node could not keep.
 pub(crate) fn check_entries(
     walk: &mut PlacedWalk<'_>,
     unkept: UnkeptCounts,
     report: &mut CheckReport,
-) -> Result<()> {
+) -> Result<SeenIdentities> {
     let has_kept_all = unkept == UnkeptCounts::default();
     let (catalogue, keep) = (walk.catalogue, Keep::default());
     let rights = walk.holder.rights();
     // A missing directory is one finding, and so is each entry in it.
     let mut seen = 0u32;
+    let mut identities = SeenIdentities::for_user(walk.holder.user().0);
     walk.visit(0..catalogue.entries(), &mut |at: LookedAt<'_>| {
         let path = || catalogue.path(at.number);
         if !matches!(at.outcome, LookOutcome::Extra(_) | LookOutcome::Left) {
@@ -85,6 +88,7 @@ pub(crate) fn check_entries(
         match at.outcome {
             LookOutcome::Left => {}
             LookOutcome::Placed(meta) => {
+                identities.add(meta);
                 if is_same(&at, meta, (&keep, &rights)) {
                     return Ok(());
                 }
@@ -106,7 +110,7 @@ pub(crate) fn check_entries(
     })?;
     let unseen = catalogue.entries().saturating_sub(seen);
     report.missing = report.missing.saturating_add(unseen.into());
-    Ok(())
+    Ok(identities)
 }
 
 fn is_same(at: &LookedAt<'_>, meta: &Meta, terms: (&Keep, &Rights)) -> bool {

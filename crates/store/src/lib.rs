@@ -24,6 +24,7 @@ mod place;
 mod placed;
 mod present;
 mod private;
+mod proof;
 mod publish;
 mod purge;
 mod reader;

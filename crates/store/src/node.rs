@@ -7,6 +7,7 @@ use crate::outbox_dirs::OutboxDirs;
 use crate::parts::file_name;
 use crate::place::{IdFile, id_of, ids_name, look_at};
 use crate::placed::PlacedWalk;
+use crate::proof::ContentProofs;
 use crate::staging::{
     PASSAGE_DIR, PRIVATE_FILE, close_to_others, enter_or_make, failed_at, names_in, open_passage,
 };
@@ -23,7 +24,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Open directories of the store at most.
 const OPEN_DIRS_MAX: usize = 512;
@@ -51,6 +52,9 @@ pub(crate) struct NodeFiles {
     pub(crate) clock: NodeClock,
     /// Held while outboxes change, and while ACLs and links of jobs are brought in line with the index.
     pub(crate) settling: Mutex<()>,
+    /// Time of the last sweep that brought all ACLs and links in line.
+    pub(crate) settled: Mutex<Option<Instant>>,
+    pub(crate) proofs: Mutex<ContentProofs>,
     /// Copies that this process receives.
     pub(crate) receiving: Mutex<HashSet<u64>>,
     /// Copies that this process uses.
@@ -143,6 +147,8 @@ impl NodeFiles {
             index: Mutex::new(index),
             clock,
             settling: Mutex::new(()),
+            settled: Mutex::new(None),
+            proofs: Mutex::default(),
             receiving: Mutex::new(HashSet::new()),
             used: Mutex::new(HashMap::new()),
         })
@@ -303,6 +309,7 @@ impl NodeFiles {
     /// needs it.
     pub(crate) fn forget_files(&self, row: &CopyRow) -> Result<()> {
         let _it_may_be_missing = self.ids.remove(&ids_name(row.id));
+        self.proofs.lock().set(row.id, None);
         let rows = self.index.lock().copies()?;
         let is_needed = rows.iter().any(|other| other.hash == row.hash);
         if let Some(hash) = NodeFiles::hash_of(row)

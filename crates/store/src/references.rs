@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for another process that changes ACLs and links.
 const ALONE_MAX: Duration = Duration::from_secs(60);
+/// Time between two repairs of all ACLs and links.
+const SETTLE_INTERVAL: Duration = Duration::from_secs(60);
 /// Pause between two attempts.
 const ALONE_PAUSE: Duration = Duration::from_millis(5);
 
@@ -159,6 +161,18 @@ impl NodeStore {
     pub fn touch(&self, copy: u64) -> Result<()> {
         let now = self.files.now();
         Ok(self.files.index.lock().touch(copy, now)?)
+    }
+
+    /// Repairs the ACLs of copies and the links of jobs, if this process did not do so a moment ago. Each
+    /// cast sweeps, and a copy may have thousands of jobs.
+    pub(crate) fn settle_sometimes(&self) -> Result<()> {
+        let last = *self.files.settled.lock();
+        if last.is_some_and(|at| at.elapsed() < SETTLE_INTERVAL) {
+            return Ok(());
+        }
+        self.settle_all()?;
+        *self.files.settled.lock() = Some(Instant::now());
+        Ok(())
     }
 
     /// Repairs the ACLs of copies and the links of jobs.

@@ -54,16 +54,23 @@ impl SeenIdentities {
         }
     }
 
+    /// Returns the digest, if no file changed in the time `steps` before `now`, since 1970: each later
+    /// change shows in the ctime then.
+    pub(crate) fn settled(&self, now: Duration, steps: Duration) -> Option<blake3::Hash> {
+        let settled = now.saturating_sub(steps).as_secs().cast_signed();
+        (self.newest < settled).then(|| self.hasher.finalize())
+    }
+
     /// Returns what was seen, at a time since 1970 before the first file was read.
     pub(crate) fn with_entries(mut self, entries: &CatalogueHead, begun: Duration) -> SeenSources {
         for part in &entries.parts {
             self.hasher.update(&part.hash);
         }
-        let settled = begun.saturating_sub(SETTLED).as_secs().cast_signed();
+        let is_settled = self.settled(begun, SETTLED).is_some();
         let name = format!("{PREFIX}{}", self.hasher.finalize().to_hex());
         SeenSources {
             name: CString::new(name).unwrap_or_default(),
-            is_settled: self.newest < settled,
+            is_settled,
         }
     }
 }

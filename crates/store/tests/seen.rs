@@ -127,3 +127,38 @@ fn content_is_read_once_a_day() {
     assert_eq!(build(&bench, 7), (set, BYTES));
     assert_eq!(names(&bench.path("origin/catalogues")).len(), 2);
 }
+
+#[test]
+fn content_of_a_copy_is_hashed_once_a_day() {
+    let bench = bench(2 * SETTLED_SECONDS);
+    let node = bench.node();
+    let set = bench.build();
+    let mut receiver = common::open(&node, &set, &bench.to());
+    common::put_all(&mut receiver, &mut set.source.reader(), 1);
+    let copy = receiver.finish().unwrap().copy;
+    let hashed = |daily: bool| {
+        let mut bytes = 0;
+        let mut pace = |more: u64| {
+            bytes += more;
+            true
+        };
+        let report = match daily {
+            true => node.verify_daily(copy, &mut pace),
+            false => node.verify(copy, &mut pace),
+        };
+        (bytes, report.unwrap().is_sound())
+    };
+    assert_eq!(hashed(true), (BYTES, true));
+    assert_eq!(hashed(true), (0, true));
+    assert_eq!(hashed(false), (BYTES, true), "who asks gets all");
+    set_clock(&bench, 2 * DAY_SECONDS);
+    assert_eq!(hashed(true), (BYTES, true));
+    assert_eq!(hashed(true), (0, true));
+    // A change shows in the ctime, whatever time the user sets.
+    let path = bench.path("to/src/small");
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    fs::write(&path, [3; 10_000]).unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_modified(modified).unwrap();
+    assert_eq!(hashed(true), (BYTES, false));
+}

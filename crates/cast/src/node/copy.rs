@@ -85,7 +85,7 @@ impl CopyRequest {
             Receiving::Held(copy) => copy,
         };
         let in_use = self.store.use_copy(copy)?;
-        if self.store.verify(copy, &mut pace)?.is_sound() {
+        if self.store.verify_daily(copy, &mut pace)?.is_sound() {
             return Ok(OpenedCopy::Held(in_use));
         }
         drop(in_use);
