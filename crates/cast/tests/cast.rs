@@ -103,7 +103,9 @@ fn restarted_node_fetches_what_it_lacks() {
 fn stopped_node_does_not_stop_others() {
     let cluster = Cluster::new(4);
     cluster.write("large", LARGE);
-    let running = cluster.start(slow(&cluster));
+    let mut settings = slow(&cluster);
+    settings.limits.give_up_ms = 10_000;
+    let running = cluster.start(settings);
     cluster.events.wait_for_units("n2", 10);
     cluster.set_dead("n2", true);
     cluster.signal("n2", Signal::STOP);
