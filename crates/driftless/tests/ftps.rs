@@ -377,6 +377,55 @@ assert ftp.size("data") == 3
 }
 
 #[test]
+fn aborted_transfer_ends_without_a_file() {
+    let site = Site::start();
+    site.python(
+        ALICE,
+        r#"
+import io, os, time
+ftp = login()
+ftp.voidcmd("TYPE I")
+def begin(name):
+    running = ftp.transfercmd("STOR " + name)
+    running.sendall(b"x" * 1_000_000)
+    return running
+def end(running):
+    # The orderly end of TLS, which alone would complete the upload.
+    running.settimeout(10)
+    try:
+        running.unwrap()
+    except OSError:
+        pass
+    running.close()
+def replies():
+    found = sorted(ftp.getline()[:3] for _ in range(2))
+    assert found == ["226", "426"], found
+open_upload = begin("waits")
+time.sleep(0.5)
+ftp.sock.sendall(b"ABOR\r\n")
+replies()
+end(open_upload)
+for name in ("closes", "again"):
+    closed = begin(name)
+    ftp.sock.sendall(b"ABOR\r\n")
+    end(closed)
+    replies()
+assert ftp.nlst() == [], ftp.nlst()
+big = os.urandom(30_000_000)
+ftp.storbinary("STOR big", io.BytesIO(big))
+down = ftp.transfercmd("RETR big")
+down.recv(1000)
+ftp.sock.sendall(b"ABOR\r\n")
+replies()
+down.close()
+assert ftp.nlst() == ["big"], "the session goes on"
+"#,
+    );
+    let log = site.end();
+    assert!(log.contains("the client sent ABOR"), "{log}");
+}
+
+#[test]
 fn commands_of_clients_work_in_the_home() {
     let site = Site::start();
     let tree = site.file("tree");

@@ -5,7 +5,7 @@
 //! logger and asks a binder for each port. So the binder here gives no port to a client that did not
 //! choose `P`. The count of handshakes is a second check: a change of the log only refuses transfers.
 
-use crate::commands::CommandState;
+use crate::commands::{CommandState, is_abort};
 use crate::tls::Handshakes;
 use async_trait::async_trait;
 use driftless_lock::Mutex;
@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::net::TcpSocket;
+use tokio::sync::watch;
 
 /// Ports of one session that wait for a connection at the same time.
 const WAITING_PORTS_MAX: usize = 4;
@@ -37,6 +38,8 @@ pub struct SessionChannels {
     /// Acts on the home that have begun and not ended.
     acts: AtomicUsize,
     is_over: AtomicBool,
+    /// Whether the client sent `ABOR` since it got the last port.
+    aborted: watch::Sender<bool>,
 }
 
 impl SessionChannels {
@@ -49,6 +52,7 @@ impl SessionChannels {
             active_ms: AtomicU64::new(0),
             acts: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
+            aborted: watch::Sender::new(false),
         }
     }
 
@@ -105,8 +109,22 @@ impl SessionChannels {
         self.is_over.load(Relaxed)
     }
 
+    /// Waits until the client aborts the transfer.
+    pub async fn aborted(&self) {
+        let mut aborted = self.aborted.subscribe();
+        let _the_sender_lives = aborted.wait_for(|aborted| *aborted).await;
+    }
+
+    /// Returns whether the client aborted the transfer.
+    pub fn is_aborted(&self) -> bool {
+        *self.aborted.borrow()
+    }
+
     fn note(&self, line: &str) {
         self.touch();
+        if is_abort(line) {
+            self.aborted.send_replace(true);
+        }
         let mut commands = self.commands.lock();
         let was_wrong = commands.is_dir_wrong();
         commands.note(line);
@@ -180,6 +198,8 @@ impl Binder for PassivePorts {
             );
             return Err(ErrorKind::QuotaExceeded.into());
         }
+        // An abort is of the transfer before: libunftp reads no further command during a transfer.
+        self.channels.aborted.send_replace(false);
         // Handshakes of earlier connections prove nothing about this one.
         self.channels.handshakes.clear();
         let count = u32::from(ports.end().saturating_sub(*ports.start())) + 1;
@@ -237,6 +257,24 @@ mod tests {
         let channels = private_channels();
         assert!(channels.commands.lock().allow_port());
         assert_eq!(channels.begin_transfer(0), None);
+    }
+
+    #[tokio::test]
+    async fn abort_lasts_until_the_next_port() {
+        let channels = private_channels();
+        let watch = slog::Logger::root(CommandWatch(channels.clone()), slog::o!());
+        let waiting = tokio::spawn({
+            let channels = channels.clone();
+            async move { channels.aborted().await }
+        });
+        assert!(!channels.is_aborted());
+        slog::debug!(watch, "Control channel event Command(Abor)");
+        assert!(channels.is_aborted());
+        waiting.await.unwrap();
+        let mut ports = PassivePorts::new(channels.clone());
+        let local = IpAddr::from([127, 0, 0, 1]);
+        drop(ports.bind(local, 49_152..=65_535).await.unwrap());
+        assert!(!channels.is_aborted());
     }
 
     #[test]

@@ -12,6 +12,15 @@ const COMMAND: &str = "Control channel event Command(";
 /// Rest of the line for `PROT P`.
 const PRIVATE: &str = "Prot { param: Private })";
 
+/// Rest of the line for `ABOR`.
+const ABORT: &str = "Abor)";
+
+/// Returns whether a line of the log shows `ABOR`. libunftp writes the line at once, and answers the
+/// command after the transfer.
+pub fn is_abort(line: &str) -> bool {
+    line.strip_prefix(COMMAND) == Some(ABORT)
+}
+
 /// Effect of the commands so far.
 #[derive(Debug)]
 pub struct CommandState {

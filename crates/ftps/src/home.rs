@@ -286,18 +286,20 @@ impl Upload {
         Ok(())
     }
 
-    /// Makes the file durable under its name. On failure, nothing of this upload stays.
+    /// Makes the bytes that arrived durable.
+    pub fn settle(&mut self) -> Done {
+        let file = self.file.as_ref().ok_or(fault(Act::Write, errno::EBADF))?;
+        file.settle()?;
+        file.sync()?;
+        file.flush()
+    }
+
+    /// Gives a settled file its name. On failure, nothing of this upload stays.
     pub fn publish(mut self) -> Done<u64> {
         let Some(file) = self.file.take() else {
             return Err(fault(Act::Write, errno::EBADF));
         };
-        let finished = (|| {
-            file.settle()?;
-            file.sync()?;
-            file.flush()?;
-            self.dir.rename(&self.temp, &self.name)
-        })();
-        if let Err(fault) = finished {
+        if let Err(fault) = self.dir.rename(&self.temp, &self.name) {
             let _nothing_more_can_be_done = self.dir.remove(&self.temp);
             return Err(fault);
         }

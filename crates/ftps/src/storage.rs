@@ -163,12 +163,14 @@ impl DepositStorage {
         }
     }
 
-    /// Waits for an act on a connection, at most for the idle time and until the session ends.
+    /// Waits for an act on a connection, at most for the idle time and until the session or the client
+    /// ends the transfer.
     async fn within<T>(&self, act: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         let mut stop = self.stop.clone();
         let done = tokio::select! {
             done = tokio::time::timeout(self.idle_max, act) => done,
             _ = stop.wait_for(|stop| *stop) => return Err(IoKind::ConnectionAborted.into()),
+            () = self.channels.aborted() => return Err(abort()),
         };
         self.channels.touch();
         done.unwrap_or_else(|_| Err(IoKind::ConnectionAborted.into()))
@@ -187,8 +189,8 @@ impl DepositStorage {
         (buffer, Ok(()))
     }
 
-    /// Writes all bytes of a connection to an upload. A connection that ends without the closing
-    /// message of TLS broke off.
+    /// Writes all bytes of a connection to an upload, and makes them durable. A connection that ends
+    /// without the closing message of TLS, or after `ABOR`, broke off.
     async fn receive(
         &self,
         input: &mut (impl AsyncRead + Unpin),
@@ -197,21 +199,36 @@ impl DepositStorage {
         loop {
             let (data, filled) = self.fill(input).await;
             if data.is_empty() {
-                return filled.map_err(TransferFailure::Connection);
+                filled.map_err(TransferFailure::Connection)?;
+                break;
             }
-            let Some(mut taken) = upload.take() else {
-                return Ok(());
-            };
-            let (back, written) = self
-                .blocking(move || {
-                    let written = taken.write(&data);
-                    (taken, written)
-                })
-                .await;
-            *upload = Some(back);
-            written.map_err(TransferFailure::File)?;
+            self.on_upload(upload, move |upload| upload.write(&data))
+                .await?;
             filled.map_err(TransferFailure::Connection)?;
         }
+        // `ABOR` may arrive together with the end of the data: it is read during this act.
+        self.on_upload(upload, Upload::settle).await?;
+        match self.channels.is_aborted() {
+            true => Err(TransferFailure::Connection(abort())),
+            false => Ok(()),
+        }
+    }
+
+    async fn on_upload(
+        &self,
+        upload: &mut Option<Upload>,
+        act: impl FnOnce(&mut Upload) -> std::result::Result<(), Fault> + Send + 'static,
+    ) -> std::result::Result<(), TransferFailure> {
+        let Some(mut taken) = upload.take() else {
+            return Ok(());
+        };
+        let acted = move || {
+            let done = act(&mut taken);
+            (taken, done)
+        };
+        let (back, done) = self.blocking(acted).await;
+        *upload = Some(back);
+        done.map_err(TransferFailure::File)
     }
 
     /// Ends an upload that failed: bytes of a broken connection are kept to resume the upload.
@@ -264,6 +281,10 @@ impl DepositStorage {
         };
         Ok(entries.into_iter().map(info).collect())
     }
+}
+
+fn abort() -> io::Error {
+    io::Error::new(IoKind::ConnectionAborted, "the client sent ABOR")
 }
 
 /// Returns a name for a line of a listing, in which a control character would begin another line.
