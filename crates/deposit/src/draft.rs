@@ -27,6 +27,8 @@ pub(crate) const LOCK: &str = ".lock";
 const ORIGIN: &str = ".origin";
 /// Name of a deposit that was taken out of the home.
 const WITHDRAWN: &str = ".withdrawn";
+/// Begin of the name of a deposit that is removed without a draft. No deposit begins with a dot.
+const REMOVED: &str = ".removed-";
 /// Attempts to lock a draft that other processes remove meanwhile.
 const LOCKS_MAX: u32 = 100;
 /// Attempts to rename a draft while other programs change the home.
@@ -301,6 +303,46 @@ impl DepositDraft {
     fn folder_path(&self) -> PathBuf {
         self.home.path().join(draft_of(&self.name))
     }
+}
+
+/// Removes a deposit from a home that has no room for a draft. A directory gets a name that only this
+/// act uses, at the top of the home, so the deposit disappears at once.
+pub(crate) fn remove_without_draft(home: &HomeFolder, name: &OsStr) -> Result<(), DepositError> {
+    let path = home.path().join(name);
+    match unlinkat(home.handle(), name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        // unlink(2): Linux says so of a directory, POSIX `EPERM`.
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(errno) => return Err(DepositError::call(&path, "remove it")(errno)),
+    }
+    let removed = rename_to_removed(home, name)
+        .map_err(DepositError::call(&path, "rename it to remove it"))?;
+    let path = home.path().join(&removed);
+    let mode = Mode::from_raw_mode(OWNER_ALL);
+    chmodat(home.handle(), &*removed, mode, AtFlags::empty())
+        .map_err(DepositError::call(&path, "open it to its owner"))?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = openat(home.handle(), &*removed, flags, Mode::empty())
+        .map_err(DepositError::call(&path, "open the directory"))?;
+    sweep(folder.as_fd(), &path, "")?;
+    unlinkat(home.handle(), &*removed, AtFlags::REMOVEDIR)
+        .map_err(DepositError::call(&path, "remove the directory"))?;
+    // A lock that found no room has left the folder of its draft.
+    let _it_has_content = unlinkat(home.handle(), draft_of(name), AtFlags::REMOVEDIR);
+    Ok(())
+}
+
+/// Renames a deposit to the first free name of a draft that no deposit can have.
+fn rename_to_removed(home: &HomeFolder, name: &OsStr) -> rustix::io::Result<OsString> {
+    for number in 0..RENAMES_MAX {
+        let removed = draft_of(OsStr::new(&format!("{REMOVED}{number}")));
+        match renameat(home.handle(), name, home.handle(), &*removed) {
+            Ok(()) => return Ok(removed),
+            Err(Errno::EXIST | Errno::NOTEMPTY) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(Errno::EXIST)
 }
 
 /// Returns the name of the folder of a draft.

@@ -75,6 +75,18 @@ pub enum DepositError {
 }
 
 impl DepositError {
+    /// Returns whether a call failed because the file system or the quota is full.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(
+            self,
+            DepositError::Call {
+                errno: Errno::NOSPC | Errno::DQUOT,
+                ..
+            }
+        )
+    }
+
     /// Returns the conversion of an errno for a path.
     pub(crate) fn call(path: &Path, act: &'static str) -> impl FnOnce(Errno) -> Self + use<> {
         let path = path.to_owned();

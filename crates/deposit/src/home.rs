@@ -8,7 +8,7 @@
 
 use crate::DepositError;
 use crate::area::{HOME_MODE, OTHERS, check_mode, check_owner};
-use crate::draft::{DRAFT, DRAFT_FILES, DepositDraft, draft_of, take};
+use crate::draft::{DRAFT, DRAFT_FILES, DepositDraft, draft_of, remove_without_draft, take};
 use crate::folder::HomeFolder;
 use crate::measure::measure;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, open, statat};
@@ -135,7 +135,12 @@ impl DepositHome {
         if !self.has(name) && !has_draft {
             return Err(DepositError::Missing(self.path().join(name)));
         }
-        let draft = take(&self.folder, name)?;
+        let draft = match take(&self.folder, name) {
+            Err(error) if error.is_full() && self.has(name) => {
+                return remove_without_draft(&self.folder, name);
+            }
+            draft => draft?,
+        };
         draft.begin(None)?;
         draft.withdraw()?;
         draft.discard()
@@ -173,11 +178,58 @@ pub fn check_deposit_name(name: &OsStr) -> Result<(), DepositError> {
     }
 }
 
-fn is_draft(entry: &[u8]) -> bool {
+/// Returns whether an entry of a home has the name of a draft.
+#[must_use]
+pub fn is_draft(entry: &[u8]) -> bool {
     entry.len() > DRAFT.len() && entry.starts_with(DRAFT.as_bytes())
 }
 
 fn draft_name(entry: &OsStr) -> OsString {
     let bytes = entry.as_bytes().strip_prefix(DRAFT.as_bytes());
     OsString::from_vec(bytes.unwrap_or_default().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods)]
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::process::Command;
+
+    fn home(folder: &Path) -> DepositHome {
+        fs::set_permissions(folder, fs::Permissions::from_mode(HOME_MODE)).unwrap();
+        DepositHome::open(folder).unwrap()
+    }
+
+    fn must(command: &mut Command) {
+        assert!(command.status().unwrap().success(), "{command:?}");
+    }
+
+    #[test]
+    fn deposits_are_removed_from_a_full_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "nr_inodes=12", "none"]);
+        must(mount.arg(folder.path()));
+        let home = home(folder.path());
+        let tree = folder.path().join("tree");
+        fs::create_dir_all(tree.join("closed")).unwrap();
+        fs::write(tree.join("closed/file"), "x").unwrap();
+        fs::set_permissions(&tree, fs::Permissions::from_mode(0o555)).unwrap();
+        fs::write(folder.path().join("one"), "x").unwrap();
+        let full = (0..20).find_map(|number| fs::write(tree.join(number.to_string()), "").err());
+        assert!(full.is_some(), "the file system is full");
+        for name in ["one", "tree"] {
+            let filler = || fs::write(folder.path().join("filler"), "");
+            let _it_takes_what_the_first_removal_left = filler();
+            home.remove(OsStr::new(name)).unwrap();
+        }
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        assert_eq!(left.len(), 1, "the filler alone: {left:?}");
+        drop(left);
+        let folder_path = folder.path().to_owned();
+        drop(home);
+        must(Command::new("umount").arg("-l").arg(folder_path));
+    }
 }

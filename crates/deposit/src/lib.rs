@@ -18,4 +18,4 @@ mod sweep;
 pub use area::DepositArea;
 pub use draft::{CommittedDeposit, DepositDraft};
 pub use error::DepositError;
-pub use home::{Deposit, DepositHome, check_deposit_name};
+pub use home::{Deposit, DepositHome, check_deposit_name, is_draft};
