@@ -8,7 +8,7 @@
 use crate::FtpsSettings;
 use crate::path::HomePath;
 use crate::users::Account;
-use driftless_deposit::DepositArea;
+use driftless_deposit::{DepositArea, is_draft};
 use driftless_model::{Act, Fault, Keep, Kind, Meta, Side, errno, is_reserved_name, quote};
 use driftless_remote::{Reach, Root, SshHost};
 use driftless_tree::{
@@ -24,6 +24,9 @@ use std::time::Duration;
 const FILE_MODE: u32 = 0o600;
 /// Longest wait for the agent of a user: getent(1) and setpriv(1) ask the name service.
 const AGENT_MAX: Duration = Duration::from_secs(60);
+/// Names that are listed before their metadata is read. The agent sends the metadata with the names,
+/// and the connection holds it for a limited number of them.
+const CHUNK_NAMES: usize = 1000;
 /// Most entries of a listed directory.
 const ENTRIES_MAX: usize = 100_000;
 
@@ -104,8 +107,8 @@ impl UserHome {
         self.dir(path.names()).map(drop)
     }
 
-    /// Returns the entries of a directory, without temporary ones. Returns one entry for a path that
-    /// is no directory.
+    /// Returns the entries of a directory, without temporary ones and drafts of `driftless put`. Returns
+    /// one entry for a path that is no directory.
     pub fn list(&self, path: &HomePath) -> Done<Vec<(CString, Meta)>> {
         if path.split().is_some() {
             let (dir, name) = self.parent(path)?;
@@ -115,19 +118,21 @@ impl UserHome {
             }
         }
         let dir: DirRef = self.dir(path.names())?;
-        let names = names_of(&dir)?;
-        let mut entries = Vec::with_capacity(names.len());
-        for name in names {
-            if is_reserved_name(name.to_bytes()) {
-                continue;
+        let is_top = path.split().is_none();
+        let mut entries = Vec::new();
+        each_name(&dir, &mut |name| {
+            let bytes = name.to_bytes();
+            if is_reserved_name(bytes) || is_top && is_draft(bytes) {
+                return Ok(());
             }
-            match dir.look(&name) {
-                Ok(meta) => entries.push((name, meta)),
+            match dir.look(name) {
+                Ok(meta) => entries.push((name.to_owned(), meta)),
                 // It went after it was listed.
                 Err(fault) if fault.is_missing() => {}
                 Err(fault) => return Err(fault),
             }
-        }
+            Ok(())
+        })?;
         Ok(entries)
     }
 
@@ -339,14 +344,29 @@ impl Drop for Upload {
 }
 
 fn names_of(dir: &DirRef) -> Done<Vec<CString>> {
-    let (mut stream, mut names) = (dir.list()?, Names::default());
-    while stream.fill(&mut names, ENTRIES_MAX)? {
-        if names.len() >= ENTRIES_MAX {
+    let mut names = Vec::new();
+    each_name(dir, &mut |name| {
+        names.push(name.to_owned());
+        Ok(())
+    })?;
+    Ok(names)
+}
+
+/// Calls `act` with each name of a directory.
+fn each_name(dir: &DirRef, act: &mut dyn FnMut(&CStr) -> Done) -> Done {
+    let (mut stream, mut count) = (dir.list()?, 0);
+    loop {
+        let mut names = Names::default();
+        let has_more = stream.fill(&mut names, CHUNK_NAMES)?;
+        count += names.len();
+        if count > ENTRIES_MAX {
             return Err(fault(Act::List, errno::EFBIG));
         }
+        (0..names.len()).try_for_each(|index| act(names.get(index).0))?;
+        if !has_more {
+            return Ok(());
+        }
     }
-    let all = (0..names.len()).map(|index| names.get(index).0.to_owned());
-    Ok(all.collect())
 }
 
 fn check_file(meta: &Meta) -> Done {

@@ -1,5 +1,6 @@
 //! Paths of clients. A path is resolved by its text, so `..` never leaves the home of the user.
 
+use driftless_deposit::is_draft;
 use driftless_model::is_reserved_name;
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +13,8 @@ const DEPTH_MAX: usize = 256;
 /// Character that libunftp puts in the place of bytes that are no UTF-8.
 const REPLACED: &[u8] = "\u{FFFD}".as_bytes();
 
-/// Path below the home of a user: names without `.`, `..` and reserved names. It is empty for the home.
+/// Path below the home of a user: names without `.`, `..` and reserved names, and at the top without
+/// drafts of `driftless put`. It is empty for the home.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HomePath(Vec<CString>);
 
@@ -30,7 +32,8 @@ impl HomePath {
                 _ => return None,
             }
         }
-        (names.len() <= DEPTH_MAX).then_some(HomePath(names))
+        let is_in_draft = names.first().is_some_and(|name| is_draft(name.to_bytes()));
+        (names.len() <= DEPTH_MAX && !is_in_draft).then_some(HomePath(names))
     }
 
     /// Returns the directories above the last name, and this name. Returns `None` for the home.
@@ -75,6 +78,7 @@ mod tests {
             ("../..", Some("")),
             ("/a/../b", Some("b")),
             ("/..a", Some("..a")),
+            ("/a/.put-b", Some("a/.put-b")),
         ];
         for (path, expected) in rows {
             assert_eq!(shown(path).as_deref(), expected, "{path}");
@@ -86,7 +90,8 @@ mod tests {
         let reserved = format!("/a/.driftless-tmp-{:032x}", 5);
         let long = "x".repeat(256);
         let deep = "a/".repeat(257);
-        for path in [&reserved, &long, &deep, "a\u{FFFD}", "a\0b"] {
+        let draft = "/a/../.put-refs/.lock";
+        for path in [&reserved, &long, &deep, draft, "a\u{FFFD}", "a\0b"] {
             assert_eq!(shown(path), None, "{path:?}");
         }
     }
