@@ -6,6 +6,7 @@
 //! choose `P`. The count of handshakes is a second check: a change of the log only refuses transfers.
 
 use crate::commands::{CommandState, is_abort};
+use crate::filter;
 use crate::tls::Handshakes;
 use async_trait::async_trait;
 use driftless_lock::Mutex;
@@ -162,17 +163,30 @@ impl slog::Drain for CommandWatch {
 #[derive(Debug)]
 pub struct PassivePorts {
     channels: Arc<SessionChannels>,
+    /// Address of the client.
+    client: IpAddr,
     /// Ports that may wait for a connection.
     given: Vec<(SocketAddr, Instant)>,
 }
 
 impl PassivePorts {
     /// Returns the source of ports of a session.
-    pub fn new(channels: Arc<SessionChannels>) -> Self {
+    pub fn new(channels: Arc<SessionChannels>, client: IpAddr) -> Self {
         PassivePorts {
             channels,
+            client,
             given: Vec::new(),
         }
+    }
+
+    /// Listens on a socket for connections of the client. libunftp compares the address again.
+    fn listening(&self, socket: TcpSocket) -> io::Result<TcpSocket> {
+        if let Err(error) = filter::allow_only(self.client, &socket) {
+            let cause = driftless_model::cause(&error);
+            tracing::warn!("cannot keep strangers from a data port: {cause}");
+        }
+        rustix::net::listen(&socket, BACKLOG)?;
+        Ok(socket)
     }
 
     /// Returns whether the session may have one more port. Without a limit, one user could take all.
@@ -208,8 +222,7 @@ impl Binder for PassivePorts {
             let offset = u16::try_from((first + step) % count).unwrap_or_default();
             let address = SocketAddr::new(local, ports.start() + offset);
             // libunftp listens only later, when another session may have taken the port.
-            let free = bound(address)
-                .and_then(|socket| Ok(rustix::net::listen(&socket, BACKLOG).map(|()| socket)?));
+            let free = bound(address).and_then(|socket| self.listening(socket));
             if let Ok(socket) = free {
                 self.given.push((address, Instant::now()));
                 return Ok(socket);
@@ -271,8 +284,8 @@ mod tests {
         slog::debug!(watch, "Control channel event Command(Abor)");
         assert!(channels.is_aborted());
         waiting.await.unwrap();
-        let mut ports = PassivePorts::new(channels.clone());
         let local = IpAddr::from([127, 0, 0, 1]);
+        let mut ports = PassivePorts::new(channels.clone(), local);
         drop(ports.bind(local, 49_152..=65_535).await.unwrap());
         assert!(!channels.is_aborted());
     }
@@ -288,8 +301,8 @@ mod tests {
 
     #[tokio::test]
     async fn session_cannot_take_all_ports() {
-        let mut ports = PassivePorts::new(private_channels());
         let local = IpAddr::from([127, 0, 0, 1]);
+        let mut ports = PassivePorts::new(private_channels(), local);
         let mut listeners = Vec::new();
         for _ in 0..WAITING_PORTS_MAX {
             let socket = ports.bind(local, 49_152..=65_535).await.unwrap();

@@ -15,6 +15,7 @@
 mod channels;
 mod commands;
 mod error;
+mod filter;
 mod home;
 mod login;
 mod memory;

@@ -12,7 +12,7 @@ use driftless_model::cause;
 use libunftp::ServerBuilder;
 use libunftp::options::{ActivePassiveMode, FtpsRequired, PassiveHost, SiteMd5};
 use std::io::{self, ErrorKind};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub fn run_session(
         .build()
         .map_err(Error::system("the runtime of a session"))?;
     let session = ClientSession {
-        client: client.ip().to_canonical().to_string(),
+        client: client.ip(),
         settings,
         password,
     };
@@ -96,7 +96,7 @@ fn protect_server() {
 }
 
 struct ClientSession {
-    client: String,
+    client: IpAddr,
     settings: FtpsSettings,
     password: Option<Arc<dyn PasswordCheck>>,
 }
@@ -118,7 +118,7 @@ impl ClientSession {
             idle_max,
             stop: stopped,
             transfers: transfers.clone(),
-            client: self.client.clone(),
+            client: self.client.to_canonical().to_string(),
         };
         let ending = server.try_clone().map_err(Error::system("the server"))?;
         let ftp = self.ftp(storage, config, (server, handshakes))?;
@@ -145,7 +145,7 @@ impl ClientSession {
         config: Arc<rustls::ServerConfig>,
         (server, handshakes): (UnixStream, Arc<tls::Handshakes>),
     ) -> Result<libunftp::Server<DepositStorage, DepositUser>, Error> {
-        let settings = self.settings.clone();
+        let (settings, client) = (self.settings.clone(), self.client);
         let channels = storage.channels.clone();
         let server = ServerLine::new(server).map_err(Error::system("the server"))?;
         let login = Arc::new(SessionLogin(Arc::new(LoginChecks {
@@ -174,7 +174,7 @@ impl ClientSession {
                 CommandWatch(channels.clone()),
                 slog::o!(),
             ))
-            .binder(PassivePorts::new(channels))
+            .binder(PassivePorts::new(channels, client))
             .build()
             .map_err(|error| Error::Tls(error.to_string()))
     }
