@@ -22,6 +22,7 @@ mod memory;
 mod message;
 mod path;
 mod policy;
+mod refusals;
 mod server;
 mod session;
 mod settings;

@@ -98,11 +98,21 @@ impl LoginChecks {
             self.server.ask(&SessionQuestion::Attempt(unnamed))?;
             return Err("no user can have this name".to_owned());
         }
+        let chain = proof.certificate_chain.as_ref();
+        let certified = chain
+            .and_then(|chain| chain.first())
+            .map(|certificate| self.check_certificate(user, certificate.as_ref(), proof));
+        // No client can guess a key, so failed logins of other clients do not lock out a certificate.
+        if let Some(Ok(way)) = certified {
+            Account::find(user, self.settings.uid_min)?;
+            self.server
+                .ask(&SessionQuestion::Certified(user.to_owned()))?;
+            return Ok(way);
+        }
         self.server
             .ask(&SessionQuestion::Attempt(user.to_owned()))?;
-        let certificate = proof.certificate_chain.as_ref();
-        let way = match (certificate.and_then(|chain| chain.first()), &proof.password) {
-            (Some(certificate), _) => self.check_certificate(user, certificate.as_ref(), proof),
+        let way = match (certified, &proof.password) {
+            (Some(refused), _) => refused,
             (None, Some(password)) => self.check_password(user, password, proof.source_ip),
             (None, None) => Err("neither a password nor a certificate".to_owned()),
         }?;

@@ -18,6 +18,8 @@ pub enum SessionQuestion {
     Attempt(String),
     /// A client proved to be this user, and wants a session more.
     LogIn(String),
+    /// A client proved to be this user without an attempt, and wants a session more.
+    Certified(String),
 }
 
 /// Answer of the server. The text is the reason of a refusal.

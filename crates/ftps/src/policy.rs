@@ -138,6 +138,12 @@ impl LoginPolicy {
                 failure.count = failure.count.saturating_sub(1);
             }
         }
+        self.log_in_without_attempt(session, user)
+    }
+
+    /// Decides the same for a user who proved it without an attempt, such as by a certificate. No
+    /// failed attempt of another client is forgotten for it.
+    pub fn log_in_without_attempt(&mut self, session: u64, user: &str) -> ServerAnswer {
         let own = self.sessions.values();
         let count = own
             .filter(|session| session.user.as_deref() == Some(user))
@@ -179,7 +185,7 @@ impl LoginPolicy {
 }
 
 /// Returns the address, or the network of an IPv6 address.
-fn network_of(address: IpAddr) -> IpAddr {
+pub fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let mask = u128::MAX << (128 - NETWORK_BITS);
@@ -239,6 +245,17 @@ mod tests {
             assert_eq!(policy.log_in(session, "alice"), Ok(()));
             policy.end(session);
         }
+    }
+
+    #[test]
+    fn certificates_neither_count_nor_forgive() {
+        let (mut policy, now) = (LoginPolicy::new(LIMITS), Instant::now());
+        let session = policy.begin(address(1)).unwrap();
+        for _ in 0..PAIR_FAILURES_MAX {
+            assert_eq!(policy.attempt(session, "alice", now), Ok(()));
+        }
+        assert_eq!(policy.log_in_without_attempt(session, "alice"), Ok(()));
+        assert!(policy.attempt(session, "alice", now).is_err());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use crate::message::{ServerAnswer, SessionQuestion, receive, send};
 use crate::policy::LoginPolicy;
+use crate::refusals::RefusalLog;
 use crate::{Error, FtpsSettings, ServerProcess, tls, users};
 use driftless_lock::Mutex;
 use driftless_model::cause;
@@ -43,6 +44,7 @@ pub struct FtpsServer {
     listeners: Vec<TcpListener>,
     process: ServerProcess,
     policy: Mutex<LoginPolicy>,
+    refusals: Mutex<RefusalLog>,
     /// Sockets of the sessions. A session ends when its socket is shut down.
     sockets: Mutex<BTreeMap<u64, UnixStream>>,
 }
@@ -69,6 +71,7 @@ impl FtpsServer {
                 .collect::<Result<_, _>>()?,
             process,
             policy: Mutex::new(LoginPolicy::new(settings.limits)),
+            refusals: Mutex::default(),
             sockets: Mutex::default(),
         })
     }
@@ -129,7 +132,11 @@ impl FtpsServer {
         let session = match begun {
             Ok(session) => session,
             Err(why) => {
-                tracing::warn!("{}: connection refused: {why}", client.to_canonical());
+                let count = self.refusals.lock().note(client, Instant::now());
+                if let Some(count) = count {
+                    let client = client.to_canonical();
+                    tracing::warn!("{client}: {count} connections refused: {why}");
+                }
                 let _the_client_may_be_gone = (&stream).write_all(BUSY);
                 return;
             }
@@ -182,7 +189,7 @@ impl FtpsServer {
                 Err(error) => return Err(error),
             };
             let answer = self.decide(session, &question);
-            has_login |= answer.is_ok() && matches!(question, SessionQuestion::LogIn(_));
+            has_login |= answer.is_ok() && !matches!(question, SessionQuestion::Attempt(_));
             attempts += u32::from(matches!(question, SessionQuestion::Attempt(_)));
             if attempts > ATTEMPTS_MAX {
                 return Err(io::Error::other("too many logins of one session"));
@@ -196,6 +203,7 @@ impl FtpsServer {
         match question {
             SessionQuestion::Attempt(user) => policy.attempt(session, user, Instant::now()),
             SessionQuestion::LogIn(user) => policy.log_in(session, user),
+            SessionQuestion::Certified(user) => policy.log_in_without_attempt(session, user),
         }
     }
 }
