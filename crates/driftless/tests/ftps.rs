@@ -8,10 +8,10 @@ mod common;
 mod hostile;
 
 use common::programs::signal;
-use common::{driftless, wait_until};
+use common::wait_until;
 use driftless_testkit::accounts::{DEPOSIT_USERS, prepare_deposit_users};
 use driftless_testkit::scratch::scratch_folder;
-use driftless_testkit::{Running, write_program};
+use driftless_testkit::{Driftless, Running, write_program};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -70,6 +70,11 @@ impl Drop for Site {
 impl Site {
     /// Starts a server for passwords and for certificates of the authority of the test.
     fn start() -> Site {
+        Site::start_program(Path::new(env!("CARGO_BIN_EXE_driftless")))
+    }
+
+    fn start_program(program: &Path) -> Site {
+        let binary = program;
         prepare_deposit_users();
         let folder = scratch_folder();
         certificates(folder.path());
@@ -90,16 +95,16 @@ impl Site {
             port,
             server: None,
         };
-        site.server = Some(site.spawn(&name));
+        site.server = Some(site.spawn(binary, &name));
         wait_until("the server listens", || {
             TcpStream::connect(("127.0.0.1", port)).is_ok()
         });
         site
     }
 
-    fn spawn(&self, service: &str) -> Running {
+    fn spawn(&self, binary: &Path, service: &str) -> Running {
         let file = |name: &str| self.folder.path().join(name);
-        driftless()
+        Driftless::new(binary)
             .arg("ftps")
             .args(["--listen", &format!("127.0.0.1:{}", self.port)])
             .arg("--certificate")
@@ -482,6 +487,43 @@ assert len(lines) == 1 and lines[0].startswith("drwx------"), lines
 "#,
     );
     assert_eq!(common::names_below(&home), ["tree", "tree/c"]);
+}
+
+#[test]
+fn drafts_of_put_are_neither_listed_nor_changed() {
+    let site = Site::start();
+    site.python(ALICE, "login()");
+    let draft = site.home(ALICE).join(".put-refs");
+    fs::create_dir(&draft).expect("a draft");
+    fs::write(draft.join(".lock"), "").expect("a lock");
+    site.python(
+        ALICE,
+        r#"
+import io
+ftp = login()
+assert ftp.nlst() == [], ftp.nlst()
+refused(lambda: ftp.delete(".put-refs/.lock"), "5")
+refused(lambda: ftp.mkd(".put-x"), "5")
+refused(lambda: ftp.storbinary("STOR .put-x", io.BytesIO(b"x")), "5")
+ftp.mkd("a")
+ftp.mkd("a/.put-x")
+"#,
+    );
+    let names = [".put-refs", ".put-refs/.lock", "a", "a/.put-x"];
+    assert_eq!(common::names_below(&site.home(ALICE)), names);
+}
+
+#[test]
+fn replaced_program_serves_further_logins() {
+    let folder = scratch_folder();
+    driftless_testkit::attrs::set_mode(folder.path(), 0o755).expect("open");
+    let [program, new] = ["driftless", "new"].map(|name| folder.path().join(name));
+    fs::copy(env!("CARGO_BIN_EXE_driftless"), &program).expect("a copy");
+    let site = Site::start_program(&program);
+    site.python(ALICE, "login()");
+    write_program(&new, "#!/bin/sh\nexit 9\n");
+    fs::rename(&new, &program).expect("replaced");
+    site.python(ALICE, "assert login().nlst() == []");
 }
 
 #[test]

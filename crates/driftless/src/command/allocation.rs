@@ -33,8 +33,8 @@ fn nodes_of(variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<String>, St
 /// Returns the command that starts driftless on a node: by default this program, under the path
 /// that it has here.
 pub fn program(agent: Vec<String>) -> Vec<String> {
-    let own = std::env::current_exe().ok();
-    match own.and_then(|path| path.into_os_string().into_string().ok()) {
+    let own = crate::command::gateway::program().ok();
+    match own {
         Some(path) if agent == [PROGRAM] => vec![path],
         _ => agent,
     }

@@ -36,12 +36,15 @@ mod served {
         run_session,
     };
     use driftless_model::cause;
+    use std::os::fd::IntoRawFd;
     use std::path::Path;
     use std::sync::Arc;
     use std::time::Duration;
 
     /// Connections of one address without a login.
     const STRANGERS_MAX: usize = 8;
+    /// Lowest number of the handle of this program.
+    const HELD_FROM: i32 = 100;
     /// This program, also after another version has replaced its file (proc(5), `/proc/PID/exe`).
     const OWN_PROGRAM: &str = "/proc/self/exe";
 
@@ -140,8 +143,33 @@ mod served {
                 user_sessions_max: usize::try_from(args.user_sessions).unwrap_or(usize::MAX),
                 strangers_max: STRANGERS_MAX,
             },
-            program: crate::command::gateway::program()?,
+            program: match args.session {
+                true => held_program()?,
+                false => OWN_PROGRAM.into(),
+            },
         })
+    }
+
+    /// Opens this program, and returns a path of it for the processes that this process starts: they
+    /// inherit the handle. So they are of this version, also after another one replaced the file.
+    fn held_program() -> Result<String, Unreached> {
+        use rustix::fs::{Mode, OFlags, open};
+        use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+        let held = || {
+            let own = open(OWN_PROGRAM, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+            // A shell takes the low numbers for itself.
+            let held = fcntl_dupfd_cloexec(&own, HELD_FROM)?;
+            fcntl_setfd(&held, FdFlags::empty())?;
+            Ok(held.into_raw_fd())
+        };
+        let number = held().map_err(|errno: rustix::io::Errno| {
+            let why = cause(&errno.into());
+            (
+                Exit::CouldNotRun,
+                format!("{OWN_PROGRAM}: cannot open: {why}; mount /proc"),
+            )
+        })?;
+        Ok(format!("/proc/self/fd/{number}"))
     }
 
     /// Returns whether PAM has rules of this service (pam.d(5)).

@@ -131,13 +131,16 @@ fn casts_settings(
     })
 }
 
-/// Returns the path of this program.
+/// Returns the path of this program, or of the version that replaced its file.
 pub fn program() -> Result<String, Unreached> {
     let failed = |why: String| (Exit::CouldNotRun, format!("the program itself: {why}"));
     let path = std::env::current_exe().map_err(|error| failed(cause(&error)))?;
     let shown = quote(&path);
     let text = path.into_os_string().into_string();
-    text.map_err(|_| failed(format!("{shown} is not UTF-8")))
+    let text = text.map_err(|_| failed(format!("{shown} is not UTF-8")))?;
+    // proc(5), `/proc/PID/exe`: so ends the path of a file that was replaced.
+    let path = text.strip_suffix(" (deleted)").unwrap_or(&text);
+    Ok(path.to_owned())
 }
 
 /// Returns a host name as a part of a file name.
