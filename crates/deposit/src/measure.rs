@@ -20,7 +20,7 @@ pub(crate) struct TreeSize {
 }
 
 /// Measures the entry `name` of a directory. Entries named in `skipped` are left out at its top.
-/// Directories that this user cannot read, and entries that are removed meanwhile, count as empty.
+/// Directories that this user cannot read or search, and entries that are removed meanwhile, count as empty.
 ///
 /// # Errors
 /// A directory cannot be listed.
@@ -56,7 +56,8 @@ pub(crate) fn measure(
         };
         let meta = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(meta) => meta,
-            Err(Errno::NOENT) => continue,
+            // The permissions of the directory may change meanwhile.
+            Err(Errno::NOENT | Errno::ACCESS) => continue,
             Err(errno) => return Err(failed()(errno)),
         };
         size.entries += 1;
@@ -87,11 +88,13 @@ fn open(
     name: impl rustix::path::Arg,
 ) -> rustix::io::Result<Option<(OwnedFd, Dir)>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match openat(above, name, flags, Mode::empty()) {
-        Ok(directory) => {
-            let list = Dir::read_from(&directory)?;
-            Ok(Some((directory, list)))
-        }
+    let opened = openat(above, name, flags, Mode::empty()).and_then(|directory| {
+        // Opens it again, which needs the permission to search it.
+        let list = Dir::read_from(&directory)?;
+        Ok((directory, list))
+    });
+    match opened {
+        Ok(opened) => Ok(Some(opened)),
         Err(Errno::NOENT | Errno::ACCESS | Errno::NOTDIR | Errno::LOOP) => Ok(None),
         Err(errno) => Err(errno),
     }

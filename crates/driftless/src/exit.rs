@@ -379,6 +379,7 @@ impl Exit {
             DepositError::Missing(_) => Exit::Problems,
             DepositError::Busy(_) => Exit::Locked,
             DepositError::Exists(_) => Exit::Refused,
+            error if error.is_full() => Exit::Problems,
             _ => Exit::CouldNotRun,
         }
     }

@@ -372,6 +372,57 @@ fn unsafe_names_homes_and_sources_are_refused() {
 }
 
 #[test]
+fn sources_without_content_are_refused() {
+    let desk = Desk::start();
+    must(Command::new("mkfifo").arg(desk.path("fifo")));
+    attrs::set_mode(&desk.path("fifo"), 0o666).expect("open");
+    fails(
+        &desk.try_put(&["fifo"]),
+        2,
+        "neither a file nor a directory",
+    );
+    fails(&desk.try_put(&["/dev/zero"]), 2, "neither a file");
+    let put = desk.command(USER, "put");
+    let mut closed = Command::new("sh");
+    closed.args(["-c", "exec \"$@\" - --name x <&-", "sh"]);
+    closed.arg(put.get_program()).args(put.get_args());
+    fails(&closed.output().expect("an end"), 2, "is closed");
+    desk.source("refs", 1);
+    desk.put(&["refs"]);
+    fails(
+        &desk.try_put(&[".", "--name", "all"]),
+        2,
+        "it contains your deposits",
+    );
+    assert_eq!(desk.names(), ["refs"]);
+}
+
+#[test]
+fn source_of_another_type_begins_anew() {
+    let desk = Desk::start();
+    let source = desk.source("refs", 1);
+    attrs::set_mode(&source.join("sub"), 0o000).expect("closed");
+    assert!(!desk.try_put(&["refs"]).status.success());
+    fs::remove_dir_all(&source).expect("removed");
+    fs::write(&source, "a file").expect("a file");
+    assert_eq!(fs::read(desk.put(&["refs"])).expect("it"), b"a file");
+    assert_eq!(desk.names(), ["refs"]);
+}
+
+#[test]
+fn unreadable_deposit_does_not_hide_others() {
+    let desk = Desk::start();
+    desk.source("refs", 1);
+    desk.put(&["refs"]);
+    let closed = desk.put(&["refs", "--name", "closed"]);
+    attrs::set_mode(&closed, 0o400).expect("closed");
+    let list = desk.try_put(&["--list"]);
+    let text = String::from_utf8(list.stdout).expect("text");
+    assert!(list.status.success());
+    assert!(text.contains("refs") && text.contains("closed"), "{text}");
+}
+
+#[test]
 fn signal_leaves_a_copy_that_goes_on() {
     let desk = Desk::start();
     desk.source("refs", 1);

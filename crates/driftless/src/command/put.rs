@@ -33,6 +33,8 @@ use wire::{PutForm, PutRequest};
 
 /// Bytes of standard input that are read at a time.
 const READ_BYTES: usize = 256 << 10;
+/// Device number of `/dev/null` (Linux, devices.txt).
+const NULL_DEVICE: (u32, u32) = (1, 3);
 /// Longest time until a wait for standard input sees a signal.
 const STOP_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
@@ -93,6 +95,11 @@ impl PlannedPut {
         let name = name(args, (form, &sources))?;
         check_deposit_name(&name).map_err(|error| usage(&error.to_string()))?;
         check_sources(&sources)?;
+        if form == PutForm::Stream && is_stdin_closed() {
+            return Err(usage(
+                "standard input is closed: pipe the data to this command",
+            ));
+        }
         Ok(PlannedPut {
             request: PutRequest {
                 name: name.as_bytes().to_vec(),
@@ -110,6 +117,7 @@ impl PlannedPut {
         place: &mut dyn DepositPlace,
         signals: &Signals,
     ) -> Result<Exit, Unreached> {
+        self.check_no_source_holds(place.home())?;
         let draft = place.begin(&self.request)?;
         let code = match self.request.form {
             PutForm::Stream => carry_stream(place, signals)?,
@@ -132,10 +140,34 @@ impl PlannedPut {
         }
         let placed = place.commit()?;
         if let Some(why) = &placed.leftover {
-            say::complaint(&format!("the replaced deposit was not removed: {why}"));
+            say::complaint(&format!(
+                "the deposit is complete; what it replaced, or its draft, was not removed: {why}"
+            ));
         }
         show::placed(&placed, &self.request.name, args.json);
         Ok(Exit::Equal)
+    }
+
+    /// Refuses a source that holds the deposits: the copy would contain itself.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a look at paths that the user names; the engine opens them"
+    )]
+    fn check_no_source_holds(&self, home: Option<&Path>) -> Result<(), Unreached> {
+        let Some(Ok(home)) = home.map(std::fs::canonicalize) else {
+            return Ok(());
+        };
+        let holds = |source: &&PathBuf| {
+            let source = std::fs::canonicalize(source);
+            source.is_ok_and(|source| home.starts_with(source))
+        };
+        match self.sources.iter().find(holds) {
+            None => Ok(()),
+            Some(source) => Err(usage(&format!(
+                "{}: it contains your deposits; name the directories below it",
+                quote(source)
+            ))),
+        }
     }
 
     /// Copies the sources into the draft.
@@ -227,10 +259,16 @@ fn absolute(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Unreached> {
 fn check_sources(sources: &[PathBuf]) -> Result<(), Unreached> {
     let mut names = BTreeSet::new();
     for source in sources {
-        if let Err(error) = std::fs::metadata(source) {
+        let meta = std::fs::metadata(source).map_err(|error| {
             let (path, cause) = (quote(source), cause(&error));
             let why = format!("{path}: cannot read: {cause}; nothing was deposited");
-            return Err((Exit::CouldNotRun, why));
+            (Exit::CouldNotRun, why)
+        })?;
+        if !meta.is_file() && !meta.is_dir() {
+            return Err(usage(&format!(
+                "{}: it is neither a file nor a directory; pipe its data to \"driftless put -\"",
+                quote(source)
+            )));
         }
         if !names.insert(source.file_name()) || sources.len() > 1 && source.file_name().is_none() {
             let why = "it has no last name, or another source has the same one";
@@ -243,12 +281,32 @@ fn check_sources(sources: &[PathBuf]) -> Result<(), Unreached> {
     Ok(())
 }
 
-/// Returns a description of the sources: the same command on the same host continues a copy.
+/// Returns whether the caller closed standard input. The library opens `/dev/null` for reading and
+/// writing in its place.
+fn is_stdin_closed() -> bool {
+    use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat, major, minor};
+    let stdin = std::io::stdin();
+    let is_null = fstat(&stdin).is_ok_and(|meta| {
+        let device = (major(meta.st_rdev), minor(meta.st_rdev));
+        FileType::from_raw_mode(meta.st_mode) == FileType::CharacterDevice && device == NULL_DEVICE
+    });
+    is_null && fcntl_getfl(&stdin).is_ok_and(|flags| flags.contains(OFlags::RDWR))
+}
+
+/// Returns a description of the sources: the same command on the same host continues a copy. A
+/// source of another type cannot continue it.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a look at paths that the user names; the engine opens them"
+)]
 fn origin(sources: &[PathBuf]) -> Vec<u8> {
     let mut origin = host_name().into_bytes();
     for source in sources {
         origin.push(0);
         origin.extend_from_slice(source.as_os_str().as_bytes());
+        let meta = std::fs::symlink_metadata(source);
+        let is_dir = meta.is_ok_and(|meta| meta.is_dir());
+        origin.extend_from_slice(if is_dir { b"\0dir" } else { b"\0file" });
     }
     origin
 }

@@ -8,7 +8,7 @@ use driftless_deposit::{DepositDraft, DepositError, DepositHome};
 use driftless_model::{cause, quote};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,8 @@ pub trait DepositPlace {
     fn write(&mut self, data: Vec<u8>) -> Result<(), Unreached>;
     /// Gives the deposit its name.
     fn commit(&mut self) -> Result<PlacedDeposit, Unreached>;
+    /// Returns the home, if it is on this host.
+    fn home(&self) -> Option<&Path>;
     /// Returns a path of this place in the form `[HOST:]PATH`.
     fn typed(&self, path: &Path) -> PathBuf;
 }
@@ -110,7 +112,15 @@ impl DepositPlace for LocalPlace {
         file.write_all(&data).map_err(|error| {
             let (path, cause) = (quote(&draft.path()), cause(&error));
             let why = format!("{path}: cannot write: {cause}; nothing was deposited");
-            (Exit::CouldNotRun, why)
+            let is_full = matches!(
+                error.kind(),
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+            );
+            let code = match is_full {
+                true => Exit::Problems,
+                false => Exit::CouldNotRun,
+            };
+            (code, why)
         })
     }
 
@@ -123,6 +133,10 @@ impl DepositPlace for LocalPlace {
             path: bytes_of(committed.path),
             leftover: committed.leftover.map(|error| error.to_string()),
         })
+    }
+
+    fn home(&self) -> Option<&Path> {
+        Some(self.home.path())
     }
 
     fn typed(&self, path: &Path) -> PathBuf {

@@ -157,6 +157,10 @@ impl DepositPlace for RemotePlace {
         }
     }
 
+    fn home(&self) -> Option<&Path> {
+        None
+    }
+
     fn typed(&self, path: &Path) -> PathBuf {
         let mut typed = self.typed.clone();
         typed.push(":");
