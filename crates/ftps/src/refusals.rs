@@ -13,7 +13,7 @@ const ADDRESSES_MAX: usize = 1024;
 
 /// Refused connections by address, or by network for IPv6.
 #[derive(Default)]
-pub struct RefusalLog(BTreeMap<IpAddr, LastLine>);
+pub struct RefusedConnections(BTreeMap<IpAddr, LastLine>);
 
 struct LastLine {
     at: Instant,
@@ -21,7 +21,7 @@ struct LastLine {
     silent: u64,
 }
 
-impl RefusalLog {
+impl RefusedConnections {
     /// Notes a refused connection. Returns the number of refused connections since the last line, if
     /// the log gets a line now.
     pub fn note(&mut self, address: IpAddr, now: Instant) -> Option<u64> {
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn address_has_one_line_a_minute() {
-        let (mut log, now) = (RefusalLog::default(), Instant::now());
+        let (mut log, now) = (RefusedConnections::default(), Instant::now());
         let here = IpAddr::from([192, 0, 2, 1]);
         let there = IpAddr::from([192, 0, 2, 2]);
         assert_eq!(log.note(here, now), Some(1));
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn many_addresses_share_a_line() {
-        let (mut log, now) = (RefusalLog::default(), Instant::now());
+        let (mut log, now) = (RefusedConnections::default(), Instant::now());
         let lines =
             (0..10_000_u32).filter_map(|number| log.note(IpAddr::from(number.to_be_bytes()), now));
         assert_eq!(lines.count(), ADDRESSES_MAX + 1);

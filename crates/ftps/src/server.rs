@@ -4,7 +4,7 @@
 
 use crate::message::{ServerAnswer, SessionQuestion, receive, send};
 use crate::policy::LoginPolicy;
-use crate::refusals::RefusalLog;
+use crate::refusals::RefusedConnections;
 use crate::{Error, FtpsSettings, ServerProcess, tls, users};
 use driftless_lock::Mutex;
 use driftless_model::cause;
@@ -44,7 +44,7 @@ pub struct FtpsServer {
     listeners: Vec<TcpListener>,
     process: ServerProcess,
     policy: Mutex<LoginPolicy>,
-    refusals: Mutex<RefusalLog>,
+    refusals: Mutex<RefusedConnections>,
     /// Sockets of the sessions. A session ends when its socket is shut down.
     sockets: Mutex<BTreeMap<u64, UnixStream>>,
 }
