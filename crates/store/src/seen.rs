@@ -75,7 +75,7 @@ impl SeenIdentities {
     }
 }
 
-/// What the first pass saw.
+/// The state of sources in the first pass.
 pub(crate) struct SeenSources {
     name: CString,
     is_settled: bool,

@@ -83,7 +83,7 @@ fn content_that_changed_in_place_is_read() {
 }
 
 #[test]
-fn files_that_changed_a_moment_ago_are_read_again() {
+fn fresh_files_are_read_again() {
     let bench = bench(SETTLED_SECONDS / 2);
     assert_eq!(build(&bench, 7).1, BYTES);
     assert_eq!(build(&bench, 7).1, BYTES);
@@ -129,7 +129,7 @@ fn content_is_read_once_a_day() {
 }
 
 #[test]
-fn content_of_a_copy_is_hashed_once_a_day() {
+fn copy_is_hashed_once_a_day() {
     let bench = bench(2 * SETTLED_SECONDS);
     let node = bench.node();
     let set = bench.build();
