@@ -337,6 +337,22 @@ fn results_wait_for_room_at_their_destination() {
 }
 
 #[test]
+fn failed_table_loses_no_results() {
+    let cluster = Cluster::start(&NODES, None);
+    let job = paused_job(&cluster, 4);
+    cluster.hide_results(true);
+    cluster.pause_tasks(false);
+    cluster.wait_until("all tasks ran", || cluster.ran(&job).len() == 4);
+    let lists = cluster.lists();
+    cluster.wait_until("turns pass", || cluster.lists() > lists + 10);
+    assert_eq!(cluster.count_arrived(&job), 0);
+    cluster.hide_results(false);
+    cluster.wait_until_closed();
+    cluster.check_ran(&job);
+    cluster.check_nothing_is_left();
+}
+
+#[test]
 fn silent_node_holds_up_no_other_results() {
     let cluster = Cluster::start(&NODES, None);
     cluster.pause_tasks(true);

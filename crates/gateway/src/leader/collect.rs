@@ -170,7 +170,12 @@ impl GatewayLeader<'_> {
             let Some(WaitingOutbox { key, state }) = self.outboxes.next(credits) else {
                 return Ok(());
             };
-            let order = self.order_of_results(&key, &state)?;
+            let order = self.order_of_results(&key, &state);
+            if order.is_err() {
+                // The next list finds these results again.
+                self.outboxes.end(&key.mark, &key.node);
+            }
+            let order = order?;
             let order = order.filter(|order| !order.moves.is_empty() || order.has_sealed);
             let guard = self.guard(&key.mark);
             let (Some(order), Some(guard)) = (order, guard) else {

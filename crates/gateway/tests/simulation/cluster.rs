@@ -11,6 +11,7 @@ use driftless_gateway::{
 };
 use driftless_state::jobs::JobTable;
 use driftless_testkit::wait_until;
+use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -410,6 +411,20 @@ impl Cluster {
 
     pub fn change_data(&self) {
         self.sim.state().version += 1;
+    }
+
+    /// Hides a table of the file of the gateways, or shows it again.
+    pub fn hide_results(&self, is_hidden: bool) {
+        let names = ["task_results", "hidden"];
+        let [from, to] = if is_hidden {
+            names
+        } else {
+            [names[1], names[0]]
+        };
+        let file = Connection::open(&self.sim.table).expect("a table");
+        file.busy_timeout(LIMIT).expect("set");
+        let rename = format!("ALTER TABLE {from} RENAME TO {to}");
+        file.execute_batch(&rename).expect("renamed");
     }
 
     /// Returns the last problem of a job.
