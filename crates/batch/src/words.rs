@@ -6,6 +6,8 @@ use std::fmt;
 
 /// Bytes of the longest number of a job.
 const JOB_BYTES_MAX: usize = 128;
+/// Digits of the longest number: no batch system counts further than 32 bits.
+const NUMBER_DIGITS_MAX: usize = 10;
 /// Hexadecimal digits of a mark.
 const MARK_DIGITS: usize = 16;
 
@@ -31,6 +33,21 @@ impl BatchKind {
             BatchKind::GridEngine => "grid-engine",
             BatchKind::Pbs => "pbs",
         }
+    }
+
+    /// Returns the number of a job if the text has the form of one of this product: digits, and for PBS
+    /// the server behind them.
+    pub fn job_id(self, text: &str) -> Option<JobId> {
+        let rest = text.trim_start_matches(|char: char| char.is_ascii_digit());
+        let is_own = match self {
+            BatchKind::Slurm | BatchKind::GridEngine => rest.is_empty(),
+            BatchKind::Pbs => {
+                let server = rest.strip_prefix("[]").unwrap_or(rest).strip_prefix('.');
+                server.is_some_and(|server| !server.is_empty() && !server.contains(['[', ']']))
+            }
+        };
+        let fits = text.len() - rest.len() <= NUMBER_DIGITS_MAX;
+        JobId::new(text).filter(|_| is_own && fits)
     }
 
     /// Returns the product of a word.
@@ -335,6 +352,26 @@ mod tests {
         let long = "1".repeat(129);
         for wrong in ["", "-1", "a1", "1 2", "1;2", "1\n", long.as_str()] {
             assert_eq!(JobId::new(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn each_product_has_its_form_of_numbers() {
+        use BatchKind::{GridEngine, Pbs, Slurm};
+        for (kind, text, is_number) in [
+            (Slurm, "123", true),
+            (GridEngine, "1", true),
+            (Pbs, "12.head-1.example.org", true),
+            (Pbs, "12[].pbs", true),
+            (Slurm, "0abc", false),
+            (Slurm, "1_2", false),
+            (Slurm, "12345678901", false),
+            (GridEngine, "1.2", false),
+            (Pbs, "12", false),
+            (Pbs, "12[3].pbs", false),
+            (Pbs, "12abc.pbs", false),
+        ] {
+            assert_eq!(kind.job_id(text).is_some(), is_number, "{kind} {text}");
         }
     }
 
