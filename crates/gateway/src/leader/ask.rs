@@ -80,10 +80,12 @@ impl GatewayLeader<'_> {
             if begin.elapsed() >= QUESTIONS.1 {
                 break;
             }
+            self.sight.note_asked(&mark);
             match self.parts.batch.find(&number) {
                 Ok(found) => self.note_found(&mark, found.as_ref()),
-                Err(error) if error.may_pass() => return Some(error.to_string()),
-                Err(error) => fault = Some(error.to_string()),
+                Err(error) => {
+                    fault.get_or_insert(error.to_string());
+                }
             }
         }
         fault

@@ -5,6 +5,7 @@
 
 use crate::plan::{PlannedJob, Sight};
 use driftless_batch::{JobId, LiveJob};
+use driftless_state::jobs::JobStage;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,8 @@ const ABSENT_MIN: u32 = 2;
 /// Jobs that lived in one list. If none of them lives in the next one, the batch system may have lost
 /// its state.
 const MANY: usize = 8;
+/// Numbers that clients stated alone, and for which one turn asks at most.
+const CLAIMED_MAX: usize = 4;
 
 /// The last answers of the batch system.
 #[derive(Debug, Default)]
@@ -20,6 +23,8 @@ pub(crate) struct BatchSight {
     pub alive: Option<HashMap<JobId, LiveJob>>,
     /// Lists in a row that lacked a job, by its mark.
     absent: HashMap<String, u32>,
+    /// Questions for such a job by its number that had no clear answer.
+    questions: HashMap<String, u32>,
     /// Jobs that ended, as the batch system stated by their numbers.
     ended: HashSet<String>,
     /// Jobs whose numbers belong to other jobs now.
@@ -89,6 +94,7 @@ impl BatchSight {
             _ => None,
         };
         self.ended.retain(|mark| absent.contains_key(mark));
+        self.questions.retain(|mark, _| absent.contains_key(mark));
         let is_open = |mark: &String| jobs.iter().any(|job| job.row.mark == *mark);
         self.replaced.retain(is_open);
         (self.absent, self.known, self.alive) = (absent, known, Some(alive));
@@ -96,7 +102,8 @@ impl BatchSight {
     }
 
     /// Returns the marks and numbers of jobs that several lists lacked, and whose end is not known yet.
-    /// None for the time `slow` after many jobs vanished at once.
+    /// None for the time `slow` after many jobs vanished at once. Those that were asked for least often
+    /// come first. At the end are a few whose numbers a client stated, and the batch system never did.
     pub fn to_ask(
         &self,
         jobs: &[PlannedJob],
@@ -114,9 +121,22 @@ impl BatchSight {
         let rows = jobs.iter().map(|job| &job.row);
         let asked = rows.filter(|row| is_asked(&row.mark)).filter_map(|row| {
             let number = row.number.as_deref().and_then(JobId::new)?;
-            Some((row.mark.clone(), number))
+            Some((row.stage == JobStage::Prepared, row.mark.clone(), number))
         });
-        asked.collect()
+        let (mut stated, mut claimed): (Vec<_>, Vec<_>) =
+            asked.partition(|(is_claimed, ..)| !is_claimed);
+        for asked in [&mut stated, &mut claimed] {
+            asked.sort_by_key(|(_, mark, _)| self.questions.get(mark).copied().unwrap_or(0));
+        }
+        claimed.truncate(CLAIMED_MAX);
+        let all = stated.into_iter().chain(claimed);
+        all.map(|(_, mark, number)| (mark, number)).collect()
+    }
+
+    /// Notes a question for a job.
+    pub fn note_asked(&mut self, mark: &str) {
+        let questions = self.questions.entry(mark.to_owned()).or_default();
+        *questions = questions.saturating_add(1);
     }
 
     /// Notes that a job lives, though lists lacked it.
@@ -139,7 +159,6 @@ impl BatchSight {
 mod tests {
     use super::*;
     use crate::plan::tests::job;
-    use driftless_state::jobs::JobStage;
 
     const SLOW: Duration = Duration::from_secs(60);
 
@@ -183,6 +202,38 @@ mod tests {
         }
         assert_eq!(sight.to_ask(&jobs, now, SLOW), []);
         assert_eq!(sight.to_ask(&jobs, now + SLOW, SLOW).len(), MANY);
+    }
+
+    #[test]
+    fn unanswered_numbers_starve_no_other() {
+        let (mut jobs, mut sight, now) = (open(100), BatchSight::default(), Instant::now());
+        for job in jobs.iter_mut().take(60) {
+            job.row.stage = JobStage::Prepared;
+        }
+        for _ in 0..ABSENT_MIN {
+            sight.note_alive(HashMap::new(), &jobs, now);
+        }
+        let mut asked = HashSet::new();
+        for _ in 0..20 {
+            for (mark, _) in sight.to_ask(&jobs, now, SLOW).into_iter().take(16) {
+                sight.note_asked(&mark);
+                asked.insert(mark);
+            }
+            if asked.len() >= 40 {
+                break;
+            }
+        }
+        let is_stated = |mark: &String| mark.parse::<usize>().is_ok_and(|number| number > 60);
+        assert_eq!(asked.iter().filter(|mark| is_stated(mark)).count(), 40);
+        (61..=100).for_each(|number| sight.set_ended(&number.to_string()));
+        let before = asked.len();
+        for _ in 0..15 {
+            for (mark, _) in sight.to_ask(&jobs, now, SLOW) {
+                sight.note_asked(&mark);
+                asked.insert(mark);
+            }
+        }
+        assert_eq!((before, asked.len()), (40, 100));
     }
 
     #[test]
