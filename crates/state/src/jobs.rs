@@ -8,7 +8,7 @@ mod rows;
 mod schema;
 mod task_results;
 
-use crate::columns::{capped, millis};
+use crate::columns::{capped, count, millis};
 use crate::{StateError, StateFile, StoreError, file};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,17 @@ pub struct JobTable {
     file: Connection,
     /// Rows that the holder of the lease changed through this value.
     led: u64,
+}
+
+/// Jobs of one user that are not closed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UserLoad {
+    /// Jobs.
+    pub open: u64,
+    /// Those of them that wait for their number.
+    pub prepared: u64,
+    /// Bytes of their requests.
+    pub request_bytes: u64,
 }
 
 /// A job that a user asks for.
@@ -197,6 +208,26 @@ impl JobTable {
     pub fn open_jobs(&self) -> Result<Vec<BatchJobRow>, StateError> {
         let which = "WHERE stage <> 'closed' ORDER BY made_ms, mark";
         rows::jobs(&self.file, which, params![]).map_err(|cause| self.failed(cause))
+    }
+
+    /// Returns how many jobs of a user are not closed.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn load_of(&self, uid: u32) -> Result<UserLoad, StateError> {
+        const COUNT: &str = "SELECT count(*), count(*) FILTER (WHERE stage = 'prepared'),
+            coalesce(sum(length(request)), 0) FROM jobs WHERE uid = ? AND stage <> 'closed'";
+        let found = self.file.prepare_cached(COUNT);
+        let found = found.and_then(|mut find| {
+            find.query_row([uid], |row| {
+                Ok(UserLoad {
+                    open: count(row, 0)?,
+                    prepared: count(row, 1)?,
+                    request_bytes: count(row, 2)?,
+                })
+            })
+        });
+        found.map_err(|cause| self.failed(cause))
     }
 
     /// Returns the jobs that are closed, the oldest first, without their requests.

@@ -3,6 +3,7 @@
 
 use driftless_state::jobs::{
     ChangeError, JobChange, JobNodeRow, JobNodeState, JobStage, JobTable, NewJob, ResultRow,
+    UserLoad,
 };
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
@@ -185,6 +186,20 @@ fn results_of_a_node_add_up() {
         ..row(Some("full"))
     };
     assert_eq!(table.results(MARK).expect("read"), [sum]);
+}
+
+#[test]
+fn open_jobs_of_a_user_are_counted() {
+    let (_folder, _, mut table) = table();
+    assert_eq!(table.load_of(1000).expect("read"), UserLoad::default());
+    add(&mut table, MARK);
+    add(&mut table, "00000000000000ab");
+    let epoch = table.take_lease(None, "a").expect("asked").expect("taken");
+    let now = Duration::from_secs(6);
+    table.note_held(epoch, MARK, "12", now).expect("held");
+    let load = table.load_of(1000).expect("read");
+    assert_eq!((load.open, load.prepared, load.request_bytes), (2, 1, 14));
+    assert_eq!(table.load_of(7).expect("read"), UserLoad::default());
 }
 
 #[test]
