@@ -9,10 +9,10 @@ use crate::message::{
 use crate::parts::{GatewayParts, now};
 use crate::users::User;
 use crate::{Error, JobRequest};
-use driftless_batch::{JobId, JobMark};
+use driftless_batch::JobMark;
 use driftless_deposit::DepositArea;
 use driftless_state::StateError;
-use driftless_state::jobs::{BatchJobRow, JobStage, JobTable, NewJob};
+use driftless_state::jobs::{BatchJobRow, JobStage, JobTable, NewJob, UserLoad};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use std::fs::{self, Permissions};
@@ -39,7 +39,11 @@ const TICK: Timespec = Timespec {
 /// Pause after a connection that could not be accepted: the process may have no file handles left.
 const FAILED: Duration = Duration::from_millis(20);
 /// Jobs of one user that are not closed, at most.
-const USER_JOBS_MAX: usize = 100_000;
+const USER_JOBS_MAX: u64 = 100_000;
+/// Jobs of one user that wait for their number, at most.
+const USER_PREPARED_MAX: u64 = 10_000;
+/// Bytes of the requests of one user's jobs that are not closed, at most.
+const USER_REQUEST_BYTES_MAX: u64 = 32 << 20;
 
 /// Binds the socket. A socket that no process listens on is replaced.
 #[allow(
@@ -147,7 +151,9 @@ fn reply(parts: &GatewayParts, uid: u32, request: ClientRequest) -> Result<Gatew
     match request {
         ClientRequest::Prepare(request) => prepare(parts, uid, &request),
         ClientRequest::Confirm { mark, number } => {
-            let number = JobId::new(&number).ok_or_else(unknown)?;
+            let kind = parts.batch.kind();
+            let number = kind.job_id(&number);
+            let number = number.ok_or_else(|| format!("{kind} gives no such number to a job"))?;
             let mut table = parts.table.lock();
             let is_own = table.claim(&mark, uid, number.as_str()).map_err(failed)?;
             let _it_is_awake = is_own.then(|| parts.nudge.try_send(()));
@@ -188,21 +194,18 @@ fn prepare(parts: &GatewayParts, uid: u32, request: &JobRequest) -> Result<Gatew
     request.check().map_err(str::to_owned)?;
     let user = User::find(uid)?;
     let mark = JobMark::of(fastrand::u64(..));
-    let system = parts.batch.kind().word();
+    let (system, encoded) = (parts.batch.kind().word(), request.encode());
     let new = NewJob {
         mark: mark.as_str(),
         uid,
         owner: &user.name,
         system,
-        request: &request.encode(),
+        request: &encoded,
         now: now(),
     };
     let mut table = parts.table.lock();
-    let jobs = table.open_jobs().map_err(|error| error.to_string())?;
-    let own = jobs.iter().filter(|job| job.uid == uid).count();
-    if own >= USER_JOBS_MAX {
-        return Err(format!("this user has {own} jobs; wait until some ended"));
-    }
+    let load = table.load_of(uid).map_err(|error| error.to_string())?;
+    check_load(&load, new.request.len())?;
     table.add(&new).map_err(|error| error.to_string())?;
     let name = parts.job_name(mark.as_str());
     let mut variables = vec![(SPOOL.to_owned(), parts.distribution.spool_directory(&name))];
@@ -215,6 +218,24 @@ fn prepare(parts: &GatewayParts, uid: u32, request: &JobRequest) -> Result<Gatew
         system: system.to_owned(),
         variables,
     }))
+}
+
+/// Refuses one more job of a user who has too many, or too large ones: the gateway keeps all requests of
+/// open jobs in memory.
+fn check_load(load: &UserLoad, bytes: usize) -> Result<(), String> {
+    let UserLoad { open, prepared, .. } = load;
+    if *open >= USER_JOBS_MAX {
+        return Err(format!("this user has {open} jobs; wait until some ended"));
+    }
+    if *prepared >= USER_PREPARED_MAX {
+        return Err(format!(
+            "{prepared} jobs of this user wait for their number; wait until the batch system lists them"
+        ));
+    }
+    if load.request_bytes.saturating_add(bytes as u64) > USER_REQUEST_BYTES_MAX {
+        return Err("the jobs of this user name too many paths; name a directory that holds them, or wait until some jobs ended".to_owned());
+    }
+    Ok(())
 }
 
 /// States why the batch system does not answer, for jobs that wait for it and have no problem of their
@@ -267,4 +288,28 @@ fn info_of(table: &JobTable, row: BatchJobRow) -> Result<JobInfo, StateError> {
         made: row.made.as_secs(),
         changed: row.changed.as_secs(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_of_a_user_are_bounded() {
+        let load = |open, prepared, request_bytes| UserLoad {
+            open,
+            prepared,
+            request_bytes,
+        };
+        for (load, is_refused) in [
+            (load(0, 0, 0), false),
+            (load(99_999, 9999, 0), false),
+            (load(100_000, 0, 0), true),
+            (load(10_000, 10_000, 0), true),
+            (load(8, 8, 31 << 20), true),
+            (load(8, 8, 28 << 20), false),
+        ] {
+            assert_eq!(check_load(&load, 4 << 20).is_err(), is_refused, "{load:?}");
+        }
+    }
 }
