@@ -431,7 +431,7 @@ impl<'a> Collection<'a> {
 
     /// Copies an entry of the node with `driftless sync`.
     fn copy(&self, from: &Path, to: &Path) -> Result<CollectedResults, CopyFault> {
-        let taken = self.ways.places.take(to, self.stop);
+        let taken = self.ways.places.take((self.order.uid, to), self.stop);
         let _taken = taken.ok_or_else(|| STOPPED.to_owned())?;
         let socket = RelaySocket::new(&self.ways.relay_dir, self.order.uid)?;
         let mut sync = self.as_user(self.ways.program.as_str());
