@@ -7,6 +7,7 @@ use crate::distribution::{
     NodeAnswer, OutboxState,
 };
 use crate::places::BusyPlaces;
+use crate::tried::TriedResults;
 use crate::users::User;
 use driftless_cast::{
     CastEvent, CastMonitor, CastNode, CastPlace, CastSettings, CastSources, ContentLimits,
@@ -62,6 +63,7 @@ pub struct Casts {
     pace: Option<Arc<Pace>>,
     /// Destinations of collections.
     places: Arc<BusyPlaces>,
+    tried: Arc<TriedResults>,
 }
 
 impl Casts {
@@ -75,6 +77,7 @@ impl Casts {
             nodes,
             pace,
             places: Arc::default(),
+            tried: Arc::default(),
         }
     }
 
@@ -211,6 +214,7 @@ impl Distribution for Casts {
             sealed_dir: outboxes.join(".sealed").join(&order.job),
             pace: self.pace.clone(),
             places: Arc::clone(&self.places),
+            tried: Arc::clone(&self.tried),
         };
         match Collection::new(ways, order, (guard, stop)) {
             Ok(collection) => collection.run(),

@@ -9,6 +9,7 @@ use crate::distribution::{
 };
 use crate::places::BusyPlaces;
 use crate::relay_socket::RelaySocket;
+use crate::tried::TriedResults;
 use crate::user_run::{STOPPED, complaint, run, run_well};
 use crate::users::User;
 use driftless_cast::{
@@ -59,7 +60,8 @@ const CHECK: &str = r#"[ ! -h "$1" ] && [ ! -d "$1" ] && exit
 echo "\"$1\" is no file; remove it, or name another directory" >&2; exit 1"#;
 /// Exit code of a run in which some paths failed.
 const SOME_FAILED: i32 = 3;
-/// Results of one collection that fail in a row, after which the others wait.
+/// Results of one collection that fail in a row, after which the others wait. The next collection begins
+/// with these.
 const FAILURES_MAX: usize = 8;
 /// Bytes of the name of a generation, and a slash.
 const GENERATION_BYTES: usize = 23;
@@ -80,6 +82,8 @@ pub(crate) struct CollectionWays {
     pub pace: Option<Arc<Pace>>,
     /// Destinations of all collections that copy now.
     pub places: Arc<BusyPlaces>,
+    /// Results that were tried last.
+    pub tried: Arc<TriedResults>,
 }
 
 /// A collection from one node.
@@ -294,8 +298,10 @@ impl<'a> Collection<'a> {
             return self.discard(top).map_err(CollectFault::All);
         }
         let (mut left, mut first, mut failures) = (BTreeSet::new(), None, 0);
-        for name in names {
+        let order = (self.order, generation);
+        for name in self.ways.tried.in_turn(order, names) {
             if failures < FAILURES_MAX {
+                self.ways.tried.note(order, &name);
                 match self.bring_one(&joined(&[&above, &name]), &joined(&[holder, &name]), place) {
                     Ok(collected) => {
                         add(sum, collected);
@@ -312,7 +318,10 @@ impl<'a> Collection<'a> {
         }
         match first {
             Some(cause) => Err(CollectFault::Some(cause, left)),
-            None => Ok(()),
+            None => {
+                self.ways.tried.forget(order);
+                Ok(())
+            }
         }
     }
 

@@ -33,6 +33,7 @@ mod relay_socket;
 mod request;
 mod results;
 mod server;
+mod tried;
 mod user_run;
 mod users;
 
