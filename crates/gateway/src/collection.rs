@@ -25,8 +25,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,6 @@ pub(crate) struct Collection<'a> {
     user: User,
     guard: &'a dyn CollectGuard,
     stop: &'a AtomicBool,
-    prepared: OnceLock<PreparedPlace>,
 }
 
 /// Destination of the results.
@@ -159,7 +158,6 @@ impl<'a> Collection<'a> {
             user: User::find(order.uid)?,
             guard,
             stop,
-            prepared: OnceLock::new(),
         })
     }
 
@@ -274,7 +272,7 @@ impl<'a> Collection<'a> {
                 Err(_) => {}
             }
         }
-        self.bring_each(generation, place, sum)
+        self.bring_each(generation, sum)
     }
 
     /// Returns whether a directory of a generation with names above it was not made, since nothing was
@@ -287,7 +285,6 @@ impl<'a> Collection<'a> {
     fn bring_each(
         &self,
         generation: &[u8],
-        place: PreparedPlace,
         sum: &mut CollectedResults,
     ) -> Result<(), CollectFault> {
         let holder = self.order.holder.as_slice();
@@ -302,7 +299,7 @@ impl<'a> Collection<'a> {
         for name in self.ways.tried.in_turn(order, names) {
             if failures < FAILURES_MAX {
                 self.ways.tried.note(order, &name);
-                match self.bring_one(&joined(&[&above, &name]), &joined(&[holder, &name]), place) {
+                match self.bring_one(&joined(&[&above, &name]), &joined(&[holder, &name])) {
                     Ok(collected) => {
                         add(sum, collected);
                         failures = 0;
@@ -325,14 +322,9 @@ impl<'a> Collection<'a> {
         }
     }
 
-    fn bring_one(
-        &self,
-        sealed: &[u8],
-        below: &[u8],
-        place: PreparedPlace,
-    ) -> Result<CollectedResults, String> {
+    fn bring_one(&self, sealed: &[u8], below: &[u8]) -> Result<CollectedResults, String> {
         let to = joined(&[&self.order.base, below]);
-        if !place.is_own {
+        if !self.prepared()?.is_own {
             self.claim(sealed, &to)?;
         }
         let from = self.ways.sealed_dir.join(path_of(sealed));
@@ -389,18 +381,17 @@ impl<'a> Collection<'a> {
         }
     }
 
-    /// Prepares the destination, once. `sync` gives the destination the metadata of the directory, and a
+    /// Prepares the destination. `sync` gives the destination the metadata of the directory, and a
     /// directory of the user keeps its own. So only a private directory is a destination as a whole.
+    ///
+    /// Another user who may write above the destination can exchange it. So each copy begins with this
+    /// check.
     fn prepared(&self) -> Result<PreparedPlace, String> {
-        if let Some(place) = self.prepared.get() {
-            return Ok(*place);
-        }
-        let place = self.prepare(&self.chosen_dirs()).map_err(|cause| {
+        self.prepare(&self.chosen_dirs()).map_err(|cause| {
             let (user, base) = (&self.user.name, driftless_model::escape(&self.order.base));
             let (node, job) = (&self.order.node, driftless_model::escape_text(&self.order.job));
             format!("\"{base}\": cannot prepare the destination: {cause}; let {user} write there on the host of the gateway, or take the results away by hand: on {node}, they are in outbox/{job} and outbox/.sealed/{job} of the store")
-        })?;
-        Ok(*self.prepared.get_or_init(|| place))
+        })
     }
 
     /// Makes directories and checks them.
