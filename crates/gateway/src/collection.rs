@@ -405,8 +405,8 @@ impl<'a> Collection<'a> {
         let shown = String::from_utf8_lossy(&output.stdout);
         let last = shown.lines().next().unwrap_or_default();
         Ok(PreparedPlace {
-            is_private: last == format!("{} 700", order.uid),
             is_own: last.split(' ').next() == Some(&order.uid.to_string()),
+            is_private: is_private(last, order.uid),
         })
     }
 
@@ -505,6 +505,15 @@ impl<'a> Collection<'a> {
     }
 }
 
+/// Returns whether a directory with this owner and mode is open to no other user. A directory below
+/// one with the set-group-ID bit has this bit from its birth (inode(7)).
+fn is_private(shown: &str, uid: u32) -> bool {
+    let Some((owner, mode)) = shown.split_once(' ') else {
+        return false;
+    };
+    owner == uid.to_string() && matches!(mode, "700" | "2700")
+}
+
 fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes.to_vec()))
 }
@@ -571,3 +580,7 @@ fn collected_of(output: &Output) -> CollectedResults {
         bytes: summary.bytes_copied,
     })
 }
+
+#[cfg(test)]
+#[path = "collection_tests.rs"]
+mod tests;
