@@ -58,6 +58,8 @@ stat -L -c '%u %a' -- "$last""#;
 /// Refuses a file of a destination in whose place another user has put something else.
 const CHECK: &str = r#"[ ! -h "$1" ] && [ ! -d "$1" ] && exit
 echo "\"$1\" is no file; remove it, or name another directory" >&2; exit 1"#;
+/// Option that the message of a run names if a directory is where a file should be.
+const NEEDS_DELETE: &str = "only with --delete";
 /// Exit code of a run in which some paths failed.
 const SOME_FAILED: i32 = 3;
 /// Results of one collection that fail in a row, after which the others wait. The next collection begins
@@ -353,7 +355,7 @@ impl<'a> Collection<'a> {
             .join(path_of(above))
             .join(path_of(name));
         let (path, node) = (driftless_model::quote(&path), &self.order.node);
-        format!("{cause}; correct the cause, or take the result {path} away on {node}")
+        remedy(cause, &format!("take the result {path} away on {node}"))
     }
 
     /// Returns the first name of a path below the holder of the results.
@@ -502,6 +504,16 @@ impl<'a> Collection<'a> {
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words);
         command
+    }
+}
+
+/// Adds a remedy to the cause of a failure. A run deletes nothing: it may be the only copy.
+fn remedy(cause: &str, otherwise: &str) -> String {
+    match cause.contains(NEEDS_DELETE) {
+        true => format!(
+            "{cause}: an earlier run of the task left a directory there; move the directory away at the destination, or {otherwise}"
+        ),
+        false => format!("{cause}; correct the cause, or {otherwise}"),
     }
 }
 

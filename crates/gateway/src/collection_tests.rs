@@ -15,3 +15,10 @@ fn directory_below_setgid_is_private() {
         assert_eq!(is_private(shown, 1000), expected, "{shown}");
     }
 }
+
+#[test]
+fn directory_in_the_way_has_its_remedy() {
+    let cause = "a directory that is not empty goes only with --delete";
+    assert!(remedy(cause, "take it away").contains("move the directory away"));
+    assert!(!remedy("permission denied", "take it away").contains("move"));
+}
