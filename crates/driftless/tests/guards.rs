@@ -842,6 +842,23 @@ fn names_of_file_systems_are_no_other_entries() {
 }
 
 #[test]
+fn names_beside_a_tree_fail_when_asked() {
+    for name in [".driftless-trash", ".driftless-snapshots"] {
+        let (_scratch, src, dst) = stage();
+        put(&src.join("file"), "content");
+        put(&src.join("below").join(name).join("x"), "content");
+        fs::create_dir(src.join(name)).expect("a folder");
+        put(&src.join(name).join("x"), "content");
+        let run = on_trees("sync", &src, &dst).arg("--refuse-set-aside");
+        let told = run.run().expect(3).stderr_text();
+        assert!(told.contains(name) && told.contains("rename"), "{told}");
+        assert!(!dst.join(name).exists() && dst.join("file").exists());
+        assert!(dst.join("below").join(name).join("x").exists());
+        let _ = sync_ok(&src, &dst, NONE);
+    }
+}
+
+#[test]
 fn entries_that_the_user_leaves_out_refuse_nothing() {
     let scratch = Scratch::new(FsKind::Tmpfs, 64);
     let (project, backup) = projects(&scratch);

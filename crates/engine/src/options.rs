@@ -75,6 +75,9 @@ pub struct Options {
     /// The tree that is read was a replica: what has the name of an unfinished entry in it is one
     /// that a mirror has left, and is passed by.
     pub passes_by_unfinished: bool,
+    /// Names in the root of the source that are kept beside a tree are errors. The caller removes the
+    /// source after a success.
+    pub refuses_set_aside: bool,
     /// How hard this process works.
     pub throttle: Throttle,
     /// Moves the content of files in the run's place; both trees are on this machine then.

@@ -22,6 +22,7 @@ pub mod ground;
 pub mod grouped;
 pub mod hashes;
 pub mod kept;
+mod left_out;
 pub mod lending;
 pub mod links;
 pub mod listed;

@@ -441,6 +441,8 @@ impl<'a> Collection<'a> {
         let relay = shell_words::join([self.ways.program.as_str(), "relay", &path]);
         sync.args(["sync", "--json", "--no-owner", "--no-group"]);
         sync.args(["--streams", "1", "--copy-into", "--reconnect", "0"]);
+        // The node removes what a run reports as copied.
+        sync.arg("--refuse-set-aside");
         sync.args(["--ssh", &relay]);
         let mut source = OsString::from("node:");
         source.push(from);

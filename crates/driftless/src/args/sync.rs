@@ -40,6 +40,9 @@ pub struct SyncArgs {
     /// Without this option, such a DST is refused: it may be the directory above the replica.
     #[arg(long, conflicts_with = "delete", help_heading = "Safety")]
     pub copy_into: bool,
+    /// Report names in the root of SRC that a run leaves out, as errors: the caller deletes SRC
+    #[arg(long, hide = true)]
+    pub refuse_set_aside: bool,
     #[command(flatten)]
     pub guard: GuardArgs,
     #[command(flatten)]

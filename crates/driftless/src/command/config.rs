@@ -53,6 +53,7 @@ pub fn sync(args: &SyncArgs, matches: &ArgMatches) -> Result<Options, String> {
         link_dest: args.link_dest.clone(),
         policy,
         refuses_other_entries: !args.copy_into,
+        refuses_set_aside: args.refuse_set_aside,
         mode: if args.dry_run {
             Mode::Preview
         } else {

@@ -364,6 +364,7 @@ impl Worker<'_> {
             self.hand_out(visit, names, weight);
             return self.less(visit);
         }
+        self.report_left_out(visit);
         match visit.source.list() {
             Ok(stream) => self.list_on(visit, stream, weight, true),
             Err(fault) => self.unlisted(visit, fault),
