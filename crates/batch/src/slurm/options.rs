@@ -9,7 +9,7 @@ const SHORT_WITH_VALUE: &[u8] = b"aAbBcCdDeFGiJLmMnNopqStwx";
 const SHORT_WITH_REST: &[u8] = b"k";
 
 /// Long options with a value (sbatch(1) of 22.05 to 24.11).
-const LONG_WITH_VALUE: [&str; 88] = [
+const LONG_WITH_VALUE: [&str; 89] = [
     "account",
     "acctg-freq",
     "array",
@@ -18,6 +18,7 @@ const LONG_WITH_VALUE: [&str; 88] = [
     "bbf",
     "begin",
     "chdir",
+    "cluster",
     "cluster-constraint",
     "clusters",
     "comment",

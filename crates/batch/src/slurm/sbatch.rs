@@ -16,20 +16,26 @@ use std::path::Path;
 pub(super) const MARK_WORD: &str = "driftless:";
 
 /// Options that cannot be used with a job that waits for its data.
-const REFUSED: [(&str, &str); 7] = [
+const REFUSED: [(&str, &str); 10] = [
     ("wait", "a held job cannot be waited for"),
     ("test-only", "it submits no job"),
     ("clusters", "the job may start in another cluster"),
+    // Another name of --clusters (LONG_OPT_CLUSTER in slurm_opt.h).
+    ("cluster", "the job may start in another cluster"),
+    ("cluster-constraint", "the job may start in another cluster"),
+    // Slurm tries these features before the constraint, which would demand the data.
+    ("prefer", "tasks may start on nodes without the data"),
     ("export-file", "tasks would not get SPOOL_DIRECTORY"),
     ("help", "it submits no job"),
     ("usage", "it submits no job"),
     ("version", "it submits no job"),
 ];
 /// Variables of the environment that stand for refused options.
-const REFUSED_VARIABLES: [(&str, &str); 3] = [
+const REFUSED_VARIABLES: [(&str, &str); 4] = [
     ("SBATCH_WAIT", "wait"),
     ("SBATCH_CLUSTERS", "clusters"),
     ("SLURM_CLUSTERS", "clusters"),
+    ("SBATCH_CLUSTER_CONSTRAINT", "cluster-constraint"),
 ];
 
 /// Bytes of the comment of a job (`MAX_COMMENT_LEN` in slurmctld/slurmctld.h).

@@ -176,6 +176,26 @@ fn options_without_a_held_job_are_refused() {
 }
 
 #[test]
+fn options_that_evade_the_constraint_are_refused() {
+    let mut user = SbatchUser::default();
+    for words in [
+        &["--prefer=fast", "job.sh"] as &[&str],
+        &["--pref", "fast", "job.sh"],
+        &["--cluster=other", "job.sh"],
+        &["--cluster-constraint=big", "job.sh"],
+    ] {
+        let error = user.submit(&[&["sbatch"], words].concat()).unwrap_err();
+        assert!(error.to_string().ends_with("; remove it"), "{error}");
+    }
+    user.script = "#SBATCH --prefer=fast\n";
+    let error = user.submit(&["sbatch", "job.sh"]).unwrap_err().to_string();
+    assert!(error.contains("nodes without the data"), "{error}");
+    user.script = "";
+    user.variables = vec![("SBATCH_CLUSTER_CONSTRAINT", "big")];
+    user.submit(&["sbatch", "job.sh"]).unwrap_err();
+}
+
+#[test]
 fn variables_reach_tasks_of_every_script() {
     let mark = format!("--comment=of the script {MARK}");
     let none = "--export=SPOOL_DIRECTORY,RESULTS";
