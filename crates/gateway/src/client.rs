@@ -10,6 +10,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -19,8 +20,10 @@ use std::time::Duration;
 
 /// Longest wait for an answer of a gateway.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// Code of a program that a signal ended (bash(1), "EXIT STATUS").
+/// Code of a program that a signal ended, without its number (bash(1), "EXIT STATUS").
 const SIGNAL_CODE: u8 = 128;
+/// Codes of programs that a signal ended: 1 to 64 (signal(7)). `sbatch` ends with 255 for a wrong option.
+const SIGNAL_CODES: RangeInclusive<u8> = 129..=192;
 /// Status of a command whose end is unknown: that of SIGKILL (wait(2)).
 const UNKNOWN_END: i32 = 9;
 /// Bytes of the standard error of the user's command that are searched for its cause.
@@ -152,7 +155,7 @@ fn run(
     let ended = end_of(child);
     if !ended.status.success() {
         let code = code_of(ended.status);
-        let is_signal = code >= SIGNAL_CODE;
+        let is_signal = SIGNAL_CODES.contains(&code);
         return Err(match batch.states_refusal(&ended.stderr) && !is_signal {
             true => Error::NotSubmitted { program, code },
             false => Error::MaybeSubmitted {

@@ -25,6 +25,8 @@ const SUBMIT: &str = r#"for word; do case $word in --comment=*) echo "${word#*=}
 const LOST: &str = "echo 'sbatch: error: Batch job submission failed: Socket timed out on send/recv operation' >&2; exit 1\n";
 const DENIED: &str =
     "echo 'sbatch: error: Batch job submission failed: Invalid partition name' >&2; exit 1\n";
+/// `sbatch` ends with 255 for a wrong option.
+const WRONG_OPTION: &str = "echo \"sbatch: unrecognized option '--tset-only'\" >&2; exit 255\n";
 
 /// A user with commands of Slurm that scripts stand in for.
 struct StubUser {
@@ -132,7 +134,7 @@ fn gateway_looks_on_for_an_unseen_job() {
 
 #[test]
 fn refused_job_is_abandoned() {
-    for sbatch in [DENIED, ""] {
+    for sbatch in [DENIED, WRONG_OPTION, ""] {
         let (outcome, requests) = StubUser::new(sbatch).submit();
         let error = outcome.expect_err(sbatch);
         assert!(!error.may_have_submitted(), "{error}");

@@ -67,7 +67,7 @@ pub enum Error {
     },
     /// The command that submits failed without a word on the job.
     #[error(
-        "{program} ended with {code}, and a job may have been submitted: the gateway looks for it by its mark {mark} for a day; look into \"driftless jobs\" before you submit it again"
+        "{program} ended with {code}: a job may have been submitted; look for {mark} in \"driftless jobs\" before you submit it again"
     )]
     MaybeSubmitted {
         /// Program.
@@ -79,7 +79,7 @@ pub enum Error {
     },
     /// The job was submitted, and its number is unknown.
     #[error(
-        "the number of the job cannot be read: {cause}; the gateway looks for it by its mark {mark} for a day: look into \"driftless jobs\" before you submit it again"
+        "the number of the job cannot be read: {cause}; look for {mark} in \"driftless jobs\" before you submit it again"
     )]
     NoNumber {
         /// Mark.
