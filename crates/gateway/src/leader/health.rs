@@ -49,21 +49,28 @@ impl NodeSigns {
     }
 
     /// Notes that a node did not answer. Each time that this is the answer to a question that was due,
-    /// the next pause is twice as long.
-    pub fn note_silence(&mut self, node: &str, cause: &str, now: Instant) {
+    /// the next pause is twice as long. Returns whether the cause is new.
+    pub fn note_silence(&mut self, node: &str, cause: &str, now: Instant) -> bool {
         self.answered.remove(node);
-        let known = self.silent.get(node);
-        let pause = match known {
-            Some(known) if now < known.next => return,
-            Some(known) => known.pause.saturating_mul(2).min(PAUSE_MAX),
-            None => self.pause_min.min(PAUSE_MAX),
+        let is_new = self.silence(node) != Some(cause);
+        let (next, pause) = match self.silent.get(node) {
+            Some(known) if now < known.next => (known.next, known.pause),
+            Some(known) => {
+                let pause = known.pause.saturating_mul(2).min(PAUSE_MAX);
+                (now + pause, pause)
+            }
+            None => {
+                let pause = self.pause_min.min(PAUSE_MAX);
+                (now + pause, pause)
+            }
         };
         let silent = SilentNode {
             cause: cause.to_owned(),
-            next: now + pause,
+            next,
             pause,
         };
         self.silent.insert(node.to_owned(), silent);
+        is_new
     }
 
     /// Returns the cause for which a node is silent; `None` if it is not.
@@ -109,6 +116,23 @@ mod tests {
             assert_eq!(health.due(at), ["n1"]);
             health.note_silence("n1", "refused", at);
         }
+    }
+
+    #[test]
+    fn new_cause_of_silence_is_told_once() {
+        let mut health = NodeSigns::new(PAUSE);
+        let begin = Instant::now();
+        for (cause, second, is_new) in [
+            ("refused", 0, true),
+            ("refused", 1, false),
+            ("no route", 2, true),
+            ("no route", 60, false),
+        ] {
+            let at = begin + Duration::from_secs(second);
+            assert_eq!(health.note_silence("n1", cause, at), is_new, "{second}");
+        }
+        assert!(health.note_answer("n1", begin));
+        assert!(health.note_silence("n1", "no route", begin));
     }
 
     #[test]

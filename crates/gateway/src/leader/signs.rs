@@ -39,8 +39,11 @@ impl GatewayLeader<'_> {
         }
     }
 
+    /// Notes that a node did not answer, and writes a new cause to the log.
     pub(super) fn note_silence(&mut self, node: &str, cause: &str) {
-        self.health.note_silence(node, cause, Instant::now());
+        if self.health.note_silence(node, cause, Instant::now()) {
+            tracing::warn!("{node}: does not answer: {cause}; the gateway asks it again");
+        }
     }
 
     /// Notes which nodes answered a question.
