@@ -14,6 +14,8 @@ use std::ffi::OsString;
 const NUMBERS: [usize; 2] = [3, 4];
 /// Sources of one job that a table shows.
 const SOURCES_MAX: usize = 2;
+/// Causes of failed nodes of one job that are printed.
+const CAUSES_MAX: usize = 4;
 
 /// Prints jobs.
 pub fn jobs(jobs: &[JobInfo], is_json: bool) {
@@ -41,23 +43,49 @@ pub fn jobs(jobs: &[JobInfo], is_json: bool) {
     }
 }
 
-/// Prints the first node that failed, and how many others did.
+/// Prints each cause with the first node that failed for it, and how many others did.
 fn failed_nodes<'a>(
     job: &JobInfo,
     before: &str,
     nodes: impl Iterator<Item = (&'a String, &'a Option<String>)>,
 ) {
-    let faults = nodes.filter_map(|(node, fault)| {
-        let fault = fault.as_ref()?;
-        Some((escape_text(node), escape_text(fault)))
+    let faults = nodes.filter_map(|(node, fault)| Some((node.as_str(), fault.as_deref()?)));
+    for told in failure_lines(faults) {
+        line(&format!("{}: {before}{told}", number(job)));
+    }
+}
+
+/// Returns a line for each of the first causes. The last line counts the nodes with other causes.
+fn failure_lines<'a>(faults: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<String> {
+    let (mut causes, mut others) = (Vec::<(&str, &str, usize)>::new(), 0);
+    for (node, fault) in faults {
+        let has_room = causes.len() < CAUSES_MAX;
+        match causes.iter_mut().find(|(_, known, _)| *known == fault) {
+            Some((_, _, more)) => *more += 1,
+            None if has_room => causes.push((node, fault, 0)),
+            None => others += 1,
+        }
+    }
+    let told = causes.into_iter().map(|(node, fault, more)| {
+        let (node, fault) = (escape_text(node), escape_text(fault));
+        match more {
+            0 => format!("{node}: {fault}"),
+            more => format!("{node}: {fault} ({more} more {})", plural(more, "node")),
+        }
     });
-    let faults: Vec<(String, String)> = faults.collect();
-    if let Some((node, fault)) = faults.first() {
-        let more = match faults.len().saturating_sub(1) {
-            0 => String::new(),
-            more => format!(" ({more} more nodes)"),
-        };
-        line(&format!("{}: {before}{node}: {fault}{more}", number(job)));
+    let mut lines: Vec<String> = told.collect();
+    if others > 0 {
+        let nodes = plural(others, "node");
+        lines.push(format!("{others} more {nodes} with other causes"));
+    }
+    lines
+}
+
+/// Returns a noun for a count.
+fn plural(count: usize, noun: &str) -> String {
+    match count {
+        1 => noun.to_owned(),
+        _ => format!("{noun}s"),
     }
 }
 
@@ -125,8 +153,9 @@ pub fn results(jobs: &[JobInfo], is_json: bool) {
     {
         if one.earlier_runs > 0 {
             let (node, count) = (escape_text(&one.node), one.earlier_runs);
+            let tasks = plural(usize::try_from(count).unwrap_or(usize::MAX), "task");
             line(&format!(
-                "{}: {node}: {count} tasks ran later on other nodes as well; the results of their earlier runs are in \"earlier-runs/{node}\"",
+                "{}: {node}: {count} {tasks} ran later on other nodes as well; the results of their earlier runs are in \"earlier-runs/{node}\"",
                 number(job)
             ));
         }
@@ -258,4 +287,23 @@ pub fn planned(planned: &PlannedSubmission, command: &[OsString]) {
         }
     }
     line("dry run: no job was submitted");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::failure_lines;
+
+    #[test]
+    fn each_cause_has_a_line() {
+        let lines = |faults: &[(&str, &str)]| failure_lines(faults.iter().copied());
+        assert_eq!(lines(&[("n1", "a"), ("n2", "a")]), ["n1: a (1 more node)"]);
+        assert_eq!(
+            lines(&[("n1", "a"), ("n2", "b"), ("n3", "a"), ("n4", "a")]),
+            ["n1: a (2 more nodes)", "n2: b"]
+        );
+        let many = [("n1", "a"), ("n2", "b"), ("n3", "c"), ("n4", "d")];
+        let many = [&many[..], &[("n5", "e")]].concat();
+        let last = lines(&many).pop();
+        assert_eq!(last.as_deref(), Some("1 more node with other causes"));
+    }
 }
