@@ -11,7 +11,7 @@ use crate::output::human::host_name;
 use crate::output::{diagnostics, mirror as say};
 use crate::signals::{self, Signals};
 use crate::{own, service};
-use driftless_batch::{BatchKind, CommandSettings};
+use driftless_batch::{BatchKind, BatchSystem, CommandSettings};
 use driftless_cast::{NodeAccess, TransferSettings};
 use driftless_gateway::{Casts, CastsSettings, Gateway, GatewaySettings};
 use driftless_model::{cause, quote};
@@ -62,7 +62,8 @@ fn serve(args: &GatewayArgs, signals: &Signals) -> Result<Exit, Unreached> {
             .map_err(|why| usage(&format!("{why}; name a socket with --gateway")))?,
     };
     let casts = Casts::new(casts_settings(args, (&dir, &socket), signals)?);
-    let batch = driftless_batch::system(kind, CommandSettings::default());
+    let batch: Arc<dyn BatchSystem> =
+        Arc::from(driftless_batch::system(kind, CommandSettings::default()));
     let mut settings =
         GatewaySettings::new(dir, socket, args.name.clone().unwrap_or_else(host_name));
     settings.deposits = deposits;
@@ -70,13 +71,40 @@ fn serve(args: &GatewayArgs, signals: &Signals) -> Result<Exit, Unreached> {
     settings.slots_max = u32::try_from(args.slots).unwrap_or(u32::MAX);
     settings.casts_max = usize::try_from(args.casts).unwrap_or(usize::MAX);
     settings.collections_max = usize::try_from(args.collections).unwrap_or(usize::MAX);
-    let gateway = Gateway::start(settings, Arc::from(batch), Arc::new(casts)).map_err(failed)?;
+    let gateway = Gateway::start(settings, Arc::clone(&batch), Arc::new(casts)).map_err(failed)?;
     tracing::info!("serves jobs of {kind}");
+    warn_of_rights(args, kind);
+    ask_once(batch);
     let service = service::begin(ServedGateway, signals.stop.clone());
     let ended = gateway.run(&signals.stop).map_err(failed);
     service::end(&signals.stop, service);
     ended?;
     Ok(Exit::of_mover(signals.number()))
+}
+
+/// Warns if this user probably may not change nodes.
+fn warn_of_rights(args: &GatewayArgs, kind: BatchKind) {
+    let is_root = rustix::process::geteuid().is_root();
+    if kind == BatchKind::Slurm && !is_root && !args.without_rights {
+        tracing::warn!(
+            "this user is not root: only administrators of Slurm may change nodes; without that right, add --without-rights"
+        );
+    }
+}
+
+/// Asks the batch system once, and warns if it gives no answer: without jobs, the gateway would not ask.
+/// A controller that starts later delays no client, so the question has a thread of its own.
+fn ask_once(batch: Arc<dyn BatchSystem>) {
+    let ask = move || {
+        if let Err(error) = batch.marked() {
+            let system = batch.kind().word();
+            tracing::warn!(
+                "--system {system}: {error}; check that this is the batch system of this host"
+            );
+        }
+    };
+    let thread = std::thread::Builder::new().name("first-question".into());
+    let _the_first_job_asks_as_well = thread.spawn(ask);
 }
 
 /// State of the gateway for the service manager. The gateway has no turns that could be missed.
