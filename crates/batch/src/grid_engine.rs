@@ -9,7 +9,7 @@
 mod arguments;
 mod xml;
 
-pub(crate) use arguments::script_words;
+pub(crate) use arguments::{script_fault, script_words};
 
 use crate::command::CommandOutput;
 use crate::{

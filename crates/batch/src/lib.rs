@@ -55,6 +55,19 @@ pub fn script_at(kind: BatchKind, args: &[OsString]) -> BatchResult<Option<usize
     Ok((behind > 0).then(|| args.len() - behind))
 }
 
+/// Returns the cause if the job script that the arguments of `sbatch` or `qsub` name cannot be one. Runs
+/// no command.
+///
+/// # Errors
+/// [`BatchError::Arguments`] if the arguments cannot be those of this batch system.
+pub fn script_fault(kind: BatchKind, args: &[OsString]) -> BatchResult<Option<String>> {
+    match kind {
+        BatchKind::Slurm => Ok(slurm::script_fault(args)),
+        BatchKind::GridEngine => grid_engine::script_fault(args),
+        BatchKind::Pbs => pbs::script_fault(args),
+    }
+}
+
 /// A batch system.
 ///
 /// One process at a time may call the methods that change nodes: some batch systems replace the

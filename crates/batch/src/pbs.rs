@@ -11,7 +11,7 @@ mod jobs;
 mod json;
 mod nodes;
 
-pub(crate) use arguments::script_words;
+pub(crate) use arguments::{script_fault, script_words};
 
 use crate::command::CommandOutput;
 use crate::{

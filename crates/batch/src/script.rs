@@ -4,6 +4,7 @@
 //! here, and the command that submits it gets the same bytes.
 
 use crate::{BatchError, BatchResult, JobInput};
+use std::ffi::OsStr;
 use std::io::Read;
 use std::path::Path;
 
@@ -27,6 +28,12 @@ pub(crate) fn read_script(path: &Path) -> Option<Vec<u8>> {
     let file = std::fs::File::open(path).ok()?;
     file.take(SCRIPT_BYTES_MAX).read_to_end(&mut bytes).ok()?;
     Some(bytes)
+}
+
+/// Returns the message for a script that cannot be read.
+pub(crate) fn unreadable(program: &str, script: &OsStr) -> String {
+    let shown = driftless_model::quote(Path::new(script));
+    format!("{program}: {shown}: cannot read the job script; name a file that you may read")
 }
 
 /// Reads the begin of a job script as text, with invalid UTF-8 replaced.

@@ -366,6 +366,22 @@ pub(crate) fn script_words(args: &[OsString]) -> usize {
     options::SbatchLine::parse(args, &is_script).rest.len()
 }
 
+/// Returns the cause if the script that a command line names cannot be one.
+pub(crate) fn script_fault(args: &[OsString]) -> Option<String> {
+    let is_script = |word: &OsStr| script::read_script(word, None).is_some();
+    let line = options::SbatchLine::parse(args, &is_script);
+    let has_wrap = line.options.iter().any(|option| option.name == "wrap");
+    let name = line.script().filter(|_| !has_wrap)?;
+    match script::read_script(name, line.value("chdir").map(Path::new)) {
+        None => Some(crate::script::unreadable("sbatch", name)),
+        Some(bytes) if !bytes.starts_with(b"#!") => Some(format!(
+            "sbatch: {}: the first line must begin with #!, such as #!/bin/sh",
+            driftless_model::quote(Path::new(name))
+        )),
+        Some(_) => None,
+    }
+}
+
 /// Returns the program of a submission.
 fn submit_program(request: &HeldRequest<'_>, settings: &CommandSettings) -> BatchResult<OsString> {
     let first = request.command.first();

@@ -8,7 +8,7 @@
 //! not: therefore the job also gets a start time that never comes. The command line has precedence there.
 
 use super::{HOLD_OF_USER, KEPT, MARK, START_NEVER};
-use crate::script::{read_input, read_script, script_text};
+use crate::script::{read_input, read_script, script_text, unreadable};
 use crate::{BatchError, BatchResult, HeldRequest, Submission};
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -85,6 +85,15 @@ fn held_arguments(request: &HeldRequest<'_>, has_hold: bool, args: &[OsString]) 
 /// Returns the number of words from the script on.
 pub(crate) fn script_words(args: &[OsString]) -> BatchResult<usize> {
     Ok(QsubLine::parse(args)?.words_behind)
+}
+
+/// Returns the cause if the script that the arguments name cannot be read.
+pub(crate) fn script_fault(args: &[OsString]) -> BatchResult<Option<String>> {
+    let line = QsubLine::parse(args)?;
+    let is_script = !line.is_program() && !line.reads_input();
+    let script = line.operand.filter(|_| is_script);
+    let script = script.filter(|name| read_script(Path::new(name)).is_none());
+    Ok(script.map(|name| unreadable("qsub", &name)))
 }
 
 /// Arguments of qsub: options, and then the job script or a program with its arguments.

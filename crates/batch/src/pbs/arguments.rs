@@ -4,7 +4,7 @@
 //! lists of all are joined into one.
 
 use super::{KEPT, MARK, MARK_BEGIN};
-use crate::script::{read_input, script_text};
+use crate::script::{read_input, read_script, script_text, unreadable};
 use crate::{BatchError, BatchResult, HeldRequest, Submission};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -61,6 +61,16 @@ pub(super) fn submission(request: &HeldRequest<'_>) -> BatchResult<Submission> {
 /// Returns the number of words from the script on.
 pub(crate) fn script_words(args: &[OsString]) -> BatchResult<usize> {
     Ok(parse(args)?.1.len())
+}
+
+/// Returns the cause if the script that the arguments name cannot be read.
+pub(crate) fn script_fault(args: &[OsString]) -> BatchResult<Option<String>> {
+    let (_, operands) = parse(args)?;
+    let script = operands
+        .first()
+        .filter(|word| *word != "--" && *word != "-");
+    let script = script.filter(|name| read_script(Path::new(name)).is_none());
+    Ok(script.map(|name| unreadable("qsub", name)))
 }
 
 /// Returns the arguments with one list of variables. `qsub` takes the values of ours from its

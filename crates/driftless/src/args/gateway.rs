@@ -95,7 +95,7 @@ pub struct SocketArgs {
 #[derive(Debug, Args)]
 pub struct SubmitArgs {
     /// Task file with the data, the script and the tasks
-    #[arg(value_name = "FILE", conflicts_with_all = ["data", "command"], required_unless_present = "command")]
+    #[arg(value_name = "FILE", conflicts_with_all = ["data", "command"], required_unless_present_any = ["data", "command"])]
     pub file: Option<PathBuf>,
     /// Files and directories that the job needs
     ///

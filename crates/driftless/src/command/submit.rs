@@ -1,5 +1,6 @@
 //! The command `submit`: from arguments or a task file to a held job.
 
+mod check;
 mod task_file;
 
 use crate::args::SubmitArgs;
@@ -73,6 +74,11 @@ pub fn run(args: &SubmitArgs) -> Exit {
 }
 
 fn submit(args: &SubmitArgs) -> Result<Exit, Unreached> {
+    if args.file.is_none() && args.command.is_empty() {
+        return Err(usage(
+            "the command of the batch system is missing: write -- before sbatch or qsub, such as \"driftless submit --data nr -- sbatch job.sh\"",
+        ));
+    }
     let planned = match &args.file {
         Some(file) => task_file::planned(args, file)?,
         None => PlannedSubmission {
@@ -86,6 +92,7 @@ fn submit(args: &SubmitArgs) -> Result<Exit, Unreached> {
     if args.dry_run {
         let kind = planned.named_kind().unwrap_or(BatchKind::Slurm);
         let command = planned.command_for(kind).map_err(|why| usage(&why))?;
+        check::check(planned.named_kind(), &command).map_err(|why| usage(&why))?;
         show::planned(&planned, &command);
         return Ok(Exit::Equal);
     }
