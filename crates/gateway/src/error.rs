@@ -21,7 +21,7 @@ pub enum Error {
     Deposit(#[from] DepositError),
     /// No gateway answers.
     #[error(
-        "{}: no gateway answers: {}; start one with \"driftless gateway\", or name its socket with --gateway",
+        "{}: no gateway answers: {}; it runs on another host or is down: log in to its host, ask the administrator, or name its socket with --gateway",
         driftless_model::quote(path),
         driftless_model::cause(cause)
     )]
@@ -113,6 +113,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns whether no gateway answered. One that starts again may answer later.
+    pub fn is_absence(&self) -> bool {
+        matches!(self, Error::NoGateway { .. } | Error::Socket { .. })
+    }
+
     /// Returns whether the job of a submission that failed may exist.
     pub fn may_have_submitted(&self) -> bool {
         matches!(self, Error::MaybeSubmitted { .. } | Error::NoNumber { .. })

@@ -25,8 +25,8 @@ pub fn run(args: &ResultsArgs) -> Exit {
 fn results(args: &ResultsArgs) -> Result<Exit, Unreached> {
     let signals = signals::watch();
     let mut told = HashSet::new();
+    let mut jobs = selected(args).map_err(unreached)?;
     let jobs = loop {
-        let jobs = selected(args)?;
         if args.wait {
             tell_faults(&jobs, &mut told);
         }
@@ -36,6 +36,17 @@ fn results(args: &ResultsArgs) -> Result<Exit, Unreached> {
             (true, signal) => return Ok(Exit::Signal(signal)),
             (false, _) => break jobs,
         }
+        jobs = match selected(args) {
+            // A gateway that starts again knows its jobs.
+            Err(SelectError::Gateway(error)) if error.is_absence() => {
+                let why = format!("{error}; waiting for it");
+                if told.insert(why.clone()) {
+                    say::complaint(&why);
+                }
+                continue;
+            }
+            answer => answer.map_err(unreached)?,
+        };
     };
     show::results(&jobs, args.json);
     let has_fault = |job: &JobInfo| job.results.iter().any(|one| one.fault.is_some());
@@ -62,10 +73,23 @@ fn tell_faults(jobs: &[JobInfo], told: &mut HashSet<String>) {
     }
 }
 
+/// Cause for which no jobs were selected.
+enum SelectError {
+    Gateway(driftless_gateway::Error),
+    UnknownJob(String),
+}
+
+fn unreached(error: SelectError) -> Unreached {
+    match error {
+        SelectError::Gateway(error) => (Exit::of_gateway_error(&error), error.to_string()),
+        SelectError::UnknownJob(why) => (Exit::Problems, why),
+    }
+}
+
 /// Returns the jobs with results that the user named.
-fn selected(args: &ResultsArgs) -> Result<Vec<JobInfo>, Unreached> {
-    let mut jobs = driftless_gateway::jobs(&socket_of(&args.socket))
-        .map_err(|error| (Exit::of_gateway_error(&error), error.to_string()))?;
+fn selected(args: &ResultsArgs) -> Result<Vec<JobInfo>, SelectError> {
+    let mut jobs =
+        driftless_gateway::jobs(&socket_of(&args.socket)).map_err(SelectError::Gateway)?;
     let is_of = |job: &JobInfo, name: &String| job.number.as_ref() == Some(name);
     let unknown = args
         .jobs
@@ -75,7 +99,7 @@ fn selected(args: &ResultsArgs) -> Result<Vec<JobInfo>, Unreached> {
         let name = driftless_model::escape_text(name);
         let why =
             format!("{name}: the gateway knows no such job; \"driftless jobs --all\" lists them");
-        return Err((Exit::Problems, why));
+        return Err(SelectError::UnknownJob(why));
     }
     let is_named =
         |job: &JobInfo| args.jobs.is_empty() || args.jobs.iter().any(|name| is_of(job, name));
