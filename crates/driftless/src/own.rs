@@ -61,13 +61,17 @@ pub fn state_folder() -> Result<PathBuf, String> {
         .into_iter()
         .next()
         .ok_or("XDG_STATE_HOME names no folder, and HOME none that is there")?;
-    make_own(&path).map_err(|why| format!("{}: {why}", quote(&path)))?;
+    make_own(&path, "set XDG_STATE_HOME").map_err(|why| format!("{}: {why}", quote(&path)))?;
     Ok(path)
 }
 
 /// Makes a directory of this user with mode 0700. Returns the cause if other users can change it.
 pub fn make_private_folder(path: &Path) -> Result<(), String> {
-    make_own(path).map_err(|why| format!("{}: {why}", quote(path)))
+    make_own(
+        path,
+        "name another directory with --dir, or change their owner and mode",
+    )
+    .map_err(|why| format!("{}: {why}", quote(path)))
 }
 
 /// Where that folder is: the first of these. Locks of an ordinary user are kept in all of them.
@@ -256,12 +260,13 @@ fn is_own(meta: &Metadata) -> bool {
     meta.uid() == rustix::process::geteuid().as_raw()
 }
 
-/// Makes a folder that is the user's own, and closed to others, with all above it.
+/// Makes a folder that is the user's own, and closed to others, with all above it. `remedy` is that for
+/// an unsafe folder.
 #[allow(
     clippy::disallowed_methods,
     reason = "our own folder, no part of a replicated tree"
 )]
-fn make_own(path: &Path) -> Result<(), String> {
+fn make_own(path: &Path, remedy: &str) -> Result<(), String> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -270,11 +275,11 @@ fn make_own(path: &Path) -> Result<(), String> {
     let meta = std::fs::symlink_metadata(path)
         .map_err(|error| format!("cannot look at the folder: {}", cause(&error)))?;
     if !meta.is_dir() || !is_own(&meta) {
-        return Err("it is not a folder of this user (set XDG_STATE_HOME)".into());
+        return Err(format!("it is not a folder of this user ({remedy})"));
     }
     if let Some(above) = foreign_above(path) {
         return Err(format!(
-            "root cannot trust it, since others may change {} (set XDG_STATE_HOME)",
+            "root cannot trust it, since others may change {} ({remedy})",
             quote(above)
         ));
     }

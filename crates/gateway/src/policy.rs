@@ -132,6 +132,7 @@ mod tests {
         ] {
             assert_eq!(need.to_string().parse(), Ok(need));
         }
+        assert_eq!("quorum=80".parse(), Ok(ReleaseNeed::Quorum(80)));
         for wrong in ["", "some", "quorum", "quorum=0%", "quorum=101%", "80%"] {
             assert_eq!(wrong.parse::<ReleaseNeed>(), Err(ReleaseError), "{wrong}");
         }

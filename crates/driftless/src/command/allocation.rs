@@ -9,6 +9,8 @@ use driftless_cast::parse_hostlist;
 const NODES: &str = "SLURM_JOB_NODELIST";
 /// Variable with the number of the job.
 const JOB: &str = "SLURM_JOB_ID";
+/// Variable with the number of components, which only heterogeneous jobs have.
+const COMPONENTS: &str = "SLURM_HET_SIZE";
 /// Default of `--agent-path`.
 const PROGRAM: &str = "driftless";
 
@@ -22,6 +24,11 @@ pub fn nodes() -> Result<Vec<String>, String> {
 
 fn nodes_of(variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<String>, String> {
     let (Some(list), Some(_)) = (variable(NODES), variable(JOB)) else {
+        if variable(COMPONENTS).is_some() {
+            return Err(
+                "--slurm: this job is heterogeneous, and each component has its own nodes; name the hosts with --hosts".into(),
+            );
+        }
         return Err(format!(
             "--slurm: {NODES} and {JOB} are not set; run this command in a job of Slurm (sbatch or salloc), or name the hosts with --hosts"
         ));
@@ -58,5 +65,8 @@ mod tests {
             let error = nodes(list, job).expect_err("no nodes");
             assert!(error.starts_with("--slurm: "), "{error}");
         }
+        let of_components = |name: &str| (name == super::COMPONENTS).then(|| "2".to_owned());
+        let error = nodes_of(&of_components).expect_err("no nodes");
+        assert!(error.contains("heterogeneous"), "{error}");
     }
 }

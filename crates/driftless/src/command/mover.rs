@@ -36,7 +36,7 @@ pub fn refusal(args: &SyncArgs) -> Option<String> {
     let asked = [
         (
             args.dry_run,
-            "--dry-run looks only from here: run it without --queue, --hosts and --slurm",
+            "--dry-run uses no other hosts: run it without --queue, --hosts and --slurm",
         ),
         (
             args.copy_with.is_some(),

@@ -62,7 +62,10 @@ impl MoverLauncher {
                 .map_err(|error| error.to_string()),
             MoverLauncher::Srun { .. } => spawn_step(host, words).map_err(|cause| {
                 let cause = driftless_model::cause(&cause);
-                format!("\"{}\": cannot start: {cause}", STEP[0])
+                format!(
+                    "\"{}\": cannot start: {cause}; install the commands of Slurm on this host, or correct the PATH",
+                    STEP[0]
+                )
             }),
         }
     }
