@@ -40,9 +40,8 @@ fn nodes_of(variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<String>, St
 /// Returns the command that starts driftless on a node: by default this program, under the path
 /// that it has here.
 pub fn program(agent: Vec<String>) -> Vec<String> {
-    let own = crate::command::gateway::program().ok();
-    match own {
-        Some(path) if agent == [PROGRAM] => vec![path],
+    match crate::command::gateway::program() {
+        Ok(path) if agent == [PROGRAM] => vec![path],
         _ => agent,
     }
 }
